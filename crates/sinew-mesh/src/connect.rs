@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::context::{Context, Contexts};
 use crate::denied::DeniedOperations;
 use crate::error::MeshError;
+use crate::go_duration::go_duration;
 use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh};
 use crate::random_token::random_token;
 use crate::screen::{ScreenedRoute, UpstreamServer};
@@ -655,31 +656,6 @@ fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
         [user, host].map(|name| name.chars().map(|c| if legal(c) { c } else { '-' }).collect::<String>());
     let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
     if names.is_empty() { "anonymous".to_owned() } else { names.join("-").chars().take(60).collect() }
-}
-
-/// A duration as Go writes it: `5s`, `1m30s`, `0.5h`.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let unit = rest[digits..]
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .map_or(rest.len(), |end| digits + end);
-        let number: f64 = rest[..digits].parse().ok()?;
-        let seconds = match &rest[digits..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
-            _ => return None,
-        };
-        sum = sum.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
-        rest = &rest[unit..];
-    }
-    (!text.trim().is_empty()).then_some(sum)
 }
 
 /// How long to wait before an attempt to come back (counted from 1). Clients that lost a server together must not come

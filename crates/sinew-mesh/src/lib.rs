@@ -18,6 +18,7 @@ pub mod crash;
 mod denied;
 mod denied_request;
 mod error;
+mod go_duration;
 pub mod layout;
 mod mesh;
 mod random_token;
@@ -44,4 +45,6 @@ pub use stream::inbox::{Inbox, ReceivedMessage, Source};
 pub use stream::journal::{AppendError, Journal, Stored};
 pub use stream::send::{OutgoingMessage, PutOutcome};
 pub use stream::task::{AgentQueue, Delivery};
-pub use stream::{event, inbox, journal, listen, live, position, publisher, quarantine, send, stored, task};
+pub use stream::{
+    event, inbox, journal, listen, live, position, publisher, quarantine, send, steps, stored, task,
+};

@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-pub use crate::programs::{Adapters, Programs, store_plan};
+pub use crate::programs::{Adapters, CallPrograms, Programs, store_plan};
 pub use door::{TaskEvent, count_task_events, task_events};
 pub use sinew_shard::summary::{ended, words};
 
@@ -64,6 +64,8 @@ pub struct ServiceOptions {
     pub id: String,
     /// Gives the adapter of a dialect.
     pub adapters: Adapters,
+    /// Gives the workflow that asks an agent once, for agents that other agents call; without it they are called directly.
+    pub calls: Option<CallPrograms>,
     /// Silence after which an executor is taken for dead. Only speed depends on it.
     pub lease: Duration,
     /// The longest time [`Service::drain`] takes, whether the broker answers or not.
@@ -83,6 +85,7 @@ impl ServiceOptions {
         Self {
             id: uuid::Uuid::now_v7().simple().to_string(),
             adapters,
+            calls: None,
             lease: Duration::from_secs(5),
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
@@ -229,7 +232,7 @@ impl Service {
             owner: Token::of(&options.id),
             shards: layout.shards,
             key,
-            programs: Programs::new(mesh.clone(), options.adapters, workflows),
+            programs: Programs::new(mesh.clone(), options.adapters, workflows).with_calls(options.calls),
             cards,
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),
