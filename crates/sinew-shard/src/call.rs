@@ -109,6 +109,22 @@ fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(Strin
     path
 }
 
+/// Returns the path to an activation with the ordinal of each owner after the first: a map that is tried again has children
+/// of its own, whose tasks are not those of the children before.
+fn key_path(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
+    let mut path = path_of(plan, state, act);
+    let mut scope = state.act(act).scope;
+    for (name, _) in path.iter_mut().rev() {
+        let Some(inner) = state.scope(scope) else { break };
+        let owner = state.act(inner.owner);
+        if owner.ordinal > 0 {
+            *name = format!("{name}\0{}", owner.ordinal);
+        }
+        scope = inner.parent;
+    }
+    path
+}
+
 /// The key of an activation: its node, the path to it, and which of its activations it is.
 pub fn activation_key(
     execution: &ExecutionId,
@@ -121,7 +137,7 @@ pub fn activation_key(
 
 fn key_of(execution: &ExecutionId, plan: &Plan, state: &ExecutionState, act: ActivationId) -> ActivationKey {
     let one = state.act(act);
-    ActivationKey::of(execution, &plan.node(one.node).id, &path_of(plan, state, act), one.ordinal)
+    ActivationKey::of(execution, &plan.node(one.node).id, &key_path(plan, state, act), one.ordinal)
 }
 
 /// Returns the id of the task of an attempt at an activation.
