@@ -7,7 +7,7 @@
 
     sinew_agent.run("shouter", shout, description="Says it louder.")
 """
-import asyncio, contextlib, hashlib, inspect, json, os, signal
+import asyncio, contextlib, hashlib, inspect, io, json, os, signal, sys, time
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig
@@ -46,6 +46,18 @@ def answer(task_id, output=None, error=None):
     return {"id": task_id, "contextId": task_id, "status": {"state": state, "message": message}, "artifacts": artifacts}
 
 
+class Printed(io.StringIO):
+    """Text that the function prints: shown as usual, and kept for the log of the execution."""
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        return super().write(text)
+
+    def logs(self):
+        now = int(time.time() * 1000)
+        return [{"at": now, "text": line} for line in self.getvalue().splitlines() if line.strip()][-128:]
+
+
 async def call(handler, value):
     """The work itself: a function runs in a thread, so that the agent goes on announcing itself."""
     if inspect.iscoroutinefunction(handler):
@@ -63,12 +75,16 @@ async def keep_working(message):
 async def work(js, message, handler):
     """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
     task_id, working = message.subject.rsplit(".", 1)[1], asyncio.create_task(keep_working(message))
+    printed = Printed()
     try:
-        done = answer(task_id, await call(handler, json.loads(message.data)["metadata"]["sinew"]["input"]))
+        with contextlib.redirect_stdout(printed):
+            done = answer(task_id, await call(handler, json.loads(message.data)["metadata"]["sinew"]["input"]))
     except Exception as error:  # whatever it is, a caller waits for an answer
         done = answer(task_id, error=f"{type(error).__name__}: {error}"[:1000])
     finally:
         working.cancel()
+    if printed.logs():
+        done["metadata"] = {"sinew": {"logs": printed.logs()}}
     with contextlib.suppress(APIError):  # another process has answered before: its answer counts
         once = {"Nats-Expected-Last-Subject-Sequence": "0"}
         await js.publish(message.headers["Sinew-Result-Subject"], json.dumps(done, ensure_ascii=False).encode(), headers=once)
