@@ -11,7 +11,7 @@ use sinew_engine::{
 };
 use sinew_protocol::code;
 use sinew_protocol::journal::ExecutionMeta;
-use sinew_protocol::{ActivationKey, Fault, TaskId};
+use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::program::Program;
@@ -137,6 +137,18 @@ impl ActiveExecution {
     /// Returns the actions to repeat because their end is not known.
     pub(crate) fn outstanding(&self) -> Vec<Action> {
         self.machine.outstanding()
+    }
+
+    /// Returns the tasks that an agent or a workflow was asked to do and has not answered, with its name.
+    pub(crate) fn asked(&self) -> Vec<(TaskId, Token)> {
+        let asked = self.outstanding().into_iter().filter_map(|action| match action {
+            Action::Send { act, attempt, ask, .. } if !ask.is_evaluation() => {
+                let (_, task) = self.ids.get(&(act, attempt))?;
+                Some((task.clone(), Token::of(ask.target.name())))
+            }
+            _ => None,
+        });
+        asked.collect()
     }
 
     /// The activation and attempt of a task that was handed out.

@@ -51,6 +51,8 @@ mod tests {
         PositionsAheadOfFacts,
         /// Positions pass inputs beyond those that were read.
         PositionsSkipInput,
+        /// The tasks of a map that runs again have the ids of its first run.
+        MapRepeatsItsTaskIds,
         /// A result counts although its token does not prove the task.
         TokenNotChecked,
         /// A result counts although another agent was asked.
@@ -77,12 +79,18 @@ mod tests {
         PurgeTooFar,
         /// A checkpoint forgets the verdicts.
         CheckpointWithoutVerdicts,
+        /// A refusal is forgotten that was given before the execution began, in the same commit.
+        EarlierVerdictForgotten,
         /// A checkpoint leaves out the newest round.
         CheckpointWithoutLastRound,
         /// An execution is closed before its record is archived.
         ClosedBeforeArchived,
         /// A retry that is refused leaves a closed execution open.
         RefusedRetryReopens,
+        /// An end is archived that a retry of the same turn has taken back.
+        ReopenedEndArchived,
+        /// A refused retry takes back the verdicts that the same commit has on other commands.
+        RefusedRetryForgetsVerdicts,
         /// An execution that was reopened is closed by the archive of its first end.
         ReopenedIsClosed,
         /// A journal's closing entry is not read.
@@ -105,6 +113,10 @@ mod tests {
         ChildIdNotDerived,
         /// A rejected start of a child answers nobody.
         RejectedChildUnanswered,
+        /// A rejection of a child is not in the journal until its parent has the answer.
+        RejectionNotJournaled,
+        /// Results that came while an execution was held are not read when it is resumed.
+        HeldResultsNotRead,
         /// Depth and chain are believed from any client.
         ChainBelieved,
     }

@@ -7,6 +7,7 @@ use sinew_engine::{ActivationId, AdapterContext, ExecutionState, TaskRequest, Ti
 use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
+use crate::bug::seeded_bug;
 use crate::program::Program;
 
 /// Workflows call each other in a cycle.
@@ -109,22 +110,6 @@ fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(Strin
     path
 }
 
-/// Returns the path to an activation with the ordinal of each owner after the first: a map that is tried again has children
-/// of its own, whose tasks are not those of the children before.
-fn key_path(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
-    let mut path = path_of(plan, state, act);
-    let mut scope = state.act(act).scope;
-    for (name, _) in path.iter_mut().rev() {
-        let Some(inner) = state.scope(scope) else { break };
-        let owner = state.act(inner.owner);
-        if owner.ordinal > 0 {
-            *name = format!("{name}\0{}", owner.ordinal);
-        }
-        scope = inner.parent;
-    }
-    path
-}
-
 /// The key of an activation: its node, the path to it, and which of its activations it is.
 pub fn activation_key(
     execution: &ExecutionId,
@@ -138,6 +123,24 @@ pub fn activation_key(
 fn key_of(execution: &ExecutionId, plan: &Plan, state: &ExecutionState, act: ActivationId) -> ActivationKey {
     let one = state.act(act);
     ActivationKey::of(execution, &plan.node(one.node).id, &key_path(plan, state, act), one.ordinal)
+}
+
+/// Owners and positions around an activation, for its key. Child scopes count their activations from 0, so a map that runs
+/// again, by a cycle or an operator's retry, adds which of its activations it is.
+fn key_path<'a>(plan: &'a Plan, state: &ExecutionState, act: ActivationId) -> Vec<(&'a str, u32)> {
+    let mut path = Vec::new();
+    let mut scope = state.act(act).scope;
+    while let Some(inner) = state.scope(scope) {
+        let owner = state.act(inner.owner);
+        if owner.ordinal > 0 && !seeded_bug!(MapRepeatsItsTaskIds) {
+            // No node has an empty id.
+            path.push(("", owner.ordinal));
+        }
+        path.push((plan.node(owner.node).id.as_str(), inner.index));
+        scope = inner.parent;
+    }
+    path.reverse();
+    path
 }
 
 /// Returns the id of the task of an attempt at an activation.

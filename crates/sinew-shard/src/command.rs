@@ -35,6 +35,11 @@ impl ShardState {
             accepted: false,
             reason: format!("{}: {}", fault.code, fault.message),
         };
+        let is_child = is_parent_proved && command.parent.is_some();
+        // The parent is being told, so another executor's copy of the start must not begin the child.
+        if let Some(fault) = self.table.rejection(&execution).filter(|_| is_child) {
+            return self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+        }
         let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
         let program = match compared {
             Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => {
@@ -77,8 +82,7 @@ impl ShardState {
             Err(fault) => {
                 self.table.verdict(&mut self.builder, &execution, refuse(&fault));
                 if meta.parent.is_some() {
-                    let meta = Box::new(meta);
-                    self.builder.effects.push(Effect::ChildStartRejected { meta, fault });
+                    self.table.reject(&mut self.builder, meta, fault);
                 }
                 return;
             }
@@ -95,7 +99,7 @@ impl ShardState {
 
     /// Obeys any other command, or says why not.
     pub(crate) fn handle_command(&mut self, now: Time, input: CommandInput) {
-        let CommandInput { execution, id, caller, op, command, restored, refusal } = input;
+        let CommandInput { execution, id, caller, op, command, restored, refusal, .. } = input;
         let is_decided = self.table.decided(&execution, &caller, &id).is_some();
         if is_decided && !seeded_bug!(CommandObeyedTwice) {
             return;
@@ -133,6 +137,7 @@ impl ShardState {
         restored: Option<Result<ActiveExecution, Fault>>,
     ) -> Result<(), String> {
         let mut was_closed = false;
+        let earlier = self.builder.verdicts_of(execution);
         if self.table.load(execution).is_none() {
             was_closed = self.table.held_one(execution).is_none();
             if self.restore(execution, restored, matches!(command, Command::Resume(_)))? {
@@ -159,7 +164,7 @@ impl ShardState {
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
             // A refused retry leaves a closed execution closed: its end is archived, and nothing would archive it again.
-            self.table.forget_reopened(&mut self.builder, execution);
+            self.table.forget_reopened(&mut self.builder, execution, earlier);
         }
         taken.map_err(|error| match error {
             InputError::Refused(refused) => refused.to_string(),

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use sinew_engine::{Action, Fact};
-use sinew_protocol::journal::{Commit, Entry, ExecutionMeta, Positions, Verdict};
+use sinew_protocol::journal::{Commit, Entry, ExecutionHold, ExecutionMeta, Positions, Verdict};
 use sinew_protocol::{ExecutionId, Fault, Token};
 
 /// Entries of the next commit, with the effects of their facts.
@@ -10,6 +10,24 @@ use sinew_protocol::{ExecutionId, Fault, Token};
 pub(crate) struct CommitBuilder {
     entries: IndexMap<ExecutionId, Entry>,
     pub(crate) effects: Vec<Effect>,
+}
+
+/// A child that could not be started, until the task that it answers is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct RejectedChild {
+    /// Constant properties that the execution would have had.
+    pub(crate) meta: Box<ExecutionMeta>,
+    /// The reason, as the journal has it.
+    pub(crate) reason: ExecutionHold,
+    /// Sequence of the journal message that has the rejection; 0 before one is stored.
+    pub(crate) first: u64,
+}
+
+impl RejectedChild {
+    /// Returns the reason as the fault that the parent's task gets.
+    pub(crate) fn fault(&self) -> Fault {
+        Fault::invalid(self.reason.code.clone(), self.reason.reason.clone())
+    }
 }
 
 /// Effect of a stored commit.
@@ -45,6 +63,18 @@ impl CommitBuilder {
     /// Adds a verdict to the entry of an execution.
     pub(crate) fn verdict(&mut self, execution: &ExecutionId, verdict: Verdict) {
         self.entry(execution).commands.push(verdict);
+    }
+
+    /// Returns the verdicts in the entry of an execution.
+    pub(crate) fn verdicts_of(&self, execution: &ExecutionId) -> Vec<Verdict> {
+        self.entries.get(execution).map(|entry| entry.commands.clone()).unwrap_or_default()
+    }
+
+    /// Adds a child that could not be started. Its entry has no rounds, and the reason takes the place of a hold.
+    pub(crate) fn reject(&mut self, rejected: &RejectedChild) {
+        let entry = self.entry(&rejected.meta.execution);
+        entry.meta = Some(ExecutionMeta::clone(&rejected.meta));
+        entry.hold = Some(rejected.reason.clone());
     }
 
     /// Takes back the entry of an execution.

@@ -1,14 +1,12 @@
 //! Messages of a shard's streams, decoded: subjects, proofs and bodies are checked before anything is looked up.
 
 use sinew_protocol::command::{Command, StartCommand};
-use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{NodeAnswer, NodeResult, is_node_message, read_node_answer, read_result_bytes};
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 
 use crate::bug::seeded_bug;
 use crate::intake::{
-    CommandInput, InboxMessage, InputStream, IntakeStep, PendingInput, ShardInput, StartInput, of_task,
+    CommandInput, InboxMessage, InputStream, IntakeStep, PendingInput, ShardInput, StartInput,
 };
 use crate::start_identity::StartIdentity;
 use crate::state::{ShardConfig, ShardState};
@@ -126,20 +124,7 @@ impl ShardState {
             let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
             return PendingInput::quarantined(code::EXECUTION_QUARANTINED.as_str(), text);
         }
-        let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
-        match read_stored_result(body, &task) {
-            Ok(result) => PendingInput::of_result(execution, task, agent, result),
-            Err(bad) => {
-                // The task's sender is proved: what it sent is its answer, and a bad one.
-                let text = format!("the agent's result cannot be read: {bad}");
-                let is_bad_message = bad.code() == BadMessage::CODE;
-                let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
-                let result = Err(Fault::error(code, text.clone()));
-                let mut pending = PendingInput::quarantined(code, text);
-                pending.step = IntakeStep::Ready(ShardInput::task_result(execution, task, agent, result));
-                pending
-            }
-        }
+        PendingInput::of_stored_result(body, execution, task, agent)
     }
 }
 
@@ -170,7 +155,7 @@ fn start_input(
 fn command_input(command: Command, op: Operation, id: &Token, caller: &Token) -> CommandInput {
     let execution = command.execution().clone();
     let (id, caller) = (id.clone(), caller.clone());
-    CommandInput { execution, id, caller, op, command, restored: None, refusal: None }
+    CommandInput { execution, id, caller, op, command, restored: None, refusal: None, results: Vec::new() }
 }
 
 /// Returns true if an executor made the reference to the parent, or if there is none: the result subject carries a token
@@ -185,19 +170,5 @@ fn proves_parent(config: &ShardConfig, command: &StartCommand) -> bool {
                 && token.proves(&config.key, &task)
         }
         _ => false,
-    }
-}
-
-/// Reads a result of this task, in whichever form the agent was asked.
-fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
-    if !is_node_message(body) {
-        return read_result_bytes(body).and_then(|result| of_task(result, task));
-    }
-    match read_node_answer(body, task)? {
-        NodeAnswer::Ended(result) => Ok(*result),
-        NodeAnswer::Refused(_) => {
-            let reason = "a refusal is not a result".to_owned();
-            Err(BadMessage::Field { kind: "task".to_owned(), reason })
-        }
     }
 }

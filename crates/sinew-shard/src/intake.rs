@@ -4,14 +4,17 @@
 //! look-ups one by one, and then has a [`ShardInput`]. A message that cannot be decoded is quarantined before the
 //! position of the journal passes it.
 
+use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::TaskReply;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{LogLine, NodeOutput, NodeResult};
-use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
+use sinew_protocol::task::{
+    LogLine, NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
+};
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
@@ -141,6 +144,8 @@ pub struct CommandInput {
     pub(crate) restored: Option<Result<ActiveExecution, Fault>>,
     /// Why the command is refused, whatever it asks.
     pub(crate) refusal: Option<Fault>,
+    /// Results that came while the execution was held.
+    pub(crate) results: Vec<ResultInput>,
 }
 
 /// The end of a task.
@@ -185,6 +190,15 @@ pub enum Lookup {
     Plan(String),
     /// A value in the store of artifacts, by its address.
     Value(String),
+    /// The stored result of a task.
+    Result {
+        /// The execution that asked.
+        execution: ExecutionId,
+        /// The task.
+        task: TaskId,
+        /// The agent that was asked.
+        agent: Token,
+    },
 }
 
 /// Answer to a [`Lookup`].
@@ -196,6 +210,8 @@ pub enum Found {
     Program(Result<Program, Fault>),
     /// To [`Lookup::Value`].
     Value(Result<Value, Fault>),
+    /// To [`Lookup::Result`], as the body of the message; `None` if there is no result.
+    Result(Result<Option<Bytes>, Fault>),
 }
 
 /// A message that is being made an input.
@@ -217,6 +233,8 @@ pub(crate) enum IntakeStep {
     CommandRecord(Box<CommandInput>),
     /// Folds an execution that is taken up again.
     CommandPlan(Box<CommandInput>, Box<StoredExecution>),
+    /// Reads the results that came while the execution was held, and the value that the last one names.
+    CommandResults(Box<CommandInput>, Vec<(TaskId, Token)>, Option<Box<PendingInput>>),
     ResultValue(Box<ResultInput>, Box<NodeResult>),
 }
 
@@ -249,6 +267,11 @@ impl PendingInput {
             }
             IntakeStep::CommandRecord(command) => Lookup::Record(command.execution.clone()),
             IntakeStep::CommandPlan(_, stored) => Lookup::Plan(stored.meta.plan.clone()),
+            IntakeStep::CommandResults(_, _, Some(result)) => return result.lookup(),
+            IntakeStep::CommandResults(command, tasks, None) => {
+                let (task, agent) = tasks.last()?.clone();
+                Lookup::Result { execution: command.execution.clone(), task, agent }
+            }
             IntakeStep::ResultValue(_, result) => match &result.output {
                 NodeOutput::Address(address) => Lookup::Value(address.clone()),
                 NodeOutput::Value(_) | NodeOutput::None => return None,
@@ -285,8 +308,19 @@ impl PendingInput {
             (IntakeStep::CommandPlan(mut command, stored), Found::Program(program)) => {
                 let folded = program
                     .and_then(|program| ActiveExecution::fold(*stored, program).map_err(|error| error.1));
+                let tasks = match (&command.command, &folded) {
+                    (Command::Resume(_), Ok(active)) if !seeded_bug!(HeldResultsNotRead) => active.asked(),
+                    _ => Vec::new(),
+                };
                 command.restored = Some(folded);
-                IntakeStep::Ready(ShardInput::Command(command))
+                next_result(command, tasks)
+            }
+            (IntakeStep::CommandResults(command, tasks, Some(mut result)), found) => {
+                result.supply(found);
+                with_result(command, tasks, result)
+            }
+            (IntakeStep::CommandResults(command, tasks, None), Found::Result(found)) => {
+                stored_result(command, tasks, found)
             }
             (IntakeStep::ResultValue(mut input, mut result), Found::Value(value)) => {
                 input.result = value.and_then(|value| {
@@ -306,6 +340,49 @@ impl PendingInput {
             _ => ShardInput::Nothing,
         }
     }
+}
+
+/// Takes the stored result of the last of these tasks.
+fn stored_result(
+    mut command: Box<CommandInput>,
+    mut tasks: Vec<(TaskId, Token)>,
+    found: Result<Option<Bytes>, Fault>,
+) -> IntakeStep {
+    let Some((task, agent)) = tasks.pop() else { return next_result(command, tasks) };
+    match found {
+        Ok(Some(body)) => {
+            let result = PendingInput::of_stored_result(&body, &command.execution, &task, &agent);
+            with_result(command, tasks, Box::new(result))
+        }
+        Ok(None) => next_result(command, tasks),
+        // Without its results the execution could wait for good, so it stays held.
+        Err(fault) => {
+            command.refusal = Some(fault);
+            IntakeStep::Ready(ShardInput::Command(command))
+        }
+    }
+}
+
+/// Keeps a result once it is complete.
+fn with_result(
+    mut command: Box<CommandInput>,
+    tasks: Vec<(TaskId, Token)>,
+    result: Box<PendingInput>,
+) -> IntakeStep {
+    if result.lookup().is_some() {
+        return IntakeStep::CommandResults(command, tasks, Some(result));
+    }
+    if let ShardInput::TaskResult(result) = result.finish() {
+        command.results.push(*result);
+    }
+    next_result(command, tasks)
+}
+
+fn next_result(command: Box<CommandInput>, tasks: Vec<(TaskId, Token)>) -> IntakeStep {
+    if tasks.is_empty() {
+        return IntakeStep::Ready(ShardInput::Command(command));
+    }
+    IntakeStep::CommandResults(command, tasks, None)
 }
 
 /// Compares a start with the closed execution of its id: an id stays with its execution.
@@ -337,6 +414,43 @@ impl PendingInput {
                 let input = Box::new(input(Ok(TaskReply::default())));
                 Self { quarantine: None, step: IntakeStep::ResultValue(input, elsewhere) }
             }
+        }
+    }
+
+    /// Decodes the proved result of a task.
+    pub(crate) fn of_stored_result(
+        body: &[u8],
+        execution: &ExecutionId,
+        task: &TaskId,
+        agent: &Token,
+    ) -> Self {
+        let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
+        match read_stored_result(body, &task) {
+            Ok(result) => Self::of_result(execution, task, agent, result),
+            Err(bad) => {
+                // The task's sender is proved: what it sent is its answer, and a bad one.
+                let text = format!("the agent's result cannot be read: {bad}");
+                let is_bad_message = bad.code() == BadMessage::CODE;
+                let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
+                let result = Err(Fault::error(code, text.clone()));
+                let mut pending = Self::quarantined(code, text);
+                pending.step = IntakeStep::Ready(ShardInput::task_result(execution, task, agent, result));
+                pending
+            }
+        }
+    }
+}
+
+/// Reads a result of this task, in whichever form the agent was asked.
+fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
+    if !is_node_message(body) {
+        return read_result_bytes(body).and_then(|result| of_task(result, task));
+    }
+    match read_node_answer(body, task)? {
+        NodeAnswer::Ended(result) => Ok(*result),
+        NodeAnswer::Refused(_) => {
+            let reason = "a refusal is not a result".to_owned();
+            Err(BadMessage::Field { kind: "task".to_owned(), reason })
         }
     }
 }

@@ -10,6 +10,7 @@ use sinew_protocol::{ExecutionId, Fault};
 
 use crate::active::UNREADABLE;
 use crate::bug::seeded_bug;
+use crate::commit_builder::RejectedChild;
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::{ExecutionTable, MAX_VERDICTS};
@@ -20,6 +21,8 @@ pub struct JournalReader {
     stored: IndexMap<ExecutionId, StoredExecution>,
     positions: Positions,
     refused: VecDeque<(ExecutionId, Verdict)>,
+    /// Children that could not be started and whose parents may have no answer.
+    rejected: IndexMap<ExecutionId, RejectedChild>,
     /// Plans that are needed.
     plans: HashSet<String>,
     entries: u64,
@@ -75,7 +78,12 @@ impl JournalReader {
     fn entry(&mut self, sequence: u64, entry: Entry) {
         if entry.kind == EntryKind::Closed && !seeded_bug!(ClosingNotRead) {
             self.stored.swap_remove(&entry.execution);
+            self.rejected.swap_remove(&entry.execution);
             return;
+        }
+        if let Some(rejected) = rejected_child(&entry, sequence) {
+            self.rejected.insert(entry.execution.clone(), rejected);
+            return self.refuse(&entry.execution, entry.commands);
         }
         if entry.kind == EntryKind::Checkpoint {
             self.stored.swap_remove(&entry.execution);
@@ -91,8 +99,11 @@ impl JournalReader {
             stored.verdicts.extend(entry.commands);
             return;
         }
-        let verdicts = entry.commands.into_iter();
-        self.refused.extend(verdicts.map(|verdict| (entry.execution.clone(), verdict)));
+        self.refuse(&entry.execution, entry.commands);
+    }
+
+    fn refuse(&mut self, execution: &ExecutionId, verdicts: Vec<Verdict>) {
+        self.refused.extend(verdicts.into_iter().map(|verdict| (execution.clone(), verdict)));
         while self.refused.len() > MAX_VERDICTS {
             self.refused.pop_front();
         }
@@ -107,7 +118,16 @@ impl JournalReader {
 
     /// Returns a table without executions, and the executions that are open.
     pub(crate) fn into_parts(self, memory_limit_bytes: usize) -> (ExecutionTable, Vec<StoredExecution>) {
-        let table = ExecutionTable::new(self.refused, memory_limit_bytes);
+        let table = ExecutionTable::new(self.refused, self.rejected, memory_limit_bytes);
         (table, self.stored.into_values().collect())
     }
+}
+
+/// Returns the child that could not be started, if the entry is of one: it has the reason, and no rounds.
+fn rejected_child(entry: &Entry, first: u64) -> Option<RejectedChild> {
+    let (Some(meta), Some(reason), []) = (&entry.meta, &entry.hold, entry.rounds.as_slice()) else {
+        return None;
+    };
+    let meta = Box::new(meta.clone());
+    (entry.kind == EntryKind::Rounds).then(|| RejectedChild { meta, reason: reason.clone(), first })
 }

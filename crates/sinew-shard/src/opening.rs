@@ -13,6 +13,7 @@ use sinew_protocol::{ExecutionId, Fault, code};
 use crate::active::UNREADABLE;
 use crate::bug::seeded_bug;
 use crate::care::TakeoverCare;
+use crate::commit_builder::RejectedChild;
 use crate::journal_reader::JournalReader;
 use crate::outgoing::Outgoing;
 use crate::program::Program;
@@ -89,6 +90,14 @@ impl ShardOpening {
     /// Returns executions that this opening has set aside.
     pub fn held(&self) -> &[ExecutionHeld] {
         &self.held
+    }
+
+    /// Returns answers to parents whose children could not be started. The last owner may not have sent them.
+    pub fn rejected_children(&self) -> Vec<Outgoing> {
+        let rejected = self.state.table.rejected();
+        let message =
+            |one: &RejectedChild| Outgoing::ChildStartRejected { meta: one.meta.clone(), fault: one.fault() };
+        rejected.map(message).collect()
     }
 
     /// Returns true if there is nothing to fold; then a stale note has to be cleared.

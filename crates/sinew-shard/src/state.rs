@@ -179,7 +179,16 @@ impl ShardState {
         self.now = now;
         match input {
             ShardInput::Start(start) => self.handle_start(now, *start),
-            ShardInput::Command(command) => self.handle_command(now, *command),
+            ShardInput::Command(mut command) => {
+                let results = std::mem::take(&mut command.results);
+                let execution = command.execution.clone();
+                self.handle_command(now, *command);
+                // They came while the execution was held, and count if it is not held any more.
+                let results = results.into_iter().filter(|_| self.table.held_one(&execution).is_none());
+                for result in results.collect::<Vec<_>>() {
+                    self.handle_result(now, result, schemas);
+                }
+            }
             ShardInput::TaskResult(result) => self.handle_result(now, *result, schemas),
             ShardInput::Archived { execution, reopened } => {
                 self.table.close(&mut self.builder, &execution, reopened);
@@ -400,6 +409,11 @@ impl ShardState {
     fn release_action(&mut self, execution: &ExecutionId, action: Action) {
         // An execution is active for the whole turn in which something happened to it, or it was closed in it.
         let Some(active) = self.table.get(execution) else { return };
+        // A retry of the same turn has reopened it: there is no end to archive, and the next end would be taken for this one.
+        let is_reopened = matches!(action, Action::Finish(_)) && !active.state().ended;
+        if is_reopened && !seeded_bug!(ReopenedEndArchived) {
+            return;
+        }
         let message = Outgoing::of(active, action);
         if seeded_bug!(ClosedBeforeArchived)
             && let Outgoing::Finish { reopened, .. } = &message

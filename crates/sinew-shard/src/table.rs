@@ -13,7 +13,7 @@ use sinew_protocol::{ExecutionId, Fault, Token};
 
 use crate::active::{ActiveExecution, EvictedExecution, InputError};
 use crate::bug::seeded_bug;
-use crate::commit_builder::{CommitBuilder, Effect};
+use crate::commit_builder::{CommitBuilder, Effect, RejectedChild};
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::summary::{self, RowState};
@@ -43,6 +43,8 @@ pub(crate) struct ExecutionTable {
     /// Share of the active ones in that.
     active_bytes: usize,
     due: BTreeSet<(Time, ExecutionId)>,
+    /// Children that could not be started and whose parents have no answer yet.
+    rejected: IndexMap<ExecutionId, RejectedChild>,
     refused: VecDeque<(ExecutionId, Verdict)>,
     /// How often evicted executions were loaded.
     pub(crate) loads: u64,
@@ -50,8 +52,12 @@ pub(crate) struct ExecutionTable {
 
 impl ExecutionTable {
     /// Returns a table without executions.
-    pub(crate) fn new(refused: VecDeque<(ExecutionId, Verdict)>, memory_limit_bytes: usize) -> Self {
-        Self { memory_limit_bytes, refused, ..Self::default() }
+    pub(crate) fn new(
+        refused: VecDeque<(ExecutionId, Verdict)>,
+        rejected: IndexMap<ExecutionId, RejectedChild>,
+        memory_limit_bytes: usize,
+    ) -> Self {
+        Self { memory_limit_bytes, rejected, refused, ..Self::default() }
     }
 
     /// Begins an execution. Nothing happens to one that is there already.
@@ -68,7 +74,9 @@ impl ExecutionTable {
             return Err(InputError::Refused(InputRefusal::Started));
         }
         commit.entry(&execution).meta = Some(meta.clone());
-        self.active.insert(execution.clone(), ActiveExecution::new(meta, program));
+        let mut open = ActiveExecution::new(meta, program);
+        self.adopt_verdicts(commit, &mut open.stored);
+        self.active.insert(execution.clone(), open);
         let begun = self.input(commit, now, &execution, input);
         if begun.is_err() {
             self.active.swap_remove(&execution);
@@ -77,16 +85,57 @@ impl ExecutionTable {
         begun
     }
 
+    /// Keeps a child that could not be started in the journal, until its parent has the answer.
+    pub(crate) fn reject(&mut self, commit: &mut CommitBuilder, meta: ExecutionMeta, fault: Fault) {
+        let meta = Box::new(meta);
+        let execution = meta.execution.clone();
+        // An entry of another execution must not be changed. The ids of children are derived, so only a forger comes here.
+        if self.known(&execution).is_none() && !seeded_bug!(RejectionNotJournaled) {
+            let reason = ExecutionHold { code: fault.code.to_string(), reason: fault.message.clone() };
+            let rejected = RejectedChild { meta: meta.clone(), reason, first: 0 };
+            commit.reject(&rejected);
+            self.rejected.insert(execution, rejected);
+        }
+        commit.effects.push(Effect::ChildStartRejected { meta, fault });
+    }
+
+    /// Returns why a child could not be started; `None` once its parent has the answer.
+    pub(crate) fn rejection(&self, execution: &ExecutionId) -> Option<Fault> {
+        self.rejected.get(execution).map(RejectedChild::fault)
+    }
+
+    /// Returns the children that could not be started and whose parents may have no answer.
+    pub(crate) fn rejected(&self) -> impl Iterator<Item = &RejectedChild> {
+        self.rejected.values()
+    }
+
     /// Takes a closed execution back, with all it was: its facts are journaled again.
     pub(crate) fn reopen(&mut self, commit: &mut CommitBuilder, mut open: ActiveExecution) {
         open.stored.hold = None;
         self.held.swap_remove(&open.stored.meta.execution);
+        self.adopt_verdicts(commit, &mut open.stored);
         checkpoint(commit, &open.stored);
         self.keep(open);
     }
 
-    /// Takes back [`ExecutionTable::reopen`] of the same commit.
-    pub(crate) fn forget_reopened(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId) {
+    /// Makes verdicts part of an execution that the same commit has refused commands to before it was open.
+    fn adopt_verdicts(&mut self, commit: &mut CommitBuilder, stored: &mut StoredExecution) {
+        let execution = &stored.meta.execution;
+        for verdict in &commit.entry(execution).commands {
+            if !stored.verdicts.contains(verdict) && !seeded_bug!(EarlierVerdictForgotten) {
+                stored.verdicts.push(verdict.clone());
+                self.refused.retain(|(of, refused)| of != execution || refused != verdict);
+            }
+        }
+    }
+
+    /// Takes back [`ExecutionTable::reopen`] of the same commit, which had these verdicts before.
+    pub(crate) fn forget_reopened(
+        &mut self,
+        commit: &mut CommitBuilder,
+        execution: &ExecutionId,
+        earlier: Vec<Verdict>,
+    ) {
         if seeded_bug!(RefusedRetryReopens) {
             return;
         }
@@ -98,6 +147,10 @@ impl ExecutionTable {
             if let Some(due) = open.due {
                 self.due.remove(&(due, execution.clone()));
             }
+        }
+        for verdict in earlier.into_iter().filter(|_| !seeded_bug!(RefusedRetryForgetsVerdicts)) {
+            commit.verdict(execution, verdict.clone());
+            self.refused.push_back((execution.clone(), verdict));
         }
     }
 
@@ -298,11 +351,18 @@ impl ExecutionTable {
             {
                 stored.first = sequence;
             }
+            if let Some(rejected) = self.rejected.get_mut(&entry.execution).filter(|_| entry.meta.is_some()) {
+                rejected.first = sequence;
+            }
         }
     }
 
     /// Archived and answered: the execution leaves memory with the next commit, unless it was reopened meanwhile.
     pub(crate) fn close(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, reopened: u32) {
+        if self.rejected.swap_remove(execution).is_some() {
+            commit.entry(execution).kind = EntryKind::Closed;
+            return;
+        }
         let Some(open) = self.load(execution) else { return };
         let is_same_end = open.state().reopened == reopened || seeded_bug!(ReopenedIsClosed);
         if !(open.state().ended || seeded_bug!(ReopenedIsClosed)) || !is_same_end {
@@ -411,7 +471,8 @@ impl ExecutionTable {
 
     /// The oldest journal message that is still needed; none when no execution is open.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        self.all().map(|stored| stored.first).min()
+        let rejected = self.rejected.values().map(|rejected| rejected.first);
+        self.all().map(|stored| stored.first).chain(rejected).min()
     }
 
     /// Journals those executions again whose facts lie below this message, at most so many bytes of them.
@@ -424,6 +485,7 @@ impl ExecutionTable {
             size += stored.rounds.size();
             checkpoint(commit, stored);
         }
+        self.rejected.values().filter(|rejected| rejected.first < below).for_each(|one| commit.reject(one));
     }
 }
 
@@ -441,12 +503,5 @@ fn checkpoint(commit: &mut CommitBuilder, stored: &StoredExecution) {
     if seeded_bug!(CheckpointWithoutLastRound) {
         record.rounds.pop();
     }
-    let entry = commit.entry(&stored.meta.execution);
-    // Verdicts of the same commit that were given before the execution began are of no record yet.
-    let earlier = entry.commands.extract_if(.., |verdict| !record.commands.contains(verdict));
-    let earlier: Vec<Verdict> = earlier.collect();
-    if !seeded_bug!(CheckpointWithoutVerdicts) {
-        record.commands.splice(0..0, earlier);
-    }
-    *entry = Entry::checkpoint(record);
+    *commit.entry(&stored.meta.execution) = Entry::checkpoint(record);
 }

@@ -1,4 +1,4 @@
-//! Unit tests in short hand, and the seeded bugs that they have to catch.
+//! Unit tests in short hand, a simulation of a mesh, and the seeded bugs that they have to catch.
 
 mod bugs;
 mod care;
@@ -6,5 +6,7 @@ pub(crate) mod kit;
 mod manager;
 mod membership;
 mod script;
+mod seeds;
+mod simulation;
 mod state;
 mod stories;

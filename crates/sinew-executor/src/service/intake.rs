@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::{ReceivedMessage, Source};
-use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::{Fault, ResultToken, Subject};
 use sinew_shard::{
     CODE_BROKE, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ShardInput,
     ShardState, TakeoverNote, WorkItem,
@@ -98,6 +98,12 @@ async fn find(shared: &Shared, lookup: Lookup) -> Found {
         }
         Lookup::Plan(digest) => Found::Program(retry_transient(|| shared.programs.by_digest(&digest)).await),
         Lookup::Value(address) => Found::Value(retry_transient(|| shared.value(&address)).await),
+        Lookup::Result { execution, task, agent } => {
+            let (shard, token) = (execution.shard(shared.shards), ResultToken::of(&shared.key, &task));
+            let subject = Subject::Result { shard, agent, execution, task, token };
+            let read = || async { Ok(shared.mesh.commands().stored_result(&subject).await?) };
+            Found::Result(retry_transient(read).await)
+        }
     }
 }
 

@@ -201,9 +201,13 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             }
         }
         Outgoing::ChildStartRejected { meta, fault } => {
-            if let Some(parent) = &meta.parent {
-                let outcome = rejected_child_outcome(fault);
-                report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
+            let Some(parent) = &meta.parent else { return };
+            let outcome = rejected_child_outcome(fault);
+            let answered = report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
+            // Otherwise the rejection stays in the journal, and the next owner tries again.
+            if answered {
+                let execution = meta.execution.clone();
+                let _ = back.send(ShardInput::Archived { execution, reopened: 0 });
             }
         }
         Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } => {}

@@ -426,6 +426,7 @@ struct OpeningDesk {
 impl OpeningDesk {
     /// Folds what is open, group by group, and does again what has no end.
     async fn fold(&mut self, shared: &Handle, opening: &mut ShardOpening) -> Result<(), End> {
+        self.outbox.send(opening.rejected_children().into_iter().map(Job::Send).collect());
         if opening.is_without_work() {
             if opening.care().is_stale() {
                 self.note.release(opening.care()).await?;

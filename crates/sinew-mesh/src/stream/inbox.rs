@@ -17,7 +17,7 @@ use sinew_protocol::{Subject, Token};
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::follow::sweep;
-use crate::stream::pull::{Item, Reader, Reading, milliseconds};
+use crate::stream::pull::{Item, Reader, Reading, milliseconds, redirected};
 
 /// The stream that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -152,6 +152,13 @@ impl ShardCommands<'_> {
             stored_at: milliseconds(stored.time),
             body: stored.payload,
         }))
+    }
+
+    /// Returns the body of the stored result of a task; `None` if there is none under this subject.
+    pub async fn stored_result(self, result: &Subject) -> Result<Option<Bytes>, MeshError> {
+        let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
+        let message = self.mesh.last(&stream, &self.mesh.subject(result)).await?;
+        Ok(message.filter(|message| !redirected(&message.headers)).map(|message| message.payload))
     }
 
     /// Reads what comes in for a shard behind these positions; 0 is the beginning.

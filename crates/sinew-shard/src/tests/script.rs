@@ -1,7 +1,7 @@
 //! Stories of one shard in short hand: a line is an input, `|`, and all that follows from it.
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
-//! `archive ID`, `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `all COMMANDS` (`;` between them: one turn).
+//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `all COMMANDS` (`;` between them: one turn).
 //! Additions: `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child.
 //!
@@ -44,6 +44,8 @@ pub(super) struct Story {
     messages: Vec<(InputStream, Subject, Vec<u8>)>,
     now: Time,
     commands: u64,
+    /// Children whose parents were told that they could not be started.
+    rejected: Vec<ExecutionId>,
     loses: bool,
     /// Short names of child executions.
     names: BTreeMap<ExecutionId, String>,
@@ -88,6 +90,7 @@ impl Story {
             messages: Vec::new(),
             now: 1_000,
             commands: 0,
+            rejected: Vec::new(),
             loses: false,
             names: BTreeMap::new(),
         };
@@ -126,6 +129,12 @@ impl Story {
                 self.history.insert(execution.clone(), record);
                 let input = ShardInput::Archived { execution, reopened };
                 self.state.handle_input(self.now, input, &NoSchemas);
+            }
+            ["answered"] => {
+                for execution in std::mem::take(&mut self.rejected) {
+                    let input = ShardInput::Archived { execution, reopened: 0 };
+                    self.state.handle_input(self.now, input, &NoSchemas);
+                }
             }
             ["close", id, reopened] => {
                 let input =
@@ -270,6 +279,12 @@ impl Story {
             }
             Lookup::Value(address) if address.contains("gone") => Found::Value(Err(none("no such value"))),
             Lookup::Value(address) => Found::Value(Ok(json!(address))),
+            Lookup::Result { execution, task, agent } => {
+                let token = ResultToken::of(&key(), &task);
+                let subject = Subject::Result { shard: 0, agent, execution, task, token };
+                let stored = self.messages.iter().find(|(_, stored, _)| *stored == subject);
+                Found::Result(Ok(stored.map(|(_, _, body)| body.clone().into())))
+            }
         }
     }
 
@@ -359,7 +374,10 @@ impl Story {
                 self.ended.insert(id, (*record, reopened));
                 text
             }
-            Outgoing::ChildStartRejected { fault, .. } => format!("rejected {}", fault.code),
+            Outgoing::ChildStartRejected { meta, fault } => {
+                self.rejected.push(meta.execution);
+                format!("rejected {}", fault.code)
+            }
         })
     }
 
@@ -371,6 +389,9 @@ impl Story {
         self.journal.push((self.sequence, Commit::decode(&claim.body).unwrap()));
         opening.handle_claimed(self.sequence);
         follows.extend(opening.held().iter().map(|held| format!("held {}", held.execution)));
+        for outgoing in opening.rejected_children() {
+            follows.extend(self.sent(outgoing));
+        }
         while opening.next_group().is_some() {
             for outgoing in opening.fold_group(program_by_digest) {
                 follows.extend(self.sent(outgoing));

@@ -62,6 +62,17 @@ pub(super) const COMPACTIONS: &[&str] = &[
         takeover | -
     ",
     "
+        all cancel x id c; start x one | began x, task x.a#1, no the execution is not open
+        start y one | began y, task y.a#1
+        y.a ok | finish y success
+        archive y | purged 1
+        start z one | began z, task z.a#1
+        z.a ok | finish z success
+        archive z | -
+        takeover | task x.a#1, purged 1
+        cancel x id c | -
+    ",
+    "
         all start x one; start y nap | began x, began y, task x.a#1
         hold x | held x
         evict | -

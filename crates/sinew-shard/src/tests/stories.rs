@@ -334,6 +334,15 @@ pub(super) mod commands {
             retry x | task x.a#1, yes
             x.a ok try 1 | finish x success
         ";
+        a_retried_map_takes_no_answer_to_its_first_run: "
+            start x wide | began x, task x.m_0#1, task x.m_1#1
+            x.m_1 ok | task x.m_2#1
+            x.m_2 ok | -
+            x.m_0 hard | finish x failure
+            retry x | task x.m_0#1, yes
+            again | -
+            x.m_0 ok | task x.z#1
+        ";
         a_closed_execution_is_retried: "
             start x one | began x, task x.a#1
             x.a hard | finish x failure
@@ -356,6 +365,19 @@ pub(super) mod commands {
             archive x | -
             retry x | no nothing in the execution failed or was cancelled
             takeover | -
+        ";
+        a_refused_retry_keeps_the_verdicts_beside_it: "
+            start x one | began x, task x.a#1
+            x.a ok | finish x success
+            archive x | -
+            all pause x id c; retry x | no the execution is not open, no nothing in the execution failed or was cancelled
+            takeover | -
+            pause x id c | -
+        ";
+        an_end_that_a_retry_takes_back_in_the_same_turn_is_not_archived: "
+            start x one | began x, task x.a#1
+            all cancel x; retry x | drop x.a#1, task x.a#1, yes, yes
+            x.a ok | finish x success
         ";
         a_successful_execution_is_not_retried: "
             start x one | began x, task x.a#1
@@ -596,6 +618,20 @@ pub(super) mod takeovers {
             resume x | task x.a#1, yes
             x.a ok | finish x success
         ";
+        results_that_came_to_a_held_execution_count_once_it_is_resumed: "
+            start x wide | began x, task x.m_0#1, task x.m_1#1
+            hold x | held x
+            x.m_1 ok | aside SINEW-6061
+            resume x | task x.m_0#1, task x.m_1#1, task x.m_2#1, yes
+            x.m_0 ok | -
+            x.m_2 ok | task x.z#1
+        ";
+        a_bad_result_that_came_to_a_held_execution_is_its_answer: "
+            start x one | began x, task x.a#1
+            hold x | held x
+            x.a bad | aside SINEW-6061
+            resume x | task x.a#1, finish x failure, yes
+        ";
         a_held_execution_is_cancelled: "
             start x one | began x, task x.a#1
             hold x | held x
@@ -672,6 +708,20 @@ pub(super) mod children {
             start x parent | began x, child x.k#1
             x.k fail | -
             at 300 | child x.k#2
+        ";
+        a_takeover_tells_the_parent_of_a_rejected_child_again: "
+            start x loop | began x, child x.k#1
+            begin x.k#1 | rejected SINEW-6050, no SINEW-6050
+            takeover | rejected SINEW-6050, child x.k#1
+            answered | -
+            takeover | child x.k#1
+            x.k fail | finish x failure
+        ";
+        a_rejected_child_does_not_begin_while_its_parent_is_told: "
+            start x loop | began x, child x.k#1
+            begin x.k#1 | rejected SINEW-6050, no SINEW-6050
+            begin x.k#1 | no SINEW-6050
+            answered | -
         ";
         a_workflow_that_calls_itself_is_rejected: "
             start x loop | began x, child x.k#1

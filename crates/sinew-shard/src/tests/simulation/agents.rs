@@ -1,0 +1,63 @@
+//! Agents that take tasks from queues, and forgers of results.
+
+use serde_json::{Value, json};
+use sinew_protocol::{Fault, ResultKey, ResultToken, Subject, Token};
+
+use super::hostile::HostileMesh;
+use super::shard_of;
+use crate::tests::kit::{answer, key};
+
+/// All agents.
+#[derive(Default)]
+pub(super) struct SimulatedAgents {
+    /// Tasks that no agent has answered, by their places in the stream.
+    open: Vec<usize>,
+    /// Tasks that were seen.
+    seen: usize,
+}
+
+impl SimulatedAgents {
+    /// Lets an agent look at a task: it answers, fails, or leaves it for good. Some tasks are answered again.
+    pub(super) fn work(&mut self, mesh: &mut HostileMesh) {
+        self.open.extend(self.seen..mesh.bus.tasks.len());
+        self.seen = mesh.bus.tasks.len();
+        if self.open.is_empty() {
+            return;
+        }
+        let nth = mesh.dice.roll(self.open.len() as u64) as usize;
+        let place =
+            if mesh.is_stormy && mesh.dice.chance(5) { self.open[nth] } else { self.open.swap_remove(nth) };
+        let Subject::Task { agent, execution, task } = mesh.bus.tasks[place].subject.clone() else { return };
+        // Only where a timeout is set.
+        if agent == Token::of("b") && mesh.dice.chance(20) {
+            return;
+        }
+        let result = match mesh.dice.roll(10) {
+            0 => Err(Fault::error("crash", "the agent crashed")),
+            1 => Err(Fault::error("hard", "never").with_retryable(false)),
+            _ => Ok(json!({ "task": task.as_str() })),
+        };
+        let token = ResultToken::of(&key(), &task);
+        let body = answer(&task, result).into();
+        let subject = Subject::Result { shard: shard_of(&execution), agent, execution, task, token };
+        mesh.bus.put_once(subject, body);
+    }
+}
+
+/// Stores a result without proof, or from an agent that was not asked.
+pub(super) fn forge_result(mesh: &mut HostileMesh) {
+    let count = mesh.bus.tasks.len() as u64;
+    if count == 0 {
+        return;
+    }
+    let place = mesh.dice.roll(count) as usize;
+    let Subject::Task { agent, execution, task } = mesh.bus.tasks[place].subject.clone() else { return };
+    let body: Value = json!({ "forged": true, "task": task.as_str() });
+    let (agent, token) = match mesh.dice.roll(2) {
+        0 => (agent, ResultToken::of(&ResultKey::new([9; 32]), &task)),
+        _ => (Token::of("mallory"), ResultToken::of(&key(), &task)),
+    };
+    let body = answer(&task, Ok(body)).into();
+    let subject = Subject::Result { shard: shard_of(&execution), agent, execution, task, token };
+    mesh.bus.put_once(subject, body);
+}

@@ -1,0 +1,135 @@
+//! Everything outside of the executors, with the faults between them and the bus.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use sinew_engine::Time;
+use sinew_protocol::ExecutionId;
+
+use super::bus::Bus;
+use super::dice::Dice;
+use super::invariants::Invariants;
+use crate::manager::LoopEnd;
+use crate::state::PendingCommit;
+use crate::takeover_note::WorkItem;
+
+/// Why a loop stops in the middle of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// The loop ends, and the executor goes on.
+    LoopEnds(LoopEnd),
+    /// The whole process ends: something that it touched has ended it.
+    ProcessDies,
+}
+
+/// A message to the bus, from the side of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Stored, and the sender knows.
+    Acknowledged,
+    /// Stored, and the sender does not know.
+    AnswerLost,
+    /// Not stored.
+    Lost,
+}
+
+/// An append that is under way, although its sender has given up.
+struct LateAppend {
+    at: Time,
+    shard: u32,
+    commit: PendingCommit,
+}
+
+/// The bus, its faults, and the observer of all writes.
+pub(super) struct HostileMesh {
+    pub(super) bus: Bus,
+    pub(super) invariants: Invariants,
+    pub(super) dice: Dice,
+    /// Whether faults happen.
+    pub(super) is_stormy: bool,
+    /// Executions that end every process that takes them up, as an input of death does.
+    pub(super) killers: BTreeSet<ExecutionId>,
+    late_appends: Vec<LateAppend>,
+}
+
+impl HostileMesh {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut bus = Bus::default();
+        bus.now = 1_000;
+        Self {
+            bus,
+            invariants: Invariants::default(),
+            dice: Dice::new(seed),
+            is_stormy: true,
+            killers: BTreeSet::new(),
+            late_appends: Vec::new(),
+        }
+    }
+
+    /// Lets time pass. Appends arrive that were under way.
+    pub(super) fn advance(&mut self, milliseconds: Time) {
+        self.bus.now += milliseconds;
+        let now = self.bus.now;
+        let arrived: Vec<LateAppend> = self.late_appends.extract_if(.., |late| late.at <= now).collect();
+        for LateAppend { shard, commit, .. } in arrived {
+            let stored = self.store(shard, &commit);
+            self.invariants.reach(if stored.is_some() {
+                "late appends stored"
+            } else {
+                "late appends fenced"
+            });
+        }
+    }
+
+    /// Appends a commit. Its sender may learn nothing: then it was stored, will be, or never is.
+    pub(super) fn append(&mut self, shard: u32, commit: &PendingCommit) -> Result<u64, Interrupt> {
+        let lost = Err(Interrupt::LoopEnds(LoopEnd::Lost));
+        if self.is_stormy && self.dice.chance(2) {
+            self.store(shard, commit);
+            self.invariants.reach("appends without answer");
+            return lost;
+        }
+        if self.is_stormy && self.dice.chance(2) {
+            let at = self.bus.now + self.dice.roll(2_000);
+            self.late_appends.push(LateAppend { at, shard, commit: commit.clone() });
+            return lost;
+        }
+        self.store(shard, commit).ok_or(Interrupt::LoopEnds(LoopEnd::Fenced))
+    }
+
+    fn store(&mut self, shard: u32, commit: &PendingCommit) -> Option<u64> {
+        let stored = self.bus.append(shard, commit.after, commit.body.clone());
+        match stored {
+            Some(_) => self.invariants.committed(&self.bus, shard, &commit.body),
+            None => self.invariants.reach("appends fenced"),
+        }
+        stored
+    }
+
+    /// Stores a takeover note; an owner with an older revision loses its shard.
+    pub(super) fn put_note(&mut self, shard: u32, body: Bytes, revision: &mut u64) -> Result<(), Interrupt> {
+        let stored = self.bus.put_note(shard, body, *revision);
+        *revision = stored.ok_or(Interrupt::LoopEnds(LoopEnd::Fenced))?;
+        Ok(())
+    }
+
+    /// Decides what becomes of a message that is sent until it is acknowledged.
+    pub(super) fn deliver(&mut self) -> Delivery {
+        match self.dice.roll(100) {
+            0..8 if self.is_stormy => Delivery::Lost,
+            8..16 if self.is_stormy => Delivery::AnswerLost,
+            _ => Delivery::Acknowledged,
+        }
+    }
+
+    /// Ends the process if one of these pieces of work does that.
+    pub(super) fn touch<'a>(&self, items: impl IntoIterator<Item = &'a WorkItem>) -> Result<(), Interrupt> {
+        let kills = |item: &WorkItem| match item {
+            WorkItem::Execution(execution) => {
+                self.killers.contains(execution) && !self.invariants.model.is_held(execution)
+            }
+            WorkItem::Message { .. } => false,
+        };
+        if items.into_iter().any(kills) { Err(Interrupt::ProcessDies) } else { Ok(()) }
+    }
+}
