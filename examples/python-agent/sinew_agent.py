@@ -9,7 +9,7 @@
 
 A handler with a second parameter gets the steps of its task: `steps.run("charge", lambda key: charge(key), once=True)`.
 """
-import asyncio, contextlib, hashlib, inspect, json, os, re, signal, time, uuid
+import asyncio, contextlib, hashlib, inspect, io, json, os, re, signal, sys, time, uuid
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig
@@ -46,6 +46,18 @@ def answer(task_id, output=None, error=None):
     message = {"messageId": f"{task_id}-result", "role": "ROLE_AGENT", "parts": [{"text": error or "Done."}, {"data": result}]}
     state = "TASK_STATE_FAILED" if error else "TASK_STATE_COMPLETED"
     return {"id": task_id, "contextId": task_id, "status": {"state": state, "message": message}, "artifacts": artifacts}
+
+
+class Printed(io.StringIO):
+    """Text that the function prints: shown as usual, and kept for the log of the execution."""
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        return super().write(text)
+
+    def logs(self):
+        now = int(time.time() * 1000)
+        return [{"at": now, "text": line} for line in self.getvalue().splitlines() if line.strip()][-128:]
 
 
 class TakenOver(BaseException):
@@ -171,15 +183,19 @@ async def keep_working(message):
 async def work(js, message, handler):
     """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
     task_id, working = message.subject.rsplit(".", 1)[1], asyncio.create_task(keep_working(message))
+    printed = Printed()
     try:
         value = json.loads(message.data)["metadata"]["sinew"]["input"]
-        done = answer(task_id, await call(handler, value, Log(js, message)))
+        with contextlib.redirect_stdout(printed):
+            done = answer(task_id, await call(handler, value, Log(js, message)))
     except TakenOver:
         return
     except Exception as error:  # whatever it is, a caller waits for an answer
         done = answer(task_id, error=f"{type(error).__name__}: {error}"[:1000])
     finally:
         working.cancel()
+    if printed.logs():
+        done["metadata"] = {"sinew": {"logs": printed.logs()}}
     with contextlib.suppress(APIError):  # another process has answered before: its answer counts
         once = {"Nats-Expected-Last-Subject-Sequence": "0"}
         await js.publish(message.headers["Sinew-Result-Subject"], json.dumps(done, ensure_ascii=False).encode(), headers=once)

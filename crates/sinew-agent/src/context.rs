@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::task::{LogLine, TaskLog, is_answer_piece, progress_text};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ArtifactMeta, ArtifactName, ExecutionId, Fault, TaskId};
 use sinew_source::{HostReferences, VariableError};
@@ -52,6 +53,8 @@ struct ContextState {
     steps: StepLog,
     step_book: OnceLock<Arc<StepBook>>,
     slot: TaskSlot,
+    /// Messages of the handler, for the result.
+    log: Mutex<TaskLog>,
 }
 
 impl Context {
@@ -97,6 +100,7 @@ impl Context {
             steps,
             step_book: OnceLock::new(),
             slot: TaskSlot::default(),
+            log: Mutex::default(),
         };
         Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0, step_counts: Arc::default() }
     }
@@ -213,16 +217,33 @@ impl Context {
         &self.inner.cancel
     }
 
-    /// Tells who watches what is going on. May be lost, and is dropped when it comes faster than the mesh takes it.
+    /// Tells people who watch what is going on. What they hear may be lost, and is dropped when it comes faster than the
+    /// mesh takes it. The newest messages, up to [`MAX_LOG_LINES`](sinew_protocol::task::MAX_LOG_LINES), are also kept with
+    /// the result: a text, the member `message` of an object, or the JSON of another value.
     pub fn progress(&self, value: impl Into<Value>) {
+        let value = value.into();
+        if !is_answer_piece(&value) {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let at = u64::try_from(now.as_millis()).unwrap_or_default();
+            self.log().push(at, &progress_text(&value));
+        }
         match &self.inner.feed {
             ProgressSource::None => {}
-            ProgressSource::Open(feed) => feed.working(value.into()),
+            ProgressSource::Open(feed) => feed.working(value),
             ProgressSource::Closed { mesh, outgoing, opened } => {
                 let feed = opened.get_or_init(|| EventFeed::new(mesh, outgoing, &self.inner.about, true));
-                feed.working(value.into());
+                feed.working(value);
             }
         }
+    }
+
+    /// Takes the messages that are kept with the result.
+    pub(crate) fn take_log(&self) -> Vec<LogLine> {
+        self.log().take()
+    }
+
+    fn log(&self) -> std::sync::MutexGuard<'_, TaskLog> {
+        self.inner.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The stream of progress, if the handler has said something.

@@ -38,11 +38,11 @@ pub(crate) async fn task(
 ) -> Task {
     let usage = usage(context);
     match store(mesh, context, halt).await {
-        Ok(artifacts) => build(context.about(), ended, &artifacts, usage),
+        Ok(artifacts) => build(context, ended, &artifacts, usage),
         Err(error) => {
             let fault =
                 Fault::error(ARTIFACTS, format!("the artifacts of the task cannot be stored: {error}"));
-            build(context.about(), &EndedTask { result: Err(fault), retries: ended.retries }, &[], usage)
+            build(context, &EndedTask { result: Err(fault), retries: ended.retries }, &[], usage)
         }
     }
 }
@@ -64,6 +64,7 @@ pub(crate) async fn node_result(
         Ok(artifacts) => {
             let mut result = WorkflowNodeResult::of_end(task, &ended.result, &artifacts);
             (result.usage, result.retry_count) = (usage(context), ended.retries);
+            result.logs = context.take_log();
             result.to_bytes().into()
         }
         Err(error) => {
@@ -75,19 +76,21 @@ pub(crate) async fn node_result(
 
 /// The end of a task that nobody began to work on.
 pub(crate) fn refused(about: &TaskProperties, fault: &Fault) -> Task {
-    build(about, &EndedTask::refused(fault.clone()), &[], Value::Null)
+    result_task(draft(about, &EndedTask::refused(fault.clone())))
 }
 
-fn build(about: &TaskProperties, ended: &EndedTask, artifacts: &[ResultArtifact], usage: Value) -> Task {
-    result_task(Draft {
+fn build(context: &Context, ended: &EndedTask, artifacts: &[ResultArtifact], usage: Value) -> Task {
+    result_task(Draft { artifacts, usage, logs: context.take_log(), ..draft(context.about(), ended) })
+}
+
+fn draft<'a>(about: &'a TaskProperties, ended: &EndedTask) -> Draft<'a> {
+    Draft {
         session: &about.session,
-        artifacts,
-        usage,
         retries: ended.retries,
         vocabulary: about.vocabulary,
         timestamp: TaskStatus::with_timestamp(TaskState::Completed).timestamp,
         ..Draft::new(&about.task, ended.result.clone())
-    })
+    }
 }
 
 async fn store(

@@ -16,6 +16,14 @@ pub fn dot(drawing: &Drawing) -> String {
     let mut out = format!(
         "digraph workflow {{\n    rankdir={direction};\n    node [fontname=\"DejaVu Sans\", fontsize=11];\n    edge [fontname=\"DejaVu Sans\", fontsize=10];\n"
     );
+    if let Some(caption) = &drawing.caption {
+        let lines: Vec<String> = caption.texts().map(|line| escape(&line)).collect();
+        let _ = writeln!(
+            out,
+            "    label=\"{}\"; labelloc=t; labeljust=l; fontname=\"DejaVu Sans\";",
+            lines.join("\\l") + "\\l"
+        );
+    }
     for node in &graph.nodes {
         write_node(&mut out, node);
     }

@@ -24,16 +24,19 @@ mod paint;
 mod raster;
 mod shapes;
 mod terminal;
+mod theme;
 mod tree;
 
 pub use dot::dot;
 pub use mermaid::mermaid;
 pub use model::{
-    Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeColor, NodeMark, Shape, Status,
+    Direction, DrawError, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeColor, NodeMark,
+    Shape, Status,
 };
-pub use paint::svg;
-pub use raster::png;
+pub use paint::{svg, svg_in};
+pub use raster::{png, png_in};
 pub use terminal::{terminal, terminal_within};
+pub use theme::DrawingTheme;
 
 /// More nodes than this are refused by [`svg`] and [`png`]; the text forms have no limit.
 pub const MAX_NODES: usize = 2_000;

@@ -13,7 +13,12 @@ pub fn mermaid(drawing: &Drawing) -> String {
         Direction::TopDown => "TD",
         Direction::LeftRight => "LR",
     };
-    let mut out = format!("graph {direction}\n");
+    let mut out = String::new();
+    if let Some(caption) = &drawing.caption {
+        let title: Vec<String> = caption.texts().map(|line| mermaid_label(&line)).collect();
+        let _ = writeln!(out, "---\ntitle: \"{}\"\n---", title.join(" · ").replace('\\', "\\\\"));
+    }
+    let _ = writeln!(out, "graph {direction}");
     write(&mut out, &graph);
     out
 }

@@ -10,10 +10,29 @@ use sinew_codes as code;
 pub struct Drawing {
     /// Which way the graph grows.
     pub direction: Direction,
+    /// Text above the graph; with one, pictures have a legend of the states below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caption: Option<DrawingCaption>,
     /// Nodes in file order; ids are unique (a repeated id is drawn once, the first wins).
     pub nodes: Vec<DrawnNode>,
     /// Edges in file order; an end that is no node is drawn as a plain box with that id.
     pub edges: Vec<DrawnEdge>,
+}
+
+/// Text above a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DrawingCaption {
+    /// The title, bold.
+    pub title: String,
+    /// Lines below the title.
+    pub lines: Vec<String>,
+}
+
+impl DrawingCaption {
+    /// Returns title and lines, each as one line of text.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = String> + '_ {
+        std::iter::once(&self.title).chain(&self.lines).map(|line| crate::names::one_line(line))
+    }
 }
 
 /// Which way a graph grows.

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::layout::{self, EdgePath, ElementSizes, Places, Point, Size};
-use crate::model::{Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape, Status};
+use crate::model::{
+    Direction, DrawError, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape, Status,
+};
 use crate::names::{one_line, xml};
+use crate::theme::DrawingTheme;
 use crate::{MAX_NODES, fonts, shapes};
 
 /// Size of a node's text and its distance from line to line, px.
@@ -23,6 +26,11 @@ const MAX_LINES: usize = 7;
 
 /// The drawing as an SVG document, safe to embed as an image or as part of a page.
 pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
+    svg_in(drawing, DrawingTheme::Light)
+}
+
+/// The same in a theme.
+pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawError> {
     let graph = Graph::of(drawing);
     let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
     if nodes > MAX_NODES || edges > 2 * MAX_NODES {
@@ -36,7 +44,7 @@ pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
     } else {
         layout::place(&sizes)?
     };
-    Ok(SvgPainter::default().document(drawing.direction, &graph, &blocks, &labels, &places))
+    Ok(theme.apply(SvgPainter::default().document(drawing, &graph, &blocks, &labels, &places)))
 }
 
 /// A node's text, wrapped, with the size of its outline.
@@ -194,7 +202,7 @@ struct SvgPainter {
 impl SvgPainter {
     fn document(
         mut self,
-        direction: Direction,
+        drawing: &Drawing,
         graph: &Graph<'_>,
         blocks: &[TextBlock],
         labels: &[Vec<String>],
@@ -208,7 +216,7 @@ impl SvgPainter {
         for ((from, to, edge), lines) in graph.edges.iter().zip(labels) {
             let end = |n: usize| (graph.nodes[n].shape, places.nodes[n], blocks[n].outer);
             let way = if from == to {
-                self_loop(direction, end(*from), label_size(lines))
+                self_loop(drawing.direction, end(*from), label_size(lines))
             } else {
                 match ways.next() {
                     Some(way) => joined(way, end(*from), end(*to)),
@@ -225,10 +233,69 @@ impl SvgPainter {
         for (edge, place, lines) in texts {
             self.label(edge, place, lines);
         }
-        self.finish(graph)
+        if let Some(caption) = &drawing.caption {
+            self.legend(graph);
+            self.caption(caption);
+        }
+        self.finish(graph, drawing.caption.as_ref())
     }
 
-    fn finish(self, graph: &Graph<'_>) -> String {
+    /// Writes title and lines above all that was painted.
+    fn caption(&mut self, caption: &DrawingCaption) {
+        let [left, top, ..] = self.reach.unwrap_or_default();
+        let texts: Vec<String> =
+            caption.texts().flat_map(|text| wrap(&text, 900.0, TEXT.0, true, 2)).collect();
+        let first = top - 10.0 - TEXT.1 * texts.len() as f64;
+        for (number, text) in texts.iter().enumerate() {
+            let (y, is_title) = (first + TEXT.1 * (number as f64 + 0.8), number == 0);
+            self.reach(left, first, left + fonts::width(text, TEXT.0, true), y);
+            let (weight, fill) =
+                if is_title { (r#" font-weight="bold""#, "#1f2328") } else { ("", "#57606a") };
+            let _ = write!(
+                self.out,
+                r#"<text class="caption" x="{left:.1}" y="{y:.1}" font-size="{}" fill="{fill}"{weight}>{}</text>"#,
+                TEXT.0,
+                xml(text)
+            );
+        }
+    }
+
+    /// Paints a sample of each state that is in the drawing, below all that was painted.
+    fn legend(&mut self, graph: &Graph<'_>) {
+        let is_there = |status: &Status| {
+            graph.nodes.iter().any(|node| node.status.as_ref().is_some_and(|mark| mark.status == *status))
+        };
+        let [left, _, _, bottom] = self.reach.unwrap_or_default();
+        let (mut x, y) = (left, bottom + 16.0);
+        for look in Status::ALL.into_iter().filter(is_there).map(Status::look) {
+            let text = format!("{} {}", look.icon, look.word);
+            let width = fonts::width(&text, SMALL, false) + 14.0;
+            self.reach(x, y, x + width, y + 18.0);
+            let dash = if look.dashed { r#" stroke-dasharray="5 4""# } else { "" };
+            let _ = write!(
+                self.out,
+                concat!(
+                    r#"<g class="legend"><rect x="{:.1}" y="{:.1}" width="{:.1}" height="18" rx="4" fill="{}" "#,
+                    r#"stroke="{}" stroke-width="{}"{}/><text x="{:.1}" y="{:.1}" font-size="{}" fill="{}">{}</text></g>"#
+                ),
+                x,
+                y,
+                width,
+                look.fill,
+                look.stroke,
+                look.width,
+                dash,
+                x + 7.0,
+                y + 13.0,
+                SMALL,
+                look.text,
+                text
+            );
+            x += width + 8.0;
+        }
+    }
+
+    fn finish(self, graph: &Graph<'_>, caption: Option<&DrawingCaption>) -> String {
         let [left, top, right, bottom] = self.reach.unwrap_or([0.0, 0.0, 40.0, 20.0]);
         let (left, top) = (left - MARGIN, top - MARGIN);
         let (width, height) = (right + MARGIN - left, bottom + MARGIN - top);
@@ -236,7 +303,7 @@ impl SvgPainter {
             concat!(
                 r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" "#,
                 r#"viewBox="{left:.1} {top:.1} {width:.1} {height:.1}" role="img" font-family="{font}">"#,
-                "<title>Workflow graph</title><desc>{desc}</desc>",
+                "<title>{title}</title><desc>{desc}</desc>",
                 r##"<rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}" fill="#ffffff"/>"##,
                 "{body}</svg>\n"
             ),
@@ -245,6 +312,8 @@ impl SvgPainter {
             left = left,
             top = top,
             font = fonts::FAMILIES,
+            title =
+                xml(&caption.map_or_else(|| "Workflow graph".to_owned(), |caption| one_line(&caption.title))),
             desc = xml(&describe(graph)),
             body = self.out,
         )

@@ -3,6 +3,7 @@
 use resvg::{tiny_skia, usvg};
 
 use crate::model::{DrawError, Drawing};
+use crate::theme::DrawingTheme;
 use crate::{fonts, paint};
 
 /// More pixels than this are refused: four bytes each, and no viewer likes them.
@@ -10,7 +11,12 @@ const MAX_PIXELS: u64 = 100_000_000;
 
 /// The drawing as PNG bytes, `scale` pixels to a px of the SVG (2.0 reads well everywhere).
 pub fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
-    let svg = paint::svg(drawing)?;
+    png_in(drawing, scale, DrawingTheme::Light)
+}
+
+/// The same in a theme.
+pub fn png_in(drawing: &Drawing, scale: f32, theme: DrawingTheme) -> Result<Vec<u8>, DrawError> {
+    let svg = paint::svg_in(drawing, theme)?;
     let raster = |reason: String| DrawError::Raster { reason };
     let options = usvg::Options { fontdb: fonts::database(&svg), ..usvg::Options::default() };
     let tree = usvg::Tree::from_str(&svg, &options).map_err(|e| raster(e.to_string()))?;

@@ -35,7 +35,10 @@ pub fn terminal_within(drawing: &Drawing, ascii: bool, columns: usize) -> Result
         return Ok(String::new());
     }
     let boxes = if is_plain(&graph) { boxes(drawing.direction, &graph, ascii, columns) } else { None };
-    Ok(boxes.unwrap_or_else(|| tree::tree(&graph, ascii)))
+    let body = boxes.unwrap_or_else(|| tree::tree(&graph, ascii));
+    let Some(caption) = &drawing.caption else { return Ok(body) };
+    let head: Vec<String> = caption.texts().map(|line| truncate_columns(&line, columns.max(20))).collect();
+    Ok(format!("{}\n\n{body}", head.join("\n")))
 }
 
 /// Whether boxes would be true: where ways meet, go back or pass a group, merman joins their lines

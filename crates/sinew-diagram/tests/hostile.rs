@@ -7,7 +7,8 @@ use merman::{Engine, ParseOptions, RenderSemanticModel};
 use proptest::prelude::*;
 use resvg::usvg::roxmltree::Document;
 use sinew_diagram::{
-    Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status, dot, mermaid, svg, terminal,
+    Direction, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status, dot,
+    mermaid, svg, terminal,
 };
 
 const PIECES: [&str; 44] = [
@@ -116,8 +117,9 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         kind,
         prop::option::of(0..4_u32),
     );
-    (prop::collection::vec(node, 1..7), prop::collection::vec(edge, 0..8), any::<bool>()).prop_map(
-        |(nodes, edges, down)| {
+    let caption = prop::option::weighted(0.3, (text(), prop::collection::vec(text(), 0..3)));
+    (prop::collection::vec(node, 1..7), prop::collection::vec(edge, 0..8), any::<bool>(), caption).prop_map(
+        |(nodes, edges, down, caption)| {
             let edges = edges
                 .into_iter()
                 .map(|(from, to, label, kind, taken)| DrawnEdge {
@@ -129,7 +131,8 @@ fn drawing() -> impl Strategy<Value = Drawing> {
                 })
                 .collect();
             let direction = if down { Direction::TopDown } else { Direction::LeftRight };
-            Drawing { direction, nodes, edges }
+            let caption = caption.map(|(title, lines)| DrawingCaption { title, lines });
+            Drawing { direction, caption, nodes, edges }
         },
     )
 }

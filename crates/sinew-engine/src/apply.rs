@@ -30,7 +30,8 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
         Fact::Deferred { act, human } => state.defer(*act, *human),
         Fact::Undeferred { act } => state.undefer(*act),
         Fact::Began { act } => state.begin(graph, at, *act),
-        Fact::Noted { .. } | Fact::Progressed { .. } => {}
+        Fact::Noted { .. } => {}
+        Fact::Progressed { value, .. } => state.count_progress(value),
         Fact::Late { act, attempt } => state.settle_late(*act, *attempt),
         Fact::Yielded { act, tokens } => {
             let scope = state.act(*act).scope;

@@ -6,12 +6,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
 
 use crate::ask::{TaskReply, TaskRequest};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, ExecutionOutcome, ExecutionStart, PersonRequest};
 use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
+
+/// Bytes of progress in the facts of an execution from which on no more is kept.
+const MAX_PROGRESS_BYTES: u64 = 1 << 20;
 
 /// State of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +65,9 @@ pub struct ExecutionState {
     pub ended: bool,
     /// How often it was reopened.
     pub reopened: u32,
+    /// About how many bytes of progress are in its facts.
+    #[serde(default)]
+    pub progress_bytes: u64,
 }
 
 /// One run of one node.
@@ -332,6 +339,15 @@ impl ExecutionState {
     /// A state before the first fact.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether progress of agents is still kept: its bytes have a limit, so that agents that talk much do not fill journals.
+    pub fn has_room_for_progress(&self) -> bool {
+        self.progress_bytes < MAX_PROGRESS_BYTES
+    }
+
+    pub(crate) fn count_progress(&mut self, value: &Value) {
+        self.progress_bytes = self.progress_bytes.saturating_add(value.to_string().len() as u64);
     }
 
     /// The activation, which must exist: ids come from facts.

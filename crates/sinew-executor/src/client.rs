@@ -19,7 +19,7 @@ use sinew_mesh::{HeaderMap, Mesh, MeshError, PutOutcome};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
-use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, Query, Summary};
+use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, NO_OWNER, Query, Summary};
 use sinew_protocol::start::{StartAnswer, new_key};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
@@ -381,6 +381,11 @@ impl Client {
                     let reader = self.fold(shard).await?;
                     let starts = self.stored_starts(shard, reader.positions().commands).await?;
                     let mut open = reader.summaries(|digest| self.programs.ready(digest));
+                    // An owner that is slow is an owner.
+                    let has_owner = matches!(error, MeshError::NoAnswer { .. });
+                    for summary in open.iter_mut().filter(|_| !has_owner) {
+                        (summary.waiting, summary.agents) = (Some(NO_OWNER.to_owned()), Vec::new());
+                    }
                     open.extend(starts);
                     Ok(open)
                 }
@@ -397,28 +402,35 @@ impl Client {
     /// Returns the starts of a shard without an owner that are stored behind a position. Callers who may not read the commands
     /// of others see none.
     async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
-        // Asked before the stream is read: a refusal by the server would end the caller's command.
-        if !matches!(self.mesh.admin().rights().await, Ok(None)) {
+        if !self.mesh.commands().may_read_starts().await? {
             return Ok(Vec::new());
         }
         let stored = self.mesh.commands().stored_starts(shard, behind).await?;
-        let summary = |stored: StoredStart| {
-            let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
-                return None;
-            };
-            Some(Summary {
-                execution: start.execution,
-                workflow: start.workflow,
-                status: ExecutionStatus::Waiting,
-                caller: stored.caller,
-                started: stored.stored_at,
-                ended: None,
-                waiting: Some(AN_EXECUTOR.to_owned()),
-                agents: Vec::new(),
-                labels: start.labels,
-            })
-        };
-        Ok(stored.into_iter().filter_map(summary).collect())
+        Ok(stored.into_iter().filter_map(stored_summary).collect())
+    }
+
+    /// Returns the start of an execution that this caller has stored and that no owner has taken. It needs no right but that
+    /// to read one's own commands.
+    pub async fn own_stored_start(&self, execution: &ExecutionId) -> Result<Option<Summary>, ClientError> {
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        let Ok(id) = Token::parse(execution.as_str()) else { return Ok(None) };
+        let behind = self.fold(shard).await?.positions().commands;
+        let stored = self.mesh.commands().own_stored_start(shard, &id, behind).await?;
+        Ok(stored.and_then(stored_summary))
+    }
+
+    /// Returns the shards that no executor serves and whose stored starts this caller may not read: [`Client::open`] leaves
+    /// those starts out.
+    pub async fn unlisted_shards(&self) -> Result<Vec<u32>, ClientError> {
+        if self.mesh.commands().may_read_starts().await? {
+            return Ok(Vec::new());
+        }
+        let shards = self.mesh.admin().layout().await?.shards.get();
+        let asked = (0..shards).map(|shard| async move {
+            let answer = self.mesh.services().ask_shard(shard, &Query::Status {}).await;
+            matches!(answer, Err(MeshError::NobodyAnswers { .. })).then_some(shard)
+        });
+        Ok(futures_util::future::join_all(asked).await.into_iter().flatten().collect())
     }
 
     /// Reads a shard's journal: for shards that nobody owns.
@@ -606,6 +618,24 @@ fn refusal(event: &Event) -> Option<Verdict> {
     let verdict: Verdict =
         (event.kind.as_str() == "command").then(|| serde_json::from_slice(&event.body).ok()).flatten()?;
     (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict)
+}
+
+/// Returns a start that no owner has taken as an open execution; `None` if its body cannot be read.
+fn stored_summary(stored: StoredStart) -> Option<Summary> {
+    let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
+        return None;
+    };
+    Some(Summary {
+        execution: start.execution,
+        workflow: start.workflow,
+        status: ExecutionStatus::Waiting,
+        caller: stored.caller,
+        started: stored.stored_at,
+        ended: None,
+        waiting: Some(AN_EXECUTOR.to_owned()),
+        agents: Vec::new(),
+        labels: start.labels,
+    })
 }
 
 /// The shard has no owner, or its owner hangs: the journal has the same answer.

@@ -269,7 +269,7 @@ fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
 
 /// Commands that make sense as things stand.
 fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<String> {
-    let id = words::shell(record.id());
+    let id = words::shell(words::short_id(record.id()));
     let mut next = Vec::new();
     for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person).take(3) {
         let node = wait.node.as_deref().unwrap_or_default();

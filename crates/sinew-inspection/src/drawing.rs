@@ -10,10 +10,13 @@ mod tests;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeColor, Shape};
+use sinew_diagram::{Direction, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeColor, Shape};
 use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
 pub use run::DrawnProgress;
+
+use crate::record::Record;
+use crate::words;
 
 /// Draws a plan; with a run, how far it came.
 pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> Drawing {
@@ -23,6 +26,23 @@ pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> D
     sketch.children();
     sketch.end();
     sketch.drawing
+}
+
+/// Returns the text above an execution's drawing: workflow and status, then id, begin, end and duration.
+pub fn caption(record: &Record) -> DrawingCaption {
+    let state = record.execution.state();
+    let status = words::status_of(state);
+    let duration = words::duration(record.at().saturating_sub(state.started_at));
+    let (began, at) = (words::instant(state.started_at), words::instant(record.at()));
+    let times = if status.is_terminal() {
+        format!("{began} to {at}, {duration}")
+    } else {
+        format!("since {began}, as of {at}")
+    };
+    DrawingCaption {
+        title: format!("{}: {}", record.plan().name, words::status_word(status)),
+        lines: vec![format!("execution {}", record.id()), times],
+    }
 }
 
 struct DrawingBuilder<'a> {
@@ -52,7 +72,7 @@ impl DrawingBuilder<'_> {
             .collect();
         for (ix, node) in plan.nodes.iter().enumerate() {
             let status = self.run.and_then(|run| run.mark(ix as NodeIndex));
-            let (title, lines) = words(node, &shared);
+            let (title, lines) = node_words(node, &shared);
             let shape = shape(node, parting.contains(&(ix as NodeIndex)));
             self.drawing.nodes.push(DrawnNode {
                 id: node.id.clone(),
@@ -192,7 +212,7 @@ fn shape(node: &PlanNode, parts: bool) -> Shape {
 }
 
 /// The bold line and those below it.
-fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
+fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
     let name = node.label.clone().unwrap_or_else(|| heading(&node.id));
     let text = |key: &str| node.extra.get(key).and_then(Value::as_str);
     let number = |key: &str| node.extra.get(key).and_then(Value::as_u64);

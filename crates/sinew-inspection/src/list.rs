@@ -129,7 +129,7 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
     let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for row in rows {
         let mut line = vec![
-            row.execution.clone(),
+            if wide { row.execution.clone() } else { words::short_id(&row.execution).to_owned() },
             words::status_word(row.status).to_owned(),
             words::one_line(&row.workflow, 40),
             words::ago(row.started, now),

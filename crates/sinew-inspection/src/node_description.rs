@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact, Time};
 use sinew_protocol::Fault;
+use sinew_protocol::task::progress_text;
 use sinew_runtime::events;
 
 use crate::node_rows;
@@ -15,6 +16,9 @@ use crate::words::duration;
 
 /// Lines of a value that the text shows; the data have all of it.
 const MAX_VALUE_LINES: usize = 40;
+
+/// Messages that the text shows; the data have all of them.
+const MAX_LOG_LINES: usize = 20;
 
 /// One activation of a node.
 #[derive(Clone, Debug, Serialize)]
@@ -51,6 +55,21 @@ pub struct NodeDescription {
     /// Attempts that failed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_attempts: Vec<FailedAttempt>,
+    /// Messages of its agents and scripts, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<NodeMessage>,
+}
+
+/// A message of an agent or script.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeMessage {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// When it was said; milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub at: Time,
+    /// The text.
+    pub text: String,
 }
 
 /// An attempt that failed.
@@ -79,16 +98,7 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
     let one = ctx.act(act);
     let row = node_rows::row_of(&ctx, act, context);
     let ask = one.last_task();
-    let mut failed_attempts = Vec::new();
-    for round in record.execution.journal() {
-        for fact in &round.facts {
-            if let Fact::Replied { act: replied, attempt, result: Err(error), .. } = fact
-                && *replied == act
-            {
-                failed_attempts.push(FailedAttempt { attempt: *attempt, at: round.at, error: error.clone() });
-            }
-        }
-    }
+    let (failed_attempts, logs) = attempts_of(record, act);
     NodeDescription {
         node: events::label(&ctx, act),
         kind: row.kind,
@@ -102,7 +112,28 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
         output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         error: one.fault.clone(),
         failed_attempts,
+        logs,
     }
+}
+
+/// Returns the failed attempts of an activation, and the messages of all its attempts.
+fn attempts_of(record: &Record, wanted: ActivationId) -> (Vec<FailedAttempt>, Vec<NodeMessage>) {
+    let (mut failed, mut logs) = (Vec::new(), Vec::new());
+    for round in record.execution.journal() {
+        for fact in &round.facts {
+            match fact {
+                Fact::Replied { act, attempt, result: Err(error), .. } if *act == wanted => {
+                    failed.push(FailedAttempt { attempt: *attempt, at: round.at, error: error.clone() });
+                }
+                Fact::Progressed { act, attempt, value } if *act == wanted => {
+                    let said_at = value["at"].as_u64().map_or(round.at, |at| at.min(round.at));
+                    logs.push(NodeMessage { attempt: *attempt, at: said_at, text: progress_text(value) });
+                }
+                _ => {}
+            }
+        }
+    }
+    (failed, logs)
 }
 
 /// The description for people.
@@ -136,6 +167,14 @@ pub fn node_text(description: &NodeDescription, now: Time) -> String {
             &format!("attempt {}", failed.attempt),
             format!("failed {}: {message}", words::ago(failed.at, now)),
         );
+    }
+    let surplus = description.logs.len().saturating_sub(MAX_LOG_LINES);
+    if surplus > 0 {
+        line("log", format!("… {surplus} earlier messages; `sinew execution logs` has all of them"));
+    }
+    for said in &description.logs[surplus..] {
+        let (at, text) = (words::instant(said.at), words::one_line(&said.text, 300));
+        line("log", format!("{at}  attempt {}: {text}", said.attempt));
     }
     lines.join("\n")
 }

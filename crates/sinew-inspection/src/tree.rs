@@ -155,7 +155,7 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
     let counts = describe::counts(record, until);
     let mut head = format!(
         "{}  {}@{}  {} {}  {}/{} nodes",
-        record.id(),
+        words::short_id(record.id()),
         words::name(&record.plan().name),
         words::short(record.execution.program().graph.digest()),
         words::status_word(status),

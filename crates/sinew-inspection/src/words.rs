@@ -125,6 +125,13 @@ pub fn short(digest: &str) -> &str {
     hex.get(..12).unwrap_or(hex)
 }
 
+/// Returns the id of an execution as people read and type it: the first characters of a generated one, others as they are.
+/// Commands take the first characters of an id.
+pub fn short_id(id: &str) -> &str {
+    let is_generated = id.len() == 32 && id.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'));
+    if is_generated { &id[..10] } else { id }
+}
+
 /// A word as a word of a shell: quoted when it holds anything a shell might read.
 pub fn shell(word: &str) -> String {
     let plain =

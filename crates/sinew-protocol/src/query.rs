@@ -18,6 +18,9 @@ pub const AN_OPERATOR: &str = "an operator";
 /// [`Summary::waiting`] of a start that is stored and that no executor has taken.
 pub const AN_EXECUTOR: &str = "an executor: none has taken it";
 
+/// [`Summary::waiting`] of an execution whose shard has no owner.
+pub const NO_OWNER: &str = "an executor: none serves it";
+
 /// The longest question, in bytes.
 pub const MAX_QUERY: usize = 4 * 1024;
 

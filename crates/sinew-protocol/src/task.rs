@@ -4,6 +4,7 @@
 //! data or its text as output. All that an agent says is untrusted: everything has a limit, and codes are checked.
 
 mod artifact;
+mod log;
 mod node;
 mod read;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeR
 use crate::{ActivationKey, TaskId};
 
 pub use artifact::{Content, ResultArtifact};
+pub use log::{LogLine, MAX_LOG_BYTES, MAX_LOG_LINE, MAX_LOG_LINES, TaskLog, is_answer_piece, progress_text};
 pub use node::{
     NodeAnswer, NodeRequestIds, NodeResultStatus, WorkflowNodeRequest, WorkflowNodeResult, is_node_message,
     read_node_answer,
@@ -131,6 +133,9 @@ pub struct ResultExtra {
     /// Events on the way, in the dialect's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
+    /// Messages about the work, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<LogLine>,
 }
 
 /// A result before it is worded.
@@ -150,6 +155,8 @@ pub struct Draft<'a> {
     pub usage: Value,
     /// Events on the way.
     pub events: Vec<Value>,
+    /// Messages about the work, oldest first.
+    pub logs: Vec<LogLine>,
     /// How often the agent tried again by itself.
     pub retries: u32,
     /// The words of the structured result.
@@ -169,6 +176,7 @@ impl<'a> Draft<'a> {
             artifacts: &[],
             usage: Value::Null,
             events: Vec::new(),
+            logs: Vec::new(),
             retries: 0,
             vocabulary: Vocabulary::default(),
             timestamp: None,
@@ -178,7 +186,8 @@ impl<'a> Draft<'a> {
 
 /// The A2A task that says how the work ended.
 pub fn result_task(draft: Draft<'_>) -> Task {
-    let Draft { task, session, end, text, artifacts, usage, events, retries, vocabulary, timestamp } = draft;
+    let Draft { task, session, end, text, artifacts, usage, events, logs, retries, vocabulary, timestamp } =
+        draft;
     let session = if session.is_empty() { task.as_str() } else { session };
     let (state, words, result) = match &end {
         Ok(output) => (
@@ -208,7 +217,7 @@ pub fn result_task(draft: Draft<'_>) -> Task {
     let mut status = TaskStatus::new(state);
     status.message = Some(message.with_context_id(session));
     status.timestamp = timestamp;
-    let extra = ResultExtra { fault: end.err(), usage, events };
+    let extra = ResultExtra { fault: end.err(), usage, events, logs };
     let mut metadata = None;
     if extra != ResultExtra::default() {
         put(&mut metadata, serde_json::to_value(extra).unwrap_or_default());

@@ -8,24 +8,44 @@ use std::time::Duration;
 use serde_json::Value;
 use sinew_engine::{TaskReply, TaskRequest};
 use sinew_protocol::Fault;
-use sinew_script::{CallBatch, CallOutcome};
+use sinew_protocol::task::{LogLine, TaskLog};
+use sinew_script::{CallBatch, CallOutcome, PrintedText};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
+
+use crate::local::now;
 
 /// Submissions of an evaluation that a thread waits for, while no worker is free.
 const MAX_SUBMISSIONS: usize = 10;
 /// Waits before an evaluation is submitted again, doubled from the first to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// A reply to an ask for an evaluation, and what its scripts printed.
+pub(crate) struct EvaluationReply {
+    pub(crate) result: Result<TaskReply, Fault>,
+    /// Messages, oldest first, within bounds.
+    pub(crate) logs: Vec<LogLine>,
+}
+
+impl EvaluationReply {
+    fn new(result: Result<TaskReply, Fault>, printed: &PrintedText) -> Self {
+        let mut log = TaskLog::default();
+        printed.take().lines().for_each(|line| log.push(now(), line));
+        Self { result, logs: log.take() }
+    }
+}
+
 /// Evaluates on a worker; owners take turns. Lack of workers is not an answer: the calls without one are submitted
 /// again until each has an outcome, or until the returned future is dropped.
-pub async fn evaluate(owner: u64, ask: &TaskRequest) -> Result<TaskReply, Fault> {
+pub async fn evaluate(owner: u64, ask: &TaskRequest) -> EvaluationReply {
+    let printed = PrintedText::default();
     let submit = |outcomes| {
         let (sender, receiver) = oneshot::channel();
-        batch_of(ask)?.resume(outcomes, owner, move |outcomes| drop(sender.send(outcomes)));
+        batch_of(ask)?.resume(outcomes, owner, &printed, move |outcomes| drop(sender.send(outcomes)));
         Ok(receiver)
     };
-    reply_of(&all_outcomes(submit).await?)
+    let outcomes = all_outcomes(submit).await;
+    EvaluationReply::new(outcomes.and_then(|outcomes| reply_of(&outcomes)), &printed)
 }
 
 /// Submits until no outcome is missing for want of a worker. `submit` takes the outcomes that are there already.
@@ -63,15 +83,17 @@ pub fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
 }
 
 /// Evaluates on a worker and waits for it. Lack of workers is an answer only after [`MAX_SUBMISSIONS`].
-pub fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> {
+pub fn perform_evaluation(ask: &TaskRequest) -> EvaluationReply {
+    let printed = PrintedText::default();
     let submit = |outcomes| {
         let (sender, receiver) = mpsc::sync_channel(1);
-        batch_of(ask)?.resume(outcomes, 0, move |outcomes| drop(sender.send(outcomes)));
+        batch_of(ask)?.resume(outcomes, 0, &printed, move |outcomes| drop(sender.send(outcomes)));
         receiver.recv().map_err(|_| {
             Fault::error(code::NO_WORKER_FREE.as_str(), "the thread that evaluated the scripts ended")
         })
     };
-    reply_of(&repeated_outcomes(submit, std::thread::sleep)?)
+    let outcomes = repeated_outcomes(submit, std::thread::sleep);
+    EvaluationReply::new(outcomes.and_then(|outcomes| reply_of(&outcomes)), &printed)
 }
 
 /// Submits until no outcome is missing for want of a worker, or often enough.

@@ -202,7 +202,10 @@ impl Outside for World {
             let owner = evaluation_owner("", &call.workflow);
             tokio::spawn(async move {
                 tokio::select! {
-                    result = evaluate(owner, &call.ask) => drop(sender.send(Message::Done(key, result))),
+                    reply = evaluate(owner, &call.ask) => {
+                        let logs = reply.logs.iter().map(|line| Message::Progress(key, line.to_progress()));
+                        logs.chain([Message::Done(key, reply.result)]).for_each(|said| drop(sender.send(said)));
+                    }
                     () = cancel.cancelled() => {}
                     () = sender.closed() => {}
                 }

@@ -8,6 +8,7 @@ use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, Fact, InputRefusal, PersonAnswer, RetryRequest, TaskReply,
     Time,
 };
+use sinew_protocol::task::LogLine;
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::evaluation::perform_evaluation;
@@ -247,7 +248,11 @@ impl<S: Stub> Outside for World<S> {
         let key = call.key;
         if call.ask.is_evaluation() {
             // It takes no virtual time.
-            self.push(now, Event::Done(key, perform_evaluation(&call.ask)));
+            let reply = perform_evaluation(&call.ask);
+            for line in reply.logs {
+                self.push(now, Event::Progress(key, LogLine { at: now, ..line }.to_progress()));
+            }
+            self.push(now, Event::Done(key, reply.result));
             return;
         }
         match self.stub.call(now, &call) {

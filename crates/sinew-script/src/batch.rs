@@ -15,6 +15,7 @@ use crate::{
     fair_queue::WaitingRequest,
     function::Function,
     limits::Limits,
+    printed_text::PrintedText,
     request::EvaluationRequest,
     worker_pool,
 };
@@ -116,15 +117,16 @@ impl CallBatch {
     /// Performs the calls one after the other on threads of the workers; `done` is called there with all outcomes.
     /// Owners take turns after each call.
     pub fn submit(self, owner: u64, done: impl FnOnce(Vec<CallOutcome>) + Send + 'static) {
-        self.resume(Vec::new(), owner, done);
+        self.resume(Vec::new(), owner, &PrintedText::default(), done);
     }
 
     /// Performs the calls after those that have an outcome already, like [`CallBatch::submit`]. `done` is called with
-    /// the outcomes of all calls.
+    /// the outcomes of all calls; `printed` takes the text that the functions print.
     pub fn resume(
         self,
         outcomes: Vec<CallOutcome>,
         owner: u64,
+        printed: &PrintedText,
         done: impl FnOnce(Vec<CallOutcome>) + Send + 'static,
     ) {
         let mut calls = self.calls;
@@ -136,6 +138,7 @@ impl CallBatch {
             result_bytes: outcomes.iter().map(CallOutcome::result_bytes).sum(),
             outcomes,
             owner,
+            printed: printed.clone(),
             evaluated: Duration::ZERO,
             done: Box::new(done),
         }
@@ -195,6 +198,8 @@ struct RunningBatch {
     /// Bytes of the results among the outcomes, as JSON.
     result_bytes: usize,
     owner: u64,
+    /// Takes the text that the functions print.
+    printed: PrintedText,
     /// Time that the calls took so far, without their waits for a worker.
     evaluated: Duration,
     done: Box<dyn FnOnce(Vec<CallOutcome>) + Send>,
@@ -209,13 +214,14 @@ impl RunningBatch {
         let Some(call) = self.calls.next() else {
             return (self.done)(self.outcomes);
         };
-        let owner = self.owner;
+        let (owner, printed) = (self.owner, self.printed.clone());
         let values = Arc::clone(&self.values);
         let waiting = WaitingRequest {
             build: Box::new(move || call.request(&values)),
             held_bytes: self.value_bytes,
             max_duration: Limits::function().max_duration,
             submitted: Instant::now(),
+            printed,
             done: Box::new(move |result, took| self.take(result, took)),
         };
         worker_pool::submit(owner, waiting);
@@ -270,6 +276,7 @@ mod tests {
             outcomes: Vec::new(),
             result_bytes: 0,
             owner: 0,
+            printed: PrintedText::default(),
             evaluated: Duration::ZERO,
             done: Box::new(move |outcomes| drop(sender.send(outcomes))),
         };
@@ -294,7 +301,8 @@ mod tests {
         let calls = vec![call("lambda d: 'again'"), call("lambda d: d + 1")];
         let (sender, receiver) = mpsc::channel();
         let batch = CallBatch { values: vec![json!(1)], calls };
-        batch.resume(vec![CallOutcome::Value(json!("had"))], 0, move |outcomes| drop(sender.send(outcomes)));
+        let had = vec![CallOutcome::Value(json!("had"))];
+        batch.resume(had, 0, &PrintedText::default(), move |outcomes| drop(sender.send(outcomes)));
         let expected = ["had".into(), json!(2)].map(CallOutcome::Value);
         assert_eq!(receiver.recv().unwrap(), expected);
     }

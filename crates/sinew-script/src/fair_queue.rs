@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{error::ScriptError, request::EvaluationRequest};
+use crate::{error::ScriptError, printed_text::PrintedText, request::EvaluationRequest};
 
 /// Most requests that wait for a worker.
 const MAX_WAITING: usize = 10_000;
@@ -38,6 +38,8 @@ pub(crate) struct WaitingRequest {
     /// Limit of the script's running time.
     pub(crate) max_duration: Duration,
     pub(crate) submitted: Instant,
+    /// Takes the text that the script prints.
+    pub(crate) printed: PrintedText,
     /// Takes the result and the time that the evaluation took, without the wait for a worker.
     pub(crate) done: Box<dyn FnOnce(EvaluationResult, Duration) + Send>,
 }
@@ -211,8 +213,9 @@ mod tests {
             let left = Arc::clone(&self.left);
             let done = Box::new(move |_: EvaluationResult, _| left.lock().unwrap().push(name));
             let build = Box::new(|| unreachable!("no worker builds it"));
-            let (max_duration, submitted) = (LIMIT, Instant::now());
-            self.queue.push(owner, WaitingRequest { build, held_bytes, max_duration, submitted, done });
+            let (max_duration, submitted, printed) = (LIMIT, Instant::now(), PrintedText::default());
+            self.queue
+                .push(owner, WaitingRequest { build, held_bytes, max_duration, submitted, printed, done });
         }
 
         fn evaluations(&mut self, owner: u64, short: usize) {

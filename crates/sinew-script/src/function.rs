@@ -8,6 +8,7 @@ use crate::{
     error::{ScriptError, ScriptErrorKind},
     interpreter::{check_text, function_name},
     limits::Limits,
+    printed_text::PrintedText,
     request::{EvaluationAction, EvaluationRequest, FunctionText},
     value::{MAX_DEPTH, is_shallow},
     worker_pool,
@@ -33,7 +34,7 @@ impl Function {
         let function = Self::unchecked(source, limits)?;
         let request =
             EvaluationRequest { function: Arc::clone(&function.text), action: EvaluationAction::Compile };
-        worker_pool::evaluate(request)?;
+        worker_pool::evaluate(request, &PrintedText::default())?;
         Ok(function)
     }
 
@@ -45,7 +46,12 @@ impl Function {
 
     /// Calls the function.
     pub fn call(&self, argument: &Value) -> Result<Value, ScriptError> {
-        worker_pool::evaluate(self.request(argument.clone())?)
+        self.call_printing(argument, &PrintedText::default())
+    }
+
+    /// Calls the function; `printed` takes the text that it prints, also if it fails.
+    pub fn call_printing(&self, argument: &Value, printed: &PrintedText) -> Result<Value, ScriptError> {
+        worker_pool::evaluate(self.request(argument.clone())?, printed)
     }
 
     /// The request that calls the function.

@@ -42,6 +42,9 @@ pub(crate) enum EvaluationAction {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
+    /// Text that the script printed.
+    #[serde(default)]
+    pub(crate) printed: String,
     /// Processor time of the evaluation.
     pub(crate) cpu_micros: u64,
     /// The worker ends after this answer: it has grown, it has worked long enough, or the interpreter failed.

@@ -159,7 +159,8 @@ fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) 
         budget.clear();
         let retires =
             resident_bytes() > RETIRE_BYTES || process_time() > RETIRE_CPU || has_failed_interpreter(&result);
-        let response = EvaluationResponse { result, cpu_micros, retires };
+        let printed = interpreter.take_printed();
+        let response = EvaluationResponse { result, printed, cpu_micros, retires };
         if write_frame(stdout().lock(), &response).is_err() || retires {
             exit(0);
         }

@@ -14,6 +14,7 @@ use crate::{
     error::{ScriptError, ScriptErrorKind},
     fair_queue::{EvaluationResult, FairQueue, QueueLane, WaitingRequest},
     interpreter::{Interpreter, UnlimitedCpu, thread_time},
+    printed_text::PrintedText,
     process::WorkerProcess,
     request::EvaluationRequest,
     worker::this_executable,
@@ -57,8 +58,8 @@ pub fn use_worker_processes() {
     use_worker_program(this_executable());
 }
 
-/// Evaluates a request and waits for the result.
-pub(crate) fn evaluate(request: EvaluationRequest) -> EvaluationResult {
+/// Evaluates a request and waits for the result. `printed` takes the text that the script prints.
+pub(crate) fn evaluate(request: EvaluationRequest, printed: &PrintedText) -> EvaluationResult {
     // Texts take turns: one that is called over and over does not hold up the others.
     static OWNER_HASH: OnceLock<RandomState> = OnceLock::new();
     let owner = OWNER_HASH.get_or_init(RandomState::new).hash_one(&request.function.source);
@@ -69,6 +70,7 @@ pub(crate) fn evaluate(request: EvaluationRequest) -> EvaluationResult {
         // The caller waits, so there are no more of these than threads.
         held_bytes: 0,
         submitted: Instant::now(),
+        printed: printed.clone(),
         done: Box::new(move |result, _| drop(sender.send(result))),
     };
     submit(owner, waiting);
@@ -143,7 +145,7 @@ impl WorkerPool {
             }
             let started = Instant::now();
             let result = (next.build)().and_then(|request| {
-                let (result, cost) = evaluator.evaluate(&request);
+                let (result, cost) = evaluator.evaluate(&request, &next.printed);
                 self.lock().requests.record(owner, next.max_duration, cost);
                 result
             });
@@ -191,12 +193,17 @@ impl Evaluator {
 
     /// Evaluates a request; once more if something outside may have ended the worker. Returns the processor time too:
     /// the longest there is for a request that ended its worker.
-    fn evaluate(&mut self, request: &EvaluationRequest) -> (EvaluationResult, Duration) {
+    fn evaluate(
+        &mut self,
+        request: &EvaluationRequest,
+        printed: &PrintedText,
+    ) -> (EvaluationResult, Duration) {
         let (program, niceness, worker) = match self {
             Self::Process { program, niceness, worker } => (program, *niceness, worker),
             Self::Here(interpreter) => {
                 let before = thread_time();
                 let result = interpreter.evaluate(request, &UnlimitedCpu);
+                printed.append(&interpreter.take_printed());
                 return (result, thread_time().saturating_sub(before));
             }
         };
@@ -214,6 +221,7 @@ impl Evaluator {
             };
             match process.exchange(request) {
                 Ok(response) => {
+                    printed.append(&response.printed);
                     if !response.retires {
                         *worker = Some(process);
                     }
@@ -263,6 +271,7 @@ mod tests {
             held_bytes: 0,
             max_duration: Limits::function().max_duration,
             submitted: Instant::now(),
+            printed: PrintedText::default(),
             done: Box::new(done),
         }
     }
@@ -338,7 +347,8 @@ mod tests {
         );
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let (result, cost) = Evaluator::Process { program, niceness: 0, worker: None }.evaluate(&request());
+        let (result, cost) = Evaluator::Process { program, niceness: 0, worker: None }
+            .evaluate(&request(), &PrintedText::default());
         assert_eq!(cost, if result.is_ok() { Duration::from_micros(9) } else { Duration::MAX });
         let count = std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
         let _ = std::fs::remove_dir_all(&folder);

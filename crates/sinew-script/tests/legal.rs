@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sinew_script::{
-    CallBatch, CallOutcome, Function, ScriptErrorKind, python_repr, python_str, python_truth,
+    CallBatch, CallOutcome, Function, PrintedText, ScriptErrorKind, python_repr, python_str, python_truth,
 };
 
 #[test]
@@ -186,6 +186,32 @@ fn one_function_serves_many_threads() {
             });
         }
     });
+}
+
+#[test]
+fn printed_text_is_kept_whether_the_script_succeeds_or_fails() {
+    let printed = PrintedText::default();
+    let source = "def f(d):\n    print('seen', d['n'], sep='=')\n    print('a', end='')\n    print()\n    return 1 // d['n']";
+    let function = Function::compile(source).unwrap();
+    assert_eq!(function.call_printing(&json!({"n": 1}), &printed), Ok(json!(1)));
+    assert_eq!(printed.take(), "seen=1\na\n");
+    let error = function.call_printing(&json!({"n": 0}), &printed).unwrap_err();
+    assert_eq!((error.kind, printed.take().as_str()), (ScriptErrorKind::Runtime, "seen=0\na\n"));
+    // Printing without an end meets the usual limits, and what is kept of it has a limit of its own.
+    let flood =
+        Function::compile("def f(d):\n    for i in range(2000): print('x' * 100)\n    return 1").unwrap();
+    assert_eq!(flood.call_printing(&Value::Null, &printed), Ok(json!(1)));
+    let text = printed.take();
+    assert!(text.len() < 17 << 10 && text.ends_with("not kept)"), "{} bytes", text.len());
+    let batch = json!({"values": [1], "calls": [
+        {"source": "def f(d):\n    print('one')\n    return d", "value": 0},
+        {"source": "lambda d: print('two')", "value": 0},
+    ]});
+    let batch = CallBatch::read(&batch).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    batch.resume(Vec::new(), 0, &printed, move |outcomes| sender.send(outcomes).unwrap());
+    assert_eq!(receiver.recv().unwrap(), [json!(1), Value::Null].map(CallOutcome::Value));
+    assert_eq!(printed.take(), "one\ntwo\n");
 }
 
 #[test]

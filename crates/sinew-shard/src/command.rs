@@ -239,7 +239,7 @@ impl ShardState {
 
     /// Takes the end of a task, unless the task is over or another agent was asked.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
-        let ResultInput { execution, task, agent, mut result, is_checked } = input;
+        let ResultInput { execution, task, agent, mut result, logs, is_checked } = input;
         let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
         let Some(((act, attempt), active)) = found else {
             self.notices.push(ShardNotice::ResultLate { execution, task });
@@ -267,6 +267,11 @@ impl ShardState {
         }
         if result.is_ok() && active.state().act(act).running != Some(attempt) {
             self.notices.push(ShardNotice::ResultLate { execution: execution.clone(), task: task.clone() });
+        }
+        for line in logs {
+            let input = EngineInput::Progress { act, attempt, value: line.to_progress() };
+            // Only the end of the attempt decides about the execution; a message that cannot be kept is missing.
+            let _ = self.table.input(&mut self.builder, now, &execution, input);
         }
         let input = EngineInput::Done { act, attempt, result };
         if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {

@@ -12,7 +12,7 @@ use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{
-    NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
+    LogLine, NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
 };
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 
@@ -96,6 +96,17 @@ impl ShardInput {
         }
     }
 
+    /// Returns the result of a task as an input, with messages about the work.
+    pub fn task_result_with_logs(
+        execution: ExecutionId,
+        task: TaskId,
+        agent: Token,
+        result: Result<TaskReply, Fault>,
+        logs: Vec<LogLine>,
+    ) -> Self {
+        Self::TaskResult(Box::new(ResultInput { execution, task, agent, result, logs, is_checked: false }))
+    }
+
     /// Returns the result of a task as an input.
     pub fn task_result(
         execution: ExecutionId,
@@ -103,7 +114,7 @@ impl ShardInput {
         agent: Token,
         result: Result<TaskReply, Fault>,
     ) -> Self {
-        Self::TaskResult(Box::new(ResultInput { execution, task, agent, result, is_checked: false }))
+        Self::task_result_with_logs(execution, task, agent, result, Vec::new())
     }
 }
 
@@ -152,6 +163,8 @@ pub struct ResultInput {
     pub agent: Token,
     /// The answer, or why there is none.
     pub result: Result<TaskReply, Fault>,
+    /// Messages about the work, oldest first.
+    pub logs: Vec<LogLine>,
     /// Whether the output was checked against its schema.
     pub is_checked: bool,
 }
@@ -400,8 +413,9 @@ fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecor
 
 impl PendingInput {
     /// Returns the result of a task as a pending input; an output that lies elsewhere has to be looked up.
-    pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, result: NodeResult) -> Self {
-        let input = |result| ResultInput { execution, task, agent, result, is_checked: false };
+    pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, mut result: NodeResult) -> Self {
+        let logs = std::mem::take(&mut result.logs);
+        let input = |result| ResultInput { execution, task, agent, result, logs, is_checked: false };
         match reply_at_hand(result) {
             Ok(reply) => Self::ready(ShardInput::TaskResult(Box::new(input(reply)))),
             Err(elsewhere) => {

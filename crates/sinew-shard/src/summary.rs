@@ -73,7 +73,10 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         }
         WaitingFor::Agent { name, .. } => Some(format!("agent {name}")),
         WaitingFor::Evaluation => Some("a script".to_owned()),
-        WaitingFor::Retry { tries } => Some(format!("attempt {}", tries + 1)),
+        WaitingFor::Retry { tries } => {
+            let at = wait.until.map(|at| format!(" at {}", clock_time(at))).unwrap_or_default();
+            Some(format!("the next attempt{at}; {tries} failed"))
+        }
         WaitingFor::Sleep => Some("a delay".to_owned()),
         WaitingFor::Person(wait) => Some(format!("a person: {}", first_line(&wait.prompt))),
         WaitingFor::Resume { reason } => Some(format!("resume ({reason})")),
@@ -84,6 +87,12 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         0 => Some(first),
         more => Some(format!("{first} and {more} more")),
     }
+}
+
+/// Returns the time of day in UTC.
+fn clock_time(at: u64) -> String {
+    let seconds = at / 1_000 % 86_400;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Agents whose answers are waited for, each once.

@@ -3,6 +3,7 @@
 use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,9 @@ use sinew_inspection::words;
 
 /// No agent of the name is known here.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
+
+/// Time for the last messages of a call to be passed on.
+pub(crate) const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Agents from files, with the artifacts of one execution.
 pub(crate) struct FileAgents {
@@ -103,7 +107,7 @@ impl Agents for FileAgents {
         task.peers = Arc::new(LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts)));
         async move {
             // Ends with the call: its sender goes away with `task`.
-            tokio::spawn(async move {
+            let told = tokio::spawn(async move {
                 while let Some(value) = said.recv().await {
                     // Pieces of an answer that is still arriving are for people who watch, not facts.
                     if value.get("type").is_none_or(|kind| kind != "text") {
@@ -111,7 +115,10 @@ impl Agents for FileAgents {
                     }
                 }
             });
-            let reply = agent.call(task).await?;
+            let reply = agent.call(task).await;
+            // Messages count until the attempt ends.
+            let _ = tokio::time::timeout(MESSAGES_TIMEOUT, told).await;
+            let reply = reply?;
             let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
             let (usage, events) = (reply.usage, reply.events);
             Ok(TaskReply { artifacts, usage, events, ..TaskReply::new(reply.output) })

@@ -103,9 +103,15 @@ impl Remote {
             return Ok(whole);
         }
         let rows = self.rows(&HistoryFilter::default(), LOOKED_THROUGH).await?;
+        // A start that no executor has taken has no record.
+        if rows.iter().any(|row| row.execution == text)
+            || self.client.own_stored_start(&whole).await?.is_some()
+        {
+            return Ok(whole);
+        }
         let mut found = rows.iter().filter(|row| row.execution.starts_with(text));
         match (found.next(), found.next()) {
-            (None, _) => Err(no_such(text)),
+            (None, _) => Err(self.missing(&whole).await?),
             (Some(row), None) => parse(&row.execution),
             (Some(first), Some(second)) => {
                 let more = found.count();
@@ -151,8 +157,19 @@ impl Remote {
 
     /// Returns why there is no record of an execution: its start is stored and no executor has taken it, or there is none.
     async fn missing(&self, id: &ExecutionId) -> Result<Failure, Failure> {
-        if !self.client.open().await?.iter().any(|summary| summary.execution == *id) {
-            return Ok(no_such(id.as_str()));
+        let is_stored = self.client.own_stored_start(id).await?.is_some()
+            || self.client.open().await?.iter().any(|summary| summary.execution == *id);
+        if !is_stored {
+            let shard = id.shard(self.mesh().admin().layout().await?.shards);
+            let unknown = no_such(id.as_str());
+            return Ok(if self.client.unlisted_shards().await?.contains(&shard) {
+                unknown.hint(
+                    "no executor serves its shard, and starts of other callers that are stored there are not shown to \
+                     this user",
+                )
+            } else {
+                unknown
+            });
         }
         let text = format!("execution {id} is stored, and no executor has taken it");
         Ok(Failure::new(Exit::Conflict, code::START_NOT_TAKEN.as_str(), text).hint(

@@ -169,3 +169,27 @@ fn dev_deploys_what_is_saved() {
     }
     assert_eq!(dev.stop(), Some(0));
 }
+
+/// Text that scripts print and programs write to stderr stays with the record of an execution in this folder.
+#[test]
+fn messages_of_local_executions_are_read_after_the_end() {
+    let world = World::at(String::new());
+    let prints =
+        "name: Prints\nrun: {script: {source: \"def f(d):\\n  print('given', d['n'])\\n  return d\"}}\n";
+    let fails = "name: Fails\nrun: {command: {argv: [sh, -c, 'echo reading >&2; exit 3']}}\n";
+    world.write("agent-cards/prints.agent.yaml", prints);
+    world.write("agent-cards/fails.agent.yaml", fails);
+    let flow = "name: w\nworkflow:\n  description: d\n  nodes:\n    \
+                - {id: a, type: agent, agent_name: Prints, input: {n: 7}}\n    \
+                - {id: b, type: agent, agent_name: Fails, depends_on: [a], input: {}}\n  output_mapping: {}\n";
+    world.write("w.yaml", flow);
+    world.ends(&["run", "w.yaml", "--local", "-q"], 1);
+    let logs = world.ok(&["execution", "logs", "@latest", "--local"]);
+    let lines: Vec<&str> = logs.lines().collect();
+    assert_eq!(lines[..2], ["a  given 7", "b  reading"], "{logs}");
+    let node = world.ok(&["execution", "describe", "@latest", "--local", "--node", "b"]);
+    assert!(
+        node.lines().any(|line| line.starts_with("log ") && line.ends_with("attempt 1: reading")),
+        "{node}"
+    );
+}

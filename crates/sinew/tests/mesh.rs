@@ -362,7 +362,7 @@ fn who_follows_the_logs_hears_agents_while_they_work() {
     let (world, _executor) = World::new();
     let go = world.path().join("go");
     let script =
-        format!("while [ ! -e '{}' ]; do echo 'half way' >&2; sleep 0.2; done; echo '{{}}'", go.display());
+        format!("while [ ! -e '{}' ]; do echo 'half way' >&2; sleep 0.5; done; echo '{{}}'", go.display());
     let agent = json!({"name": "Slow", "run": {"command": {"argv": ["sh", "-c", script]}}});
     world.write("cards/slow.agent.yaml", &agent.to_string());
     world.write("slow.yaml", SLOW);
@@ -381,8 +381,8 @@ fn who_follows_the_logs_hears_agents_while_they_work() {
     let (mut people, heard) = follow("table");
     assert!(heard.wait_for("half way").lines().all(|line| line == "[wait#1@Slow] half way"));
     let (mut machine, heard) = follow("jsonl");
-    let line = heard.wait_for("half way");
-    let line: Value = serde_json::from_str(line.lines().last().unwrap()).expect("a document");
+    let first = heard.wait_for("half way");
+    let line: Value = serde_json::from_str(first.lines().last().unwrap()).expect("a document");
     let want = json!({"at": line["at"], "node": "wait", "attempt": 1, "agent": "Slow", "level": "info",
                       "text": "half way", "stored": false});
     assert_eq!(line, want);
@@ -390,8 +390,48 @@ fn who_follows_the_logs_hears_agents_while_they_work() {
     for child in [&mut people, &mut machine] {
         assert!(child.wait().unwrap().success());
     }
-    // It was said, and nothing keeps it.
-    assert_eq!(world.ok(&["execution", "logs", "slow"]), "");
+    // The record keeps all messages, and followers have shown each of them once: as it was said, or from the record.
+    let kept = world.ok(&["execution", "logs", "slow"]);
+    assert!(kept.lines().count() >= 2 && kept.lines().all(|line| line == "wait  half way"), "{kept}");
+    let followed = first + &heard.rest();
+    assert_eq!(followed.lines().count(), kept.lines().count(), "{followed}");
+    let node = world.ok(&["execution", "describe", "slow", "--node", "wait"]);
+    assert!(
+        node.lines().any(|line| line.starts_with("log ") && line.ends_with("attempt 1: half way")),
+        "{node}"
+    );
+}
+
+/// Messages of a failed program, of a script and of an evaluation are there after the end, without artifacts.
+#[test]
+fn messages_of_programs_and_scripts_are_kept_on_the_mesh() {
+    let (world, _executor) = World::new();
+    let script = "echo 'reading' >&2; printf 'bad \\033[31mline\\033[0m\\n' >&2; exit 3";
+    let fails = json!({"name": "Fails", "run": {"command": {"argv": ["sh", "-c", script]}}});
+    let prints = json!({"name": "Prints", "run": {"script": {"source": "def f(d):\n    print('given', d)\n    return {}"}}});
+    world.write("cards/fails.agent.yaml", &fails.to_string());
+    world.write("cards/prints.agent.yaml", &prints.to_string());
+    let node = |name: &str| json!({"id": name.to_lowercase(), "type": "agent", "agent_name": name, "input": {"n": 1}});
+    for name in ["Fails", "Prints"] {
+        let workflow = json!({"workflow": {
+            "description": "d", "nodes": [node(name)], "output_mapping": {},
+        }});
+        world.write(&format!("{}.yaml", name.to_lowercase()), &workflow.to_string());
+    }
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    world.ends(&["run", "fails.yaml", "--mesh", "--id", "fails", "-q", "--wait"], 1);
+    world.ok(&["run", "prints.yaml", "--mesh", "--id", "prints", "-q", "--wait"]);
+    let fails = world.ok(&["execution", "logs", "fails"]);
+    let lines: Vec<&str> = fails.lines().collect();
+    assert_eq!(lines[..2], ["fails  reading", "fails  bad line"], "{fails}");
+    assert!(lines[2].starts_with("fails  attempt 1: the command ended with exit code 3"), "{fails}");
+    assert_eq!(world.ok(&["execution", "logs", "prints"]), "prints  given {'n': 1}");
+    let kept: Value =
+        serde_json::from_str(&world.ok(&["execution", "logs", "prints", "-o", "json"])).unwrap();
+    assert_eq!((&kept[0]["level"], &kept[0]["attempt"]), (&json!("info"), &json!(1)));
+    let artifacts: Value =
+        serde_json::from_str(&world.ok(&["artifact", "list", "--execution", "fails", "-o", "json"])).unwrap();
+    assert_eq!(artifacts, json!([]));
 }
 
 /// Requests of `nats micro ls`, `info` and `stats`.

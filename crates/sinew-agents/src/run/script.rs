@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sinew_script::{Function, ScriptError};
+use serde_json::json;
+use sinew_script::{Function, PrintedText, ScriptError};
 
 use super::{Limits, Output};
 use crate::call::Call;
@@ -20,9 +21,17 @@ impl Script {
     }
 
     pub(crate) async fn run(&self, call: &Call, limits: &Limits) -> Result<Output, AgentError> {
-        let (function, input) = (self.0.clone(), call.input.clone());
+        let (function, input, progress) = (self.0.clone(), call.input.clone(), call.progress.clone());
         // The interpreter blocks; when nobody waits any more it ends at its own limit.
-        let work = tokio::task::spawn_blocking(move || function.call(&input));
+        let work = tokio::task::spawn_blocking(move || {
+            let printed = PrintedText::default();
+            let result = function.call_printing(&input, &printed);
+            for line in printed.take().lines().filter(|line| !line.trim().is_empty()) {
+                // Fails if the caller no longer listens.
+                let _unheard = progress.send(json!({ "message": line }));
+            }
+            result
+        });
         tokio::select! {
             biased;
             error = limits.reached() => Err(error),

@@ -29,6 +29,7 @@ pub(crate) fn edge(from: &str, to: &str, label: &str) -> DrawnEdge {
 pub(crate) fn card() -> Drawing {
     Drawing {
         direction: Direction::TopDown,
+        caption: None,
         nodes: vec![
             node("Start", Shape::Terminal, "Start", &[]),
             node("a", Shape::Task, "Agent", &["A"]),
@@ -55,6 +56,7 @@ pub(crate) fn card() -> Drawing {
 pub(crate) fn branches() -> Drawing {
     let mut drawing = Drawing {
         direction: Direction::TopDown,
+        caption: None,
         nodes: vec![
             node("Start", Shape::Terminal, "Start", &[]),
             node("fan", Shape::Fork, "Fork", &["Fan out"]),
@@ -152,7 +154,7 @@ pub(crate) fn everything() -> Drawing {
     edges[13].kind = EdgeKind::Attach;
     edges[14].kind = EdgeKind::Back;
     edges[14].taken = Some(3);
-    Drawing { direction: Direction::TopDown, nodes, edges }
+    Drawing { nodes, edges, ..Drawing::default() }
 }
 
 /// `count` nodes: forks of ten that meet again, one after the other.

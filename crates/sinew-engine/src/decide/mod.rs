@@ -83,6 +83,9 @@ fn entry(plan: &Plan, mode: &ExecutionMode) -> Vec<NodeIndex> {
     mode.from.iter().filter_map(|id| plan.find(id)).collect()
 }
 
+/// The largest progress that is kept, in bytes of JSON.
+const MAX_PROGRESS_VALUE_BYTES: u64 = 64 << 10;
+
 /// One decision in the making.
 pub(crate) struct Decider<'a> {
     graph: &'a IndexedPlan,
@@ -101,7 +104,8 @@ impl Decider<'_> {
             _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
             EngineInput::Done { act, attempt, result } => self.done(act, attempt, result),
             EngineInput::Progress { act, attempt, value } => {
-                if self.is_current(act, attempt) {
+                let fits = size::too_large("progress", &value, MAX_PROGRESS_VALUE_BYTES).is_none();
+                if fits && self.is_current(act, attempt) && self.state.has_room_for_progress() {
                     self.emit(Fact::Progressed { act, attempt, value });
                 }
             }

@@ -127,3 +127,16 @@ fn nesting() {
     check("a", json!({ "a": { "op": "pure", "done": 1 } }), &format!("{} | +a a=1 success end", deep(100)));
     check("a", json!({}), &format!("{} | failure!SINEW-6008 end", deep(101)));
 }
+
+#[test]
+fn progress() {
+    let long = "x".repeat(60_000);
+    let mut script = "start | +a a?1\na%hello | a says\n".to_owned();
+    // One message is too large; messages together have a limit, and the work goes on without them.
+    script += &format!("a%{} |\n", "y".repeat(70_000));
+    for _ in 0..18 {
+        script += &format!("a%{long} | a says\n");
+    }
+    script += &format!("a%{long} |\na%short |\na=1 | a=1 success end\n");
+    check("a", json!({}), &script);
+}

@@ -141,10 +141,11 @@ async fn work(
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
 async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<ShardInput>) -> TaskId {
     let owner = evaluation_owner(caller.as_str(), &call.workflow);
-    let result = evaluate(owner, &call.ask).await;
+    let reply = evaluate(owner, &call.ask).await;
     let (execution, task) = (call.execution, call.task);
     let agent = Token::of(call.ask.target.name());
-    let _ = back.send(ShardInput::task_result(execution, task.clone(), agent, result));
+    let ended = ShardInput::task_result_with_logs(execution, task.clone(), agent, reply.result, reply.logs);
+    let _ = back.send(ended);
     task
 }
 

@@ -121,6 +121,39 @@ impl ShardCommands<'_> {
         Ok(starts)
     }
 
+    /// Returns whether this connection may read the starts of all callers. A refusal by the server would end the command of
+    /// the caller, so its rights are asked for first.
+    pub async fn may_read_starts(self) -> Result<bool, MeshError> {
+        let Some(rights) = self.mesh.rights().await? else { return Ok(true) };
+        let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
+        let filter = below(self.mesh.namespace(), &["command"]);
+        let calls = [
+            format!("$JS.API.CONSUMER.CREATE.{stream}.*.{filter}"),
+            format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.*"),
+            format!("$JS.API.CONSUMER.DELETE.{stream}.*"),
+        ];
+        Ok(calls.iter().all(|call| rights.may_publish(call)))
+    }
+
+    /// Returns this caller's start under an id if it is stored behind a position.
+    pub async fn own_stored_start(
+        self,
+        shard: u32,
+        id: &Token,
+        behind: u64,
+    ) -> Result<Option<StoredStart>, MeshError> {
+        let (operation, caller) = (Operation::Start, self.mesh.caller().clone());
+        let subject = Subject::Command { shard, operation, caller: caller.clone(), id: id.clone() };
+        let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
+        let stored = self.mesh.stored(&stream, &self.mesh.subject(&subject)).await?;
+        Ok(stored.filter(|stored| stored.sequence > behind).map(|stored| StoredStart {
+            caller,
+            id: id.clone(),
+            stored_at: milliseconds(stored.time),
+            body: stored.payload,
+        }))
+    }
+
     /// Returns the body of the stored result of a task; `None` if there is none under this subject.
     pub async fn stored_result(self, result: &Subject) -> Result<Option<Bytes>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Results.as_str());

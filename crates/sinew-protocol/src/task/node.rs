@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::log::bounded_log;
 use super::read::{bounded, named};
 use super::{
-    Content, FAILED, MAX_ARTIFACTS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, NodeOutput, NodeResult, ResultArtifact,
-    bad, cut,
+    Content, FAILED, LogLine, MAX_ARTIFACTS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, NodeOutput, NodeResult,
+    ResultArtifact, bad, cut,
 };
 use crate::a2a::Artifact;
 use crate::artifact::{ArtifactMeta, ArtifactName, ArtifactRef};
@@ -189,6 +190,9 @@ pub struct WorkflowNodeResult<'a> {
     /// Events of the work, in the dialect's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
+    /// Messages about the work, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<LogLine>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +250,7 @@ impl<'a> WorkflowNodeResult<'a> {
             retry_count: 0,
             usage: Value::Null,
             events: Vec::new(),
+            logs: Vec::new(),
         }
     }
 
@@ -358,6 +363,7 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
         fault,
         usage: read.usage,
         events: read.events,
+        logs: bounded_log(read.logs),
         text: cut(read.error_message.as_deref().unwrap_or_default(), MAX_TEXT),
         retries: read.retry_count,
     })))

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::log::bounded_log;
 use super::{
-    CANCELLED, FAILED, MAX_ARTIFACTS, MAX_DETAILS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, METADATA, REJECTED,
-    ResultArtifact, ResultExtra, bad, cut,
+    CANCELLED, FAILED, LogLine, MAX_ARTIFACTS, MAX_DETAILS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, METADATA,
+    REJECTED, ResultArtifact, ResultExtra, bad, cut,
 };
 use crate::a2a::{Part, Task, TaskState, is_terminal, part_data};
 use crate::artifact::ArtifactRef;
@@ -30,6 +31,8 @@ pub struct NodeResult {
     pub usage: Value,
     /// Events on the way.
     pub events: Vec<Value>,
+    /// Messages about the work, oldest first, within bounds.
+    pub logs: Vec<LogLine>,
     /// Text of the agent for people.
     pub text: String,
     /// How often the agent tried again by itself.
@@ -103,6 +106,7 @@ pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
         fault,
         usage: extra.usage,
         events: extra.events,
+        logs: bounded_log(extra.logs),
         text,
         retries: said.map_or(0, |said| said.retry_count),
     })

@@ -66,6 +66,7 @@ fn results_read_back_in_both_vocabularies() {
                 artifacts: &artifacts,
                 usage: json!({"tokens": 3}),
                 events: vec![json!("called")],
+                logs: vec![LogLine { at: 5, text: "reading".to_owned() }],
                 retries: 2,
                 text: "all good",
                 vocabulary,
@@ -75,6 +76,7 @@ fn results_read_back_in_both_vocabularies() {
             assert_eq!(result.artifacts, artifacts);
             assert_eq!((result.fault, result.retries, result.text.as_str()), (None, 2, "all good"));
             assert_eq!((result.usage, result.events), (json!({"tokens": 3}), vec![json!("called")]));
+            assert_eq!(result.logs, [LogLine { at: 5, text: "reading".to_owned() }]);
             assert_eq!(result.task, "t1");
         }
     }

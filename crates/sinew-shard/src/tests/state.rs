@@ -223,6 +223,7 @@ fn a_result_with_an_output_elsewhere_is_looked_up() {
         fault: None,
         usage: json!(null),
         events: Vec::new(),
+        logs: Vec::new(),
         text: String::new(),
         retries: 0,
     };

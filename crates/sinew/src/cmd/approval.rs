@@ -173,7 +173,7 @@ fn table(rows: &[(String, String, ShownWait)], now: u64) -> String {
             None => "now".to_owned(),
         });
         lines.push(vec![
-            id.clone(),
+            words::short_id(id).to_owned(),
             words::one_line(workflow, 30),
             wait.node.clone().unwrap_or_default(),
             words::ago(wait.since, now),

@@ -22,7 +22,7 @@ use sinew_protocol::code;
 use self::next::{NextCommand, next_command};
 use self::reload::{FileChange, FileWatch};
 use self::served::ServedAgents;
-use crate::cmd::serve::{self, Care, Stop};
+use crate::cmd::serve::{self, Care, MessageWords, Stop};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection, block};
 use crate::dev_file::DevFile;
@@ -80,6 +80,9 @@ pub(crate) struct DevArgs {
     /// Deploy workflows again, and serve agents anew, when their files change
     #[arg(long)]
     reload: bool,
+    /// Words of the messages to agents and callers
+    #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
+    vocabulary: MessageWords,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -118,8 +121,11 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = mesh_at.open("dev").await?;
     mesh.admin().provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
-    let of_service =
-        ServiceOptions { calls: Some(connect::agent_call), ..ServiceOptions::new(connect::adapter) };
+    let of_service = ServiceOptions {
+        calls: Some(connect::agent_call),
+        vocabulary: args.vocabulary.into(),
+        ..ServiceOptions::new(connect::adapter)
+    };
     let service = Service::start(mesh.clone(), of_service).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
     let _note = server.as_ref().and_then(|server| DevFile::write(server.port(), mesh.namespace()));

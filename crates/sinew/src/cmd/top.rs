@@ -85,7 +85,7 @@ fn lines(status: &Status) -> Vec<String> {
     let waiting = status.waiting.iter().map(|one| {
         let age = words::duration(one.age_ms);
         let (workflow, waiting) = (words::one_line(&one.workflow, 30), words::one_line(&one.waiting, 80));
-        vec![words::one_line(&one.execution, 40), workflow, age, waiting]
+        vec![words::one_line(words::short_id(&one.execution), 40), workflow, age, waiting]
     });
     section(&["EXECUTION", "WORKFLOW", "AGE", "WAITING FOR"], waiting.collect());
     let executors = status.executors.iter().map(|one| {

@@ -238,6 +238,11 @@ impl Said {
             }
         }
     }
+
+    /// Returns all that is said until the process ends.
+    pub fn rest(&self) -> String {
+        self.0.iter().map(|line| line + "\n").collect()
+    }
 }
 
 /// Ends a process of ours that hangs.

@@ -43,7 +43,7 @@ pub(super) fn containers(document: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether the program knows this command line. Asking for help comes last, so everything before it was read.
-fn known(words: &[String]) -> Result<(), String> {
+pub(super) fn known(words: &[String]) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_sinew")).args(words).arg("--help").output().unwrap();
     if output.status.success() { Ok(()) } else { Err(said(&output)) }
 }

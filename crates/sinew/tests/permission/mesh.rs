@@ -1,6 +1,7 @@
 //! The mesh from end to end, everybody with credentials of their own and no more: nothing that somebody needs is missing.
 
 use std::process::Stdio;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -69,6 +70,8 @@ fn end_to_end(more: &str) {
     let approval: Value = json(APPROVAL);
     world.write("orders.yaml", ORDERS);
     world.write("approve.json", &approval["definition"].to_string());
+    run("admin", &["workflow", "deploy", "orders.yaml", "approve.json"]);
+    without_an_executor(&world);
     let _executor = world.serve(&NORTH, "executor", &["serve", "executor"]);
     let agents = [
         ("Pricing", PRICING),
@@ -83,7 +86,17 @@ fn end_to_end(more: &str) {
             world.serve(&NORTH, name, &["serve", "agent", &format!("{name}.agent.yaml")])
         })
         .into();
-    run("admin", &["workflow", "deploy", "orders.yaml", "approve.json"]);
+    let since = Instant::now();
+    while !world
+        .command(&NORTH, "client", &["execution", "describe", "early"])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        assert!(since.elapsed().as_secs() < 60, "no executor has taken the start");
+    }
+    run("client", &["execution", "watch", "early", "-q"]);
     assert!(run("client", &["workflow", "list", "--mesh"]).contains("orders"));
 
     // A client starts an execution and reads it.
@@ -163,4 +176,34 @@ fn end_to_end(more: &str) {
         .filter(|line| line.to_lowercase().contains("violation") && !line.contains(OWN_QUEUE))
         .collect();
     assert!(violations.is_empty(), "{violations:#?}");
+}
+
+/// A start that no executor has taken is told of with the rights of each role, as far as the role may know of it.
+fn without_an_executor(world: &World) {
+    let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
+    run("client", &["run", "orders", "--mesh", "-p", "amount=3", "--id", "early", "--detach", "-q"]);
+    for role in ["operator", "admin"] {
+        let rows = json(&run(role, &["execution", "list", "-o", "json"]));
+        let told = (&rows[0]["execution"], &rows[0]["status"], &rows[0]["waiting"]);
+        let wanted = (&json!("early"), &json!("waiting"), &json!("an executor: none has taken it"));
+        assert_eq!(told, wanted, "{role}: {rows}");
+        let top = json(&run(role, &["top", "--once", "-o", "json"]));
+        assert_eq!(top["waiting"][0]["waiting"], json!("an executor: none has taken it"), "{role}: {top}");
+    }
+    let said = |role: &str, args: &[&str], code: i32| {
+        let output = world.command(&NORTH, role, args).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{role} {args:?}: {said}");
+        said
+    };
+    // A client knows of its own start, and hears that there may be others.
+    assert!(said("client", &["execution", "list"], 0).contains("no executor serves 2 shards"));
+    for view in ["describe", "tree", "result"] {
+        let told = said("client", &["execution", view, "early"], 6);
+        assert!(told.contains("execution early is stored, and no executor has taken it"), "{view}: {told}");
+    }
+    let told = said("client", &["execution", "describe", "of-another"], 3);
+    assert!(told.contains("no executor serves its shard"), "{told}");
+    let told = said("operator", &["execution", "describe", "of-another"], 3);
+    assert!(!told.contains("no executor serves its shard"), "{told}");
 }

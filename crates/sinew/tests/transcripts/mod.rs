@@ -8,6 +8,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod incidents;
 mod live;
 mod plain;
 mod pty;

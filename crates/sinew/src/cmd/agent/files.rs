@@ -116,7 +116,9 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
                     continue;
                 }
                 let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
-                output.note_block(&sinew_source::indented(&text.unwrap_or_else(|| value.to_string())));
+                // A message of others never begins a line: it could pass for one of ours.
+                let text = sinew_source::indented(&text.unwrap_or_else(|| value.to_string()));
+                output.note_block(&format!("{}: {text}", words::name(agent.name())));
             }
             std::future::pending::<()>().await;
         };

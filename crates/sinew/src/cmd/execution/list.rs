@@ -13,6 +13,7 @@ use crate::output::{Format, Output};
 use crate::remote::{Remote, RowDetails};
 use crate::status_words;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_inspection::words;
 use sinew_protocol::query::ExecutionStatus;
 
 const EXAMPLES: &str = "Examples:
@@ -78,9 +79,13 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         rows = rows.or(Some(Vec::new()));
     }
     let is_local = rows.is_some();
-    let mut rows = match rows {
-        Some(rows) => rows,
-        None => mesh_rows(args, &wanted, output).await?,
+    let (mut rows, unlisted) = match rows {
+        Some(rows) => (rows, 0),
+        None => {
+            let remote = Remote::open(&args.mesh).await?;
+            let rows = mesh_rows(&remote, args, &wanted, output).await?;
+            (rows, remote.client.unlisted_shards().await?.len())
+        }
     };
     list::sort(&mut rows);
     if args.count {
@@ -95,6 +100,12 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         output.note(&format!("{hidden} more; see --limit, --since and --status"));
     } else if rows.is_empty() && !output.is_machine() {
         output.note("no executions match");
+    }
+    if unlisted > 0 {
+        let shards = words::count(unlisted, "shard");
+        output.note(&format!(
+            "no executor serves {shards}; starts that are stored there are not shown to this user"
+        ));
     }
     if is_local && !output.is_machine() {
         output.note("these ran in this folder; --mesh lists those of the mesh");
@@ -111,11 +122,11 @@ fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
 
 /// Returns the executions of the mesh, the first of them with labels and reasons as far as they are shown.
 async fn mesh_rows(
+    remote: &Remote,
     args: &ListArgs,
     wanted: &RowFilter,
     output: &Output,
 ) -> Result<Vec<ExecutionRow>, Failure> {
-    let remote = Remote::open(&args.mesh).await?;
     let narrow = |list: &[String]| list.first().filter(|_| list.len() == 1).cloned();
     let status = match args.status.as_slice() {
         [status] if status.is_terminal() => Some(status.as_str().to_owned()),

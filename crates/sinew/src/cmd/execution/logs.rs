@@ -1,4 +1,5 @@
-//! `sinew execution logs`: what agents say. Facts tell what is stored of it; who follows hears the rest as it is said.
+//! `sinew execution logs`: messages of agents and scripts. The record has those of attempts that have ended; `--follow` adds
+//! those of agents at work, as they are said.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use sinew_mesh::live::{Progress, ProgressFeed};
 use sinew_protocol::TaskId;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
+use sinew_protocol::task::progress_text;
 use sinew_runtime::{activation_key, local};
 
 use super::Which;
@@ -32,10 +34,11 @@ const LOGS_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution logs`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show what an execution's agents say: their progress, and what went wrong in attempts of theirs, each \
-                  line with its node.\n\nWith --follow, what agents say while they work on a mesh is merged in as it is said, \
-                  as `[NODE#ATTEMPT@AGENT] …`, or with `\"stored\": false` in JSON Lines. It comes from the agents \
-                  themselves: nothing stores it, and some of it may be lost on the way.",
+    long_about = "Show messages of an execution's agents and scripts: progress, lines of stderr, text that scripts print, and \
+                  the faults of attempts, each line with its node.\n\nOn a mesh, messages are stored when their attempt ends: \
+                  the newest 128 of an attempt, and 1 MiB of an execution. With --follow, messages of agents at work are \
+                  shown as they are said, as `[NODE#ATTEMPT@AGENT] …`, or with `\"stored\": false` in JSON Lines; some of \
+                  these may be lost on the way.",
     after_help = LOGS_EXAMPLES
 )]
 pub(crate) struct LogsArgs {
@@ -70,6 +73,10 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
         output.value(&first[begin..].to_vec(), |_| String::new());
         return Ok(Exit::Ok);
     }
+    let mut seen = ShownMessages::default();
+    for said in &first {
+        seen.is_new(said);
+    }
     first[begin..].iter().for_each(|said| args.show(said, output));
     if !args.follow {
         return Ok(Exit::Ok);
@@ -78,11 +85,13 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
     let (remote, id) = (changes.remote().clone(), changes.record.execution.id().clone());
     let mut feed = remote.mesh().tasks().watch_progress(Some(&id), None).await?;
     let known = RefCell::new(tasks(&changes.record));
+    let seen = RefCell::new(seen);
     let facts = async {
         let mut shown = first.len();
         loop {
             let all = args.stored(&changes.record);
-            all.iter().skip(shown).for_each(|said| args.show(said, output));
+            let fresh = all.iter().skip(shown).filter(|said| seen.borrow_mut().is_new(said));
+            fresh.for_each(|said| args.show(said, output));
             shown = all.len();
             if !changes.next().await? {
                 return Ok::<_, Failure>(());
@@ -93,12 +102,14 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
     tokio::select! {
         biased;
         ended = facts => ended?,
-        () = live(args, &remote, &mut feed, &known, output) => {}
+        () = live(args, &remote, &mut feed, &known, &seen, output) => {}
     }
     // Progress from before the end has arrived already.
     while let Some(Some(progress)) = feed.next().now_or_never() {
         let known = known.borrow();
-        if let Some(said) = known.get(&progress.task).and_then(|who| heard(&progress, who)) {
+        if let Some(said) = known.get(&progress.task).and_then(|who| heard(&progress, who))
+            && seen.borrow_mut().is_new(&said)
+        {
             args.show(&said, output);
         }
     }
@@ -109,7 +120,14 @@ impl LogsArgs {
     /// Returns the log lines of the facts.
     fn stored(&self, record: &Record) -> Vec<Value> {
         let lines = events::lines(record, EventWords::Facts);
-        lines.iter().filter_map(spoken).filter(|said| self.takes(said)).collect()
+        let last = (!record.execution.state().has_room_for_progress()).then(|| {
+            json!({
+                "at": words::instant(record.at()),
+                "level": "warn",
+                "text": "(later messages of this execution are not kept: those above have 1 MiB)",
+            })
+        });
+        lines.iter().filter_map(spoken).chain(last).filter(|said| self.takes(said)).collect()
     }
 
     fn takes(&self, said: &Value) -> bool {
@@ -168,6 +186,7 @@ async fn live(
     remote: &Remote,
     feed: &mut ProgressFeed,
     known: &RefCell<HashMap<TaskId, TaskAgent>>,
+    seen: &RefCell<ShownMessages>,
     output: &Output,
 ) {
     while let Some(progress) = feed.next().await {
@@ -177,7 +196,9 @@ async fn live(
             let Ok(record) = remote.record(&progress.execution).await else { continue };
             *known.borrow_mut() = tasks(&record);
         }
-        if let Some(said) = known.borrow().get(&progress.task).and_then(|who| heard(&progress, who)) {
+        if let Some(said) = known.borrow().get(&progress.task).and_then(|who| heard(&progress, who))
+            && seen.borrow_mut().is_new(&said)
+        {
             args.show(&said, output);
         }
     }
@@ -196,7 +217,7 @@ fn heard(progress: &Progress, who: &TaskAgent) -> Option<Value> {
         .iter()
         .filter_map(|part| match &part.content {
             PartContent::Text(text) => Some(text.clone()),
-            PartContent::Data(value) => Some(worded(value)),
+            PartContent::Data(value) => Some(progress_text(value)),
             _ => None,
         })
         .collect();
@@ -211,17 +232,28 @@ fn heard(progress: &Progress, who: &TaskAgent) -> Option<Value> {
     }))
 }
 
-/// Returns the text of an agent's progress.
-fn worded(value: &Value) -> String {
-    let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
-    text.map_or_else(|| value.to_string(), str::to_owned)
+/// Counts of the messages that were heard from agents and that were read from the record, so that each is shown once.
+#[derive(Default)]
+struct ShownMessages(HashMap<(String, u64, String), [u32; 2]>);
+
+impl ShownMessages {
+    /// Counts a message. Returns whether it has not been shown: the other source has not brought it as often as this one.
+    fn is_new(&mut self, said: &Value) -> bool {
+        let word = |key: &str| said[key].as_str().unwrap_or_default();
+        let key =
+            (word("node").to_owned(), said["attempt"].as_u64().unwrap_or_default(), word("text").to_owned());
+        let counts = self.0.entry(key).or_default();
+        let heard = usize::from(said["stored"] == json!(false));
+        counts[heard] += 1;
+        counts[heard] > counts[1 - heard]
+    }
 }
 
 /// A fact that says something to people who look for what went on.
 fn spoken(line: &EventLine) -> Option<Value> {
     let fact = &line.event;
     let (level, text) = match line.kind.as_str() {
-        "progressed" => ("info", worded(&fact["value"])),
+        "progressed" => ("info", progress_text(&fact["value"])),
         "replied" => {
             let fault = fact["result"].get("fault")?;
             let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
@@ -237,8 +269,10 @@ fn spoken(line: &EventLine) -> Option<Value> {
         "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
         _ => return None,
     };
+    // An agent says when it said something; its clock cannot be ahead of the record.
+    let said_at = fact["value"]["at"].as_u64().map_or(line.at, |at| at.min(line.at));
     Some(json!({
-        "at": words::instant(line.at),
+        "at": words::instant(said_at),
         "node": line.node,
         "attempt": fact["attempt"],
         "level": level,

@@ -164,7 +164,7 @@ async fn answer(
     call.progress = sender;
     let told = context.clone();
     // Ends with the call: its sender goes away with it.
-    tokio::spawn(async move {
+    let forwarded = tokio::spawn(async move {
         while let Some(value) = said.recv().await {
             told.progress(value);
         }
@@ -174,7 +174,10 @@ async fn answer(
         call.conversation = Some(context.activation().to_owned());
         call.steps = Some(Arc::new(TaskSteps { context: context.clone(), keep: agent.log_keep() }));
     }
-    let reply = agent.call(call).await?;
+    let reply = agent.call(call).await;
+    // The result takes the messages along.
+    let _ = tokio::time::timeout(agents::MESSAGES_TIMEOUT, forwarded).await;
+    let reply = reply?;
     if !reply.usage.is_null() {
         context.usage(reply.usage);
     }

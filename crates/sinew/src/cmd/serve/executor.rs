@@ -51,7 +51,7 @@ pub(crate) struct ExecutorArgs {
 
 /// The vocabulary of messages that are written; either one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum MessageWords {
+pub(crate) enum MessageWords {
     /// Of current releases of Solace Agent Mesh: `structured_invocation_request`, status `error`
     Sam,
     /// Of the published specification: `workflow_node_request`, status `failure`

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOptions};
 
 pub(crate) use agent::wrap;
-pub(crate) use executor::ExecutorArgs;
+pub(crate) use executor::{ExecutorArgs, MessageWords};
 pub(crate) use gateway::card_address;
 pub(crate) use stop::Stop;
 

@@ -56,6 +56,9 @@ pub(crate) struct RenderArgs {
     /// Which way the graph grows
     #[arg(long, value_enum, ignore_case = true, default_value_t = Direction::Td)]
     direction: Direction,
+    /// Ground and colours of an SVG or PNG
+    #[arg(long, value_enum, default_value_t = ThemeChoice::Light)]
+    theme: ThemeChoice,
     /// Lay this execution over the drawing
     #[arg(long, value_name = "EXPORT.json")]
     execution: Option<PathBuf>,
@@ -79,6 +82,24 @@ enum DrawingFormat {
     /// Boxes and lines of characters
     #[value(alias = "ascii", alias = "text")]
     Terminal,
+}
+
+/// Ground and colours of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ThemeChoice {
+    /// Dark text on white
+    Light,
+    /// Light text on a dark ground
+    Dark,
+}
+
+impl From<ThemeChoice> for sinew_diagram::DrawingTheme {
+    fn from(theme: ThemeChoice) -> Self {
+        match theme {
+            ThemeChoice::Light => Self::Light,
+            ThemeChoice::Dark => Self::Dark,
+        }
+    }
 }
 
 /// Directions, as Mermaid writes them.
@@ -115,7 +136,11 @@ pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure
     if form == DrawingFormat::Png && args.out.is_none() && std::io::stdout().is_terminal() {
         return Err(Failure::usage("a PNG is nothing for a terminal").hint("name a file with -O"));
     }
-    let bytes = paint(&drawing, form, args.out.is_some(), output)
+    if args.theme == ThemeChoice::Dark && !matches!(form, DrawingFormat::Svg | DrawingFormat::Png) {
+        return Err(Failure::usage("--theme is for --format svg and png")
+            .hint("other forms have no ground of their own"));
+    }
+    let bytes = paint(&drawing, form, args.theme.into(), args.out.is_some(), output)
         .map_err(|error| Failure::new(Exit::Failed, error.code(), error.to_string()))?;
     match &args.out {
         Some(path) => {
@@ -148,7 +173,9 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
     // An export is a picture of its last moment, and knows nothing of the mesh around it.
     let context = ViewContext::of(&record.execution, record.execution.state().at, &MeshPresence::default());
     let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(&record, &context));
-    Ok(drawing::draw(graph.plan(), direction, Some(&run)))
+    let mut drawing = drawing::draw(graph.plan(), direction, Some(&run));
+    drawing.caption = Some(drawing::caption(&record));
+    Ok(drawing)
 }
 
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {
@@ -193,14 +220,15 @@ fn form(args: &RenderArgs) -> Result<DrawingFormat, Failure> {
 fn paint(
     drawing: &Drawing,
     form: DrawingFormat,
+    theme: sinew_diagram::DrawingTheme,
     to_file: bool,
     output: &Output,
 ) -> Result<Vec<u8>, DrawError> {
     let text = match form {
         DrawingFormat::Mermaid => sinew_diagram::mermaid(drawing),
         DrawingFormat::Dot => sinew_diagram::dot(drawing),
-        DrawingFormat::Svg => sinew_diagram::svg(drawing)?,
-        DrawingFormat::Png => return sinew_diagram::png(drawing, SCALE),
+        DrawingFormat::Svg => sinew_diagram::svg_in(drawing, theme)?,
+        DrawingFormat::Png => return sinew_diagram::png_in(drawing, SCALE, theme),
         DrawingFormat::Terminal => match terminal_size::terminal_size() {
             Some((width, _)) if !to_file && std::io::stdout().is_terminal() => {
                 sinew_diagram::terminal_within(drawing, output.ascii, usize::from(width.0))?

@@ -1,0 +1,89 @@
+//! Text that scripts print, up to a limit.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use monty_types::{MontyException, PrintWriterCallback};
+
+/// Most bytes that are kept of what one evaluation prints. Printing more is no error: the rest is dropped.
+const MAX_PRINTED_BYTES: usize = 16 << 10;
+/// Last line of a text whose rest was dropped.
+const REST_DROPPED: &str = "(the rest that was printed is not kept)";
+
+/// The text that evaluations print. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct PrintedText(Arc<Mutex<PrintBuffer>>);
+
+impl PrintedText {
+    pub(crate) fn append(&self, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(text);
+    }
+
+    /// Takes the text. A last line says so if some of it was dropped.
+    pub fn take(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A text that stops to grow at its limit.
+#[derive(Debug, Default)]
+pub(crate) struct PrintBuffer {
+    text: String,
+    is_cut: bool,
+}
+
+impl PrintBuffer {
+    fn append(&mut self, text: &str) {
+        let room = MAX_PRINTED_BYTES.saturating_sub(self.text.len());
+        let kept = &text[..text.floor_char_boundary(room)];
+        self.text.push_str(kept);
+        self.is_cut |= kept.len() < text.len();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn take(&mut self) -> String {
+        let Self { mut text, is_cut } = std::mem::take(self);
+        if is_cut {
+            text.push('\n');
+            text.push_str(REST_DROPPED);
+        }
+        text
+    }
+}
+
+impl PrintWriterCallback for PrintBuffer {
+    fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
+        self.append(&output);
+        Ok(())
+    }
+
+    fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
+        self.append(end.encode_utf8(&mut [0; 4]));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_text_stops_to_grow_and_says_so() {
+        let printed = PrintedText::default();
+        printed.append("one\n");
+        printed.clone().append("two\n");
+        assert_eq!(printed.take(), "one\ntwo\n");
+        assert_eq!(printed.take(), "");
+        for _ in 0..MAX_PRINTED_BYTES {
+            printed.append("ää");
+        }
+        let text = printed.take();
+        assert!(text.ends_with(&format!("ä\n{REST_DROPPED}")), "{}", &text[text.len() - 60..]);
+        assert_eq!(text.len(), MAX_PRINTED_BYTES + 1 + REST_DROPPED.len());
+    }
+}
