@@ -37,6 +37,7 @@ pub(super) struct SimulatedExecutor {
     next_heartbeat: Time,
     /// Until when it stands still, as after SIGSTOP.
     pub(super) stopped_until: Time,
+    is_told_to_leave: bool,
     is_leaving: bool,
     place: SuspectPlace,
 }
@@ -58,6 +59,7 @@ impl SimulatedExecutor {
             actions: VecDeque::new(),
             next_heartbeat: 0,
             stopped_until: 0,
+            is_told_to_leave: false,
             is_leaving: false,
             place: None,
         }
@@ -83,9 +85,9 @@ impl SimulatedExecutor {
         format!("{id} leaving {leaves}, alone {place:?}: {loops:?} {:?}", self.manager)
     }
 
+    /// Begins to leave once all steps that are under way are taken, as the executor's shell does.
     pub(super) fn leave(&mut self) {
-        self.is_leaving = true;
-        self.actions.extend(self.manager.leave());
+        self.is_told_to_leave = true;
     }
 
     /// Opens all shards again: a stream was made anew.
@@ -99,6 +101,11 @@ impl SimulatedExecutor {
     pub(super) fn step(&mut self, mesh: &mut HostileMesh) -> StepOutcome {
         if let Some(action) = self.actions.pop_front() {
             self.perform(mesh, &action);
+            return StepOutcome::Alive;
+        }
+        if self.is_told_to_leave && !self.is_leaving {
+            self.is_leaving = true;
+            self.actions.extend(self.manager.leave());
             return StepOutcome::Alive;
         }
         if self.is_leaving && self.loops.is_empty() {
