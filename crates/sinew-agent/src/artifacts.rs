@@ -1,6 +1,6 @@
 //! The artifacts of one task: what the handler leaves, kept until its result goes out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -34,6 +34,8 @@ struct ArtifactShelf {
     kept: Vec<KeptVersion>,
     versions: BTreeMap<ArtifactName, u32>,
     bytes: usize,
+    /// Versions that lie in the object store, too.
+    stored: BTreeSet<(ArtifactName, u32)>,
 }
 
 impl Artifacts {
@@ -86,6 +88,31 @@ impl Artifacts {
             kept.meta.name.as_str() == name && version.is_none_or(|version| kept.meta.version == version)
         };
         all.kept.iter().rev().find(fits).cloned()
+    }
+
+    /// Artifacts that no other process finds yet.
+    pub(crate) fn not_stored(&self) -> Vec<KeptVersion> {
+        let all = self.shelf();
+        let is_new = |kept: &&KeptVersion| !all.stored.contains(&(kept.meta.name.clone(), kept.meta.version));
+        all.kept.iter().filter(is_new).cloned().collect()
+    }
+
+    pub(crate) fn mark_stored(&self, meta: &ArtifactMeta) {
+        self.shelf().stored.insert((meta.name.clone(), meta.version));
+    }
+
+    /// Takes over a version that another process stored.
+    pub(crate) fn restore(&self, meta: ArtifactMeta, bytes: Bytes) {
+        let mut all = self.shelf();
+        let place = (meta.name.clone(), meta.version);
+        if all.kept.iter().any(|kept| (&kept.meta.name, kept.meta.version) == (&place.0, place.1)) {
+            return;
+        }
+        let next = all.versions.entry(meta.name.clone()).or_default();
+        *next = (*next).max(meta.version.saturating_add(1));
+        all.bytes += bytes.len();
+        all.stored.insert(place);
+        all.kept.push(KeptVersion { meta, bytes });
     }
 
     pub(crate) fn is_empty(&self) -> bool {

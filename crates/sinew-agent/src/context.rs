@@ -1,7 +1,7 @@
 //! A handler's view of its task, and the operations that it may use.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -9,14 +9,17 @@ use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ExecutionId, TaskId};
+use sinew_protocol::{ArtifactMeta, ArtifactName, ExecutionId, Fault, TaskId};
 use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, KeptVersion};
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
-use crate::peers::{Peers, TaskCalls};
+use crate::parking::TaskSlot;
+use crate::peers::{CallCounts, Peers, TaskCalls};
+use crate::step_log::StepLog;
+use crate::steps::{StepBook, StepTask, Steps};
 use crate::task_properties::TaskProperties;
 
 /// The task a handler works on. Clones are the same task.
@@ -25,6 +28,8 @@ pub struct Context {
     inner: Arc<ContextState>,
     feedback: Arc<[String]>,
     retry: u32,
+    /// Steps of each name that the handler has begun in this call.
+    step_counts: Arc<Mutex<HashMap<String, u32>>>,
 }
 
 /// The stream of progress of a task, opened when the handler first says something.
@@ -42,8 +47,11 @@ struct ContextState {
     /// The request around the input, once the handler has asked for it.
     worded: OnceLock<Value>,
     peers: Option<Peers>,
-    usage: std::sync::Mutex<Option<Value>>,
-    calls: AtomicU32,
+    usage: Mutex<Option<Value>>,
+    calls: CallCounts,
+    steps: StepLog,
+    step_book: OnceLock<Arc<StepBook>>,
+    slot: TaskSlot,
 }
 
 impl Context {
@@ -75,6 +83,8 @@ impl Context {
         feed: ProgressSource,
         peers: Option<Peers>,
     ) -> Self {
+        let log = about.step_log().zip(peers.as_ref().and_then(Peers::steps));
+        let steps = log.map_or_else(StepLog::in_memory, |(id, store)| StepLog::on_mesh(store, id));
         let inner = ContextState {
             about,
             cancel,
@@ -82,15 +92,18 @@ impl Context {
             feed,
             worded: OnceLock::new(),
             peers,
-            usage: std::sync::Mutex::new(None),
-            calls: AtomicU32::new(0),
+            usage: Mutex::new(None),
+            calls: CallCounts::default(),
+            steps,
+            step_book: OnceLock::new(),
+            slot: TaskSlot::default(),
         };
-        Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0 }
+        Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0, step_counts: Arc::default() }
     }
 
     /// The same task, tried again by the same agent.
     pub(crate) fn again(&self, retry: u32, feedback: Vec<String>) -> Self {
-        Self { inner: Arc::clone(&self.inner), feedback: feedback.into(), retry }
+        Self { inner: Arc::clone(&self.inner), feedback: feedback.into(), retry, step_counts: Arc::default() }
     }
 
     pub(crate) fn about(&self) -> &TaskProperties {
@@ -240,6 +253,34 @@ impl Context {
         &self.inner.artifacts
     }
 
+    /// Stores the artifacts of this task that no other process finds yet, and returns each with its address. Handlers that
+    /// record steps call this before a step names an artifact: what a process has in memory goes with it.
+    pub async fn store_artifacts(&self) -> Result<Vec<(ArtifactMeta, String)>, Failure> {
+        let Some(peers) = &self.inner.peers else { return Ok(Vec::new()) };
+        let mut stored = Vec::new();
+        for KeptVersion { meta, bytes } in self.inner.artifacts.not_stored() {
+            let address = peers.store_artifact(&self.inner.about, &meta, bytes).await?;
+            self.inner.artifacts.mark_stored(&meta);
+            stored.push((meta, address));
+        }
+        Ok(stored)
+    }
+
+    /// Takes over an artifact that another process of this agent stored, as the version that it was. Fails if there are no
+    /// such bytes at the address.
+    pub async fn restore_artifact(
+        &self,
+        name: &str,
+        version: u32,
+        media_type: &str,
+        address: &str,
+    ) -> Result<(), Failure> {
+        let name = ArtifactName::parse(name).map_err(Fault::from)?;
+        let bytes = self.fetch(address).await?;
+        self.inner.artifacts.restore(ArtifactMeta::of(name, version, media_type, &bytes), bytes);
+        Ok(())
+    }
+
     /// The bytes behind an address (`artifact://…`) that the input names, checked against its sha256.
     pub async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
         match &self.inner.peers {
@@ -295,6 +336,41 @@ impl Context {
         }
     }
 
+    /// The steps of this task: work whose results are kept when the task comes again.
+    pub fn steps(&self) -> Steps {
+        let book = self.inner.step_book.get_or_init(|| {
+            let about = &self.inner.about;
+            let task = StepTask {
+                activation: about.activation.clone(),
+                task: about.task.as_str().to_owned(),
+                attempt: about.attempt,
+                delivery: about.delivery,
+            };
+            Arc::new(StepBook::new(self.inner.steps.clone(), task))
+        });
+        Steps::new(Arc::clone(book), Arc::clone(&self.step_counts))
+    }
+
+    /// The log behind the steps of this task, for agents with records of their own.
+    pub fn step_log(&self) -> &StepLog {
+        &self.inner.steps
+    }
+
+    /// How often the queue has delivered this task, this time included; 0 if it came otherwise.
+    pub fn delivery(&self) -> u64 {
+        self.inner.about.delivery
+    }
+
+    /// Waits for something that takes long and needs nothing of this process, such as a person or another agent, without
+    /// taking the place of another task. Afterwards the task waits for a free place again.
+    pub async fn parked<F: Future>(&self, waiting: F) -> F::Output {
+        self.inner.slot.parked(waiting).await
+    }
+
+    pub(crate) fn slot(&self) -> &TaskSlot {
+        &self.inner.slot
+    }
+
     /// The W3C trace context that the task came with.
     pub fn trace_parent(&self) -> Option<&str> {
         self.inner.about.trace_parent.as_deref()
@@ -312,7 +388,7 @@ impl Context {
 }
 
 fn offline(code: &'static str) -> Failure {
-    sinew_protocol::Fault::error(code, "this task does not come from a mesh").with_retryable(false).into()
+    Fault::error(code, "this task does not come from a mesh").with_retryable(false).into()
 }
 
 impl std::fmt::Debug for Context {

@@ -14,6 +14,8 @@
 //!
 //! - A task that comes again (its process died, a message was lost) is answered, not done again, while this process
 //!   remembers it. Effects outside are deduplicated on [`Context::activation`].
+//! - [`Context::steps`] keeps the results of parts of the work on the mesh: a task that comes again to any process goes on
+//!   behind them.
 //! - [`Context`] has the deadline, the cancellation token, progress, artifacts, and the other agents and workflows.
 //! - [`Agent::dynamic`] takes JSON with schemas known at run time, [`Agent::model`] a language model's last message.
 //! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
@@ -30,6 +32,8 @@ mod micro;
 mod node_endpoint;
 mod node_tasks;
 mod operations;
+mod parking;
+mod peer_request;
 mod peers;
 mod queue;
 mod reply;
@@ -37,6 +41,8 @@ mod request;
 mod run;
 mod serve;
 mod site;
+mod step_log;
+mod steps;
 mod table;
 mod task_properties;
 mod tools;
@@ -53,4 +59,6 @@ pub use sinew_mesh::Mesh;
 pub use sinew_protocol::card::Delivery;
 pub use sinew_source::HostReferences;
 pub use sinew_source::VariableError;
+pub use step_log::{StepLog, StepPlace};
+pub use steps::{StepEffect, Steps};
 pub use tokio_util::sync::CancellationToken;

@@ -138,7 +138,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     }
     // Checks against schemas of others may take milliseconds: other tasks do not wait for them.
     let brings_schema = context.input_schema().is_some() || context.output_schema().is_some();
-    let slot = match Arc::clone(&site.slots).try_acquire_owned() {
+    let slot = match Arc::clone(&site.places.working).try_acquire_owned() {
         Ok(slot) if !site.is_slow() && !brings_schema => slot,
         slot => {
             let span = task_span(&context);
@@ -166,6 +166,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     };
     let is_plain = context.artifacts().is_empty() && !context.has_feed();
     match &said {
+        _ if context.step_log().is_taken_over() => {}
         Ok(Said::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
             let name = output_name(&context);
             let mut result = WorkflowNodeResult::of_output(context.task(), &name, value);
@@ -209,15 +210,9 @@ async fn carry_out(
     let id = context.task();
     // However this ends, nobody waits for the answer in vain.
     let guard = OpenNodeTask { site, id };
-    let Ok(ended) = attempt(site, context, &input, first, slot).await else {
-        tracing::warn!(task = %id, "the task is given up: this process ends");
-        for listener in site.nodes.forget(id) {
-            // A delivery hears nothing: the queue gives the task to another process.
-            if matches!(listener, AnswerListener::Reply(_)) {
-                answer(site, listener, id, refusal(id, &stopping())).await;
-            }
-        }
-        return;
+    let ended = match attempt(site, context, &input, first, slot).await {
+        Ok(ended) => ended,
+        Err(why) => return give_up(site, id, why).await,
     };
     let body = reply::node_result(&site.mesh, context, &ended, &site.halt).await;
     drop(guard);
@@ -225,6 +220,30 @@ async fn carry_out(
         feed.ended(&result_task(Draft::new(id, ended.result))).await;
     }
     end(site, id, body).await;
+}
+
+/// Forgets a task that this process has no answer to.
+async fn give_up(site: &Site, id: &TaskId, why: GivenUp) {
+    match why {
+        GivenUp::Stopping => tracing::warn!(task = %id, "the task is given up: this process ends"),
+        GivenUp::TakenOver => {
+            tracing::info!(task = %id, "the task is given up: another process works on it");
+        }
+    }
+    for listener in site.nodes.forget(id) {
+        match (listener, why) {
+            (AnswerListener::Delivery(sender), GivenUp::TakenOver) => {
+                let _ = sender.send(None);
+            }
+            // An executor that asks again is answered by the process that took over. A delivery of a stopping process hears
+            // nothing: the queue gives the task to another one.
+            (AnswerListener::Reply(_), GivenUp::TakenOver)
+            | (AnswerListener::Delivery(_), GivenUp::Stopping) => {}
+            (listener @ AnswerListener::Reply(_), GivenUp::Stopping) => {
+                answer(site, listener, id, refusal(id, &stopping())).await;
+            }
+        }
+    }
 }
 
 async fn attempt(
@@ -236,27 +255,40 @@ async fn attempt(
 ) -> Result<EndedTask, GivenUp> {
     let agent = &site.agent;
     let until = Instant::now() + crate::work::time_left(agent, context);
-    let _slot = if let Some(slot) = slot {
+    let slot = if let Some(slot) = slot {
         slot
     } else {
         tokio::select! {
             biased;
-            () = site.halt.cancelled() => return Err(GivenUp),
+            () = site.halt.cancelled() => return Err(GivenUp::Stopping),
             () = context.cancel().cancelled() => {
                 return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
             }
             () = sleep_until(until) => {
                 return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
-            slot = Arc::clone(&site.slots).acquire_owned() => slot.map_err(|_| GivenUp)?,
+            slot = Arc::clone(&site.places.working).acquire_owned() => slot.map_err(|_| GivenUp::Stopping)?,
         }
     };
+    context.slot().hold(site.places.clone(), slot);
+    let ended = carry_on(agent, input, context, &site.halt, first).await;
+    context.slot().release();
+    ended
+}
+
+async fn carry_on(
+    agent: &crate::agent::CompiledAgent,
+    input: &Value,
+    context: &Context,
+    halt: &tokio_util::sync::CancellationToken,
+    first: Option<FirstCall>,
+) -> Result<EndedTask, GivenUp> {
     if first.is_none()
         && let Err(fault) = check_input(agent, input, context)
     {
         return Ok(EndedTask::refused(fault));
     }
-    go_on(agent, input, context, &site.halt, first).await
+    go_on(agent, input, context, halt, first).await
 }
 
 /// Remembers how a task ended, and tells everybody who waits for it.
@@ -270,7 +302,7 @@ async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes)
     let reply = match listener {
         AnswerListener::Reply(reply) => reply,
         AnswerListener::Delivery(sender) => {
-            let _ = sender.send(body);
+            let _ = sender.send(Some(body));
             return;
         }
     };

@@ -21,8 +21,9 @@ const MAX_LISTENERS: usize = 64;
 pub(crate) enum AnswerListener {
     /// An executor at this subject.
     Reply(Subject),
-    /// A delivery of the queue in this process; hears nothing if the task is given up.
-    Delivery(oneshot::Sender<Bytes>),
+    /// A delivery of the queue in this process; hears nothing if the task is given up, and `None` if another process works
+    /// on it.
+    Delivery(oneshot::Sender<Option<Bytes>>),
 }
 
 /// Whether a task is new to this process.

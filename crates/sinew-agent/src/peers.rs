@@ -1,8 +1,9 @@
 //! The others on the mesh, as a handler meets them: who is there, calls through their A2A door, artifacts by address.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -10,31 +11,35 @@ use sinew_mesh::artifact::Place;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::card::Cards;
 use sinew_mesh::live::Control;
-use sinew_mesh::trace::TraceParent;
+use sinew_mesh::steps::StepStore;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
-    A2A_VERSION, AgentCard, CoreMethod, Message, Part, SendMessageRequest, SendMessageResponse, Task,
-    is_terminal,
+    A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest,
 };
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
+use sinew_protocol::card;
+use sinew_protocol::jsonrpc::{Method, Request, Response};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
-use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::permission::GrantedRights;
+use sinew_protocol::stream::{INLINE_LIMIT, bucket};
+use sinew_protocol::subject::below;
 use sinew_protocol::task::{NodeOutput, read_result};
-use sinew_protocol::unique_keys::{check_unique_keys, read_unique};
-use sinew_protocol::{Fault, Token, header};
-use tokio::time::timeout;
+use sinew_protocol::unique_keys::read_unique;
+use sinew_protocol::{ArtifactMeta, Fault, Subject, Token, header};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
+use crate::peer_request::{DoorKind, PeerRequest};
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
 
 /// How long a first look at the cards may take.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a call waits when its task has no deadline.
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_CALL_TIME: Duration = Duration::from_hours(24);
 /// How long the answer to a cancellation is waited for.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
@@ -45,6 +50,10 @@ pub(crate) struct Peers(Arc<PeersState>);
 struct PeersState {
     mesh: Mesh,
     cards: OnceLock<Cards>,
+    /// Whether the mesh keeps the steps of this agent.
+    keeps_steps: AtomicBool,
+    /// Rights of the connection; none if it may do everything.
+    rights: OnceCell<Option<GrantedRights>>,
 }
 
 /// The task that calls others: its properties, its end and the calls it has made.
@@ -53,27 +62,82 @@ pub(crate) struct TaskCalls<'a> {
     pub(crate) about: &'a TaskProperties,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) artifacts: &'a Artifacts,
-    pub(crate) calls: &'a AtomicU32,
+    pub(crate) calls: &'a CallCounts,
 }
 
+/// Calls of a task by the agent that is called.
+#[derive(Debug, Default)]
+pub(crate) struct CallCounts(Mutex<HashMap<String, u32>>);
+
 impl TaskCalls<'_> {
-    /// Returns how many calls the task has made before this one.
-    fn next_call(self) -> u32 {
-        self.calls.fetch_add(1, Ordering::Relaxed)
+    /// Returns how many calls of this agent the task has made before this one.
+    fn next_call(self, agent: &str) -> u32 {
+        let mut counts = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(agent.to_owned()).or_default();
+        let nth = *count;
+        *count = count.saturating_add(1);
+        nth
     }
 }
 
 impl Peers {
     pub(crate) fn new(mesh: &Mesh) -> Self {
-        Self(Arc::new(PeersState { mesh: mesh.clone(), cards: OnceLock::new() }))
+        Self(Arc::new(PeersState {
+            mesh: mesh.clone(),
+            cards: OnceLock::new(),
+            keeps_steps: AtomicBool::new(true),
+            rights: OnceCell::new(),
+        }))
     }
 
+    /// Keeps steps in memory from now on: the mesh has no place for them, or this agent no right to it.
+    pub(crate) fn forget_steps(&self) {
+        self.0.keeps_steps.store(false, Ordering::Relaxed);
+    }
+
+    /// The steps of agents, where the mesh keeps them.
+    pub(crate) fn steps(&self) -> Option<StepStore> {
+        self.0.keeps_steps.load(Ordering::Relaxed).then(|| self.0.mesh.steps())
+    }
+
+    /// The agents and workflows that are there; with rights to call some only, those.
     pub(crate) async fn list(&self) -> Vec<AgentCard> {
+        if let Some(callees) = self.callees().await {
+            return self.cards_of(callees).await;
+        }
         let cards = self.0.cards.get_or_init(|| self.0.mesh.cards().follow());
         if timeout(LOOK, cards.ready()).await.is_err() {
             tracing::warn!("the cards of the mesh cannot be read");
         }
         cards.list().iter().map(|announced| announced.card.clone()).collect()
+    }
+
+    /// Returns the agents that may be called, if the rights name them one by one. `None` for a connection that may follow all
+    /// cards.
+    async fn callees(&self) -> Option<Vec<Token>> {
+        let mesh = &self.0.mesh;
+        let rights = self.0.rights.get_or_try_init(|| mesh.admin().rights()).await.ok()?.as_ref()?;
+        let stream = bucket(mesh.namespace(), "CARDS");
+        if rights.may_publish(&format!("$JS.API.CONSUMER.CREATE.{stream}.>")) {
+            return None;
+        }
+        let callee = |subject: &String| {
+            let start = below(mesh.namespace(), &["rpc"]);
+            let rest = subject.strip_prefix(start.trim_end_matches('>'))?;
+            let token = Token::parse(rest.split('.').next()?).ok()?;
+            let is_agent = token.name().is_none_or(|name| !name.starts_with(card::AGENT_CALL_PREFIX));
+            is_agent.then_some(token)
+        };
+        Some(rights.publish.iter().flatten().filter_map(callee).collect())
+    }
+
+    async fn cards_of(&self, agents: Vec<Token>) -> Vec<AgentCard> {
+        let mesh = &self.0.mesh;
+        let cards = agents.iter().map(|agent| async move {
+            let card = mesh.cards().get(agent).await;
+            card.inspect_err(|error| tracing::warn!(%agent, %error, "a card cannot be read")).ok().flatten()
+        });
+        futures_util::future::join_all(cards).await.into_iter().flatten().collect()
     }
 
     /// The bytes at an address.
@@ -91,7 +155,7 @@ impl Peers {
         agent: &str,
         input: Value,
     ) -> Result<Value, Failure> {
-        let id = call_id(context, agent, &input.to_string());
+        let id = call_id(context, agent);
         let request = self.request(context, agent, &id, input).await?;
         self.ask(context, agent, &id, request).await
     }
@@ -111,6 +175,9 @@ impl Peers {
     }
 
     /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
+    ///
+    /// An agent is asked by an execution, if an executor answers for it: that survives the processes of both sides. Otherwise
+    /// it is asked at its own door.
     pub(crate) async fn ask(
         &self,
         context: TaskCalls<'_>,
@@ -118,44 +185,83 @@ impl Peers {
         id: &str,
         mut request: SendMessageRequest,
     ) -> Result<Value, Failure> {
-        let mesh = &self.0.mesh;
         let limit = context
             .about
             .deadline
-            .map_or(LONGEST, |at| at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST));
+            .map_or(MAX_CALL_TIME, |at| at.duration_since(SystemTime::now()).unwrap_or_default());
         if let Some(calling) = context.about.calling() {
             calling.put(&mut request);
         }
-        let method = Method::Core(CoreMethod::SendMessage);
-        let body = Request::new(id, method, &request).to_bytes();
-        let headers = headers(context, limit);
-        let call = mesh.services().call_rpc(agent, method.as_str(), headers, body, limit);
-        let reply = tokio::select! {
-            biased;
-            reply = call => reply.map_err(|error| no_peer(agent, &error.to_string(), !matches!(error, MeshError::NoAnswer { .. })))?,
-            () = context.cancel.cancelled() => {
-                tokio::spawn(give_up(mesh.clone(), agent.to_owned(), id.to_owned()));
-                return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
+        let call = PeerRequest {
+            mesh: &self.0.mesh,
+            id,
+            request: &request,
+            context,
+            until: Instant::now() + limit.min(MAX_CALL_TIME),
+        };
+        let execution = card::agent_call(agent);
+        let asked = async {
+            if self.may_ask(&execution).await
+                && let Some(task) = call.ask(&execution, DoorKind::Execution).await?
+            {
+                return Ok((task, true));
+            }
+            match call.ask(agent, DoorKind::Agent).await? {
+                Some(task) => Ok((task, false)),
+                None => Err(no_peer(agent, "nobody of this name answers", true)),
             }
         };
-        let task = opened(agent, &reply.body)?;
-        if !is_terminal(task.status.state) {
-            let asks =
-                task.status.message.as_ref().and_then(|message| message.texts().next().map(str::to_owned));
-            return Err(no_peer(
-                agent,
-                &format!("it waits for a person: {}", asks.unwrap_or_default()),
-                false,
-            ));
-        }
+        let (task, by_execution) = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => {
+                for door in [execution, agent.to_owned()] {
+                    tokio::spawn(give_up(self.0.mesh.clone(), door, id.to_owned()));
+                }
+                return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
+            }
+            asked = asked => asked?,
+        };
         let result = read_result(&task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
         if let Some(fault) = result.fault {
             return Err(fault.into());
         }
-        match result.output {
-            NodeOutput::None => Ok(Value::Null),
-            NodeOutput::Value(value) => Ok(value),
-            NodeOutput::Address(address) => Ok(read_unique(&self.fetch(&address).await?)?),
+        let output = match result.output {
+            NodeOutput::None => Value::Null,
+            NodeOutput::Value(value) => value,
+            NodeOutput::Address(address) => read_unique(&self.fetch(&address).await?)?,
+        };
+        Ok(match output {
+            Value::Object(mut members) if by_execution => members.remove("output").unwrap_or_default(),
+            output => output,
+        })
+    }
+
+    /// Whether this agent may send calls to a door. Permissions of older versions do not allow all.
+    async fn may_ask(&self, door: &str) -> bool {
+        let subject = self.0.mesh.subject(&Subject::Rpc {
+            agent: Token::of(door),
+            method: Token::of(CoreMethod::SendMessage.wire_name()),
+            caller: self.0.mesh.caller().clone(),
+        });
+        let rights = self.0.rights.get_or_try_init(|| self.0.mesh.admin().rights()).await;
+        rights.is_ok_and(|rights| rights.as_ref().is_none_or(|rights| rights.may_publish(&subject)))
+    }
+
+    /// Stores an artifact of a task; gives its address.
+    pub(crate) async fn store_artifact(
+        &self,
+        about: &TaskProperties,
+        meta: &ArtifactMeta,
+        bytes: Bytes,
+    ) -> Result<String, Failure> {
+        let place = Place { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
+        let store = self.0.mesh.artifacts();
+        let put = store.put_object(&place, meta.name.clone(), meta.version, &meta.media_type, bytes);
+        let failed = |reason: String, retryable| Fault::error(ARTIFACTS, reason).with_retryable(retryable);
+        let stored = put.await.map_err(|error| failed(error.to_string(), error.is_transient()))?;
+        match stored.part.content {
+            PartContent::Url(address) => Ok(address),
+            _ => Err(failed("an artifact has no address".to_owned(), false).into()),
         }
     }
 
@@ -206,10 +312,11 @@ impl Peers {
     }
 }
 
-/// The id of a call: the same call of the same task has the same id, so that a peer that was asked before answers at once.
-pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str, content: &str) -> String {
-    let digest = sha256(format!("{agent}\n{content}").as_bytes());
-    format!("{}-{}-{}", context.about.task, context.next_call(), &digest[..16])
+/// The id of a call: its place among the task's calls of this agent. The content is no part of it, because a handler may
+/// word a repeated call in another way; a peer that was asked before answers at once.
+pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str) -> String {
+    let nth = context.next_call(agent);
+    format!("{}-{}-{nth}", context.about.task, &sha256(agent.as_bytes())[..16])
 }
 
 /// Tells the other side that nobody waits any more. A workflow's task has the id of its execution, an agent's its own; the
@@ -232,34 +339,6 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
             Ok(Ok(Ok(_))) => return,
             answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),
         }
-    }
-}
-
-fn headers(context: TaskCalls<'_>, limit: Duration) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::JSON);
-    headers.insert(header::A2A_VERSION, A2A_VERSION);
-    headers.insert(header::CALL_DEPTH, (context.about.depth + 1).to_string());
-    let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default();
-    headers.insert(header::DEADLINE, deadline.as_millis().to_string());
-    if let Some(trace) =
-        context.about.trace_parent.as_deref().and_then(|text| text.parse::<TraceParent>().ok())
-    {
-        trace.child().put(&mut headers);
-    }
-    headers
-}
-
-/// The task out of a JSON-RPC answer.
-fn opened(agent: &str, body: &[u8]) -> Result<Task, Failure> {
-    let bad = |reason: &str| no_peer(agent, reason, false);
-    check_unique_keys(body).map_err(|error| bad(&error.to_string()))?;
-    let reply = Response::read(body).map_err(|error| bad(&error.to_string()))?;
-    let result = reply.into_result().map_err(|error| Failure::from(fault_of(&error)))?;
-    match serde_json::from_value(result) {
-        Ok(SendMessageResponse::Task(task)) => Ok(task),
-        Ok(_) => Err(bad("its answer is no task")),
-        Err(error) => Err(bad(&error.to_string())),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::node_tasks::AnswerListener;
 use crate::reply;
 use crate::request::{Request, read, unreadable};
 use crate::site::Site;
+use crate::step_log::StepProgress;
 use crate::table::Begin;
 use crate::task_properties::TaskProperties;
 
@@ -33,6 +34,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Takes tasks until the agent drains.
 pub(crate) async fn serve(site: Arc<Site>) {
     let mut queue = site.mesh.tasks().queue(&site.token, site.agent.agent.concurrency);
+    let _ = site.places.queue.set(queue.places());
     loop {
         let delivery = tokio::select! {
             biased;
@@ -55,7 +57,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     let subject = subject.filter(|subject| site.asked().result_subject(subject).as_ref() == Some(&own));
     let about =
         TaskProperties::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
-    if delivery.exhausted() {
+    if delivery.exhausted() && !makes_progress(&site, &delivery).await {
         let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
         let fault = Fault::error(POISON, what).with_retryable(false);
         return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await;
@@ -63,7 +65,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     if is_node_message(&delivery.body) {
         return deliver_node(site, delivery, subject, about).await;
     }
-    let request = match parse(&site, &delivery) {
+    let mut request = match parse(&site, &delivery) {
         Ok(request) => request,
         Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
     };
@@ -71,6 +73,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         let fault = unreadable("the task names no subject for its result");
         return refuse(&site, &delivery, None, &about, &fault).await;
     };
+    request.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&request.about) + STORING);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
@@ -89,7 +92,8 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         if answer(&site, &subject, trace_parent.as_deref(), task, body).await {
             settle(&delivery).await;
         }
-    } else {
+    } else if !entry.is_taken_over() {
+        // A word about a task that another process works on would end that one's delivery.
         give_back(&delivery).await;
     }
     drop(keep);
@@ -102,7 +106,7 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
         let is_own = (&work.about.execution, &work.about.task) == own;
         if is_own { Ok(work) } else { Err(unreadable("the task is not that of its subject")) }
     });
-    let work = match work {
+    let mut work = match work {
         Ok(work) => work,
         Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
     };
@@ -110,6 +114,7 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
         let fault = unreadable("the task names no subject for its result");
         return refuse(&site, &delivery, None, &about, &fault).await;
     };
+    work.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&work.about) + STORING);
     let trace_parent = work.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
@@ -118,13 +123,15 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
     }
     let (sender, ended) = oneshot::channel();
     node_endpoint::begin(&site, work, AnswerListener::Delivery(sender), usize::MAX).await;
-    if let Ok(body) = ended.await {
-        crash::point("work.done");
-        if answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body).await {
-            settle(&delivery).await;
+    match ended.await {
+        Ok(Some(body)) => {
+            crash::point("work.done");
+            if answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body).await {
+                settle(&delivery).await;
+            }
         }
-    } else {
-        give_back(&delivery).await;
+        Ok(None) => {}
+        Err(_) => give_back(&delivery).await,
     }
     drop(keep);
 }
@@ -134,6 +141,26 @@ fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
         .map_err(|error| unreadable(format!("the task is no A2A message: {error}")))?;
     let ids = (delivery.execution.clone(), delivery.task.clone());
     read(site.asked(), |_| Ok(ids), request, &delivery.headers)
+}
+
+/// Whether the steps of a task tell that it comes so often because its work is long, not because it kills whoever works on
+/// it.
+async fn makes_progress(site: &Site, delivery: &Delivery) -> bool {
+    let about = if is_node_message(&delivery.body) {
+        NodeWork::read(&site.agent.agent.name, &delivery.body).map(|work| work.about)
+    } else {
+        parse(site, delivery).map(|request| request.about)
+    };
+    let Some(log) = about.ok().as_ref().and_then(TaskProperties::step_log) else { return false };
+    let Some(steps) = site.peers.steps() else { return false };
+    match steps.read(&log, 0).await {
+        Ok(records) => StepProgress::of(&records).is_going_on(delivery.delivered()),
+        Err(error) => {
+            tracing::warn!(task = %delivery.task, %error, "the steps of a task cannot be read");
+            // The task goes on: its handler meets the same error, and words it.
+            true
+        }
+    }
 }
 
 /// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.

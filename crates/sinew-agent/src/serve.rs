@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::site::Site;
+use crate::task_properties::{TaskProperties, own_ids};
 use crate::{door, micro, node_endpoint, queue};
 
 /// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
@@ -40,6 +41,7 @@ impl Agent {
         let service = Arc::clone(&endpoint.service);
         let site = Arc::new(Site::new(mesh, compiled));
         let name = site.agent.agent.name.clone();
+        find_steps(&site).await;
         let controls = site.mesh.tasks().controls(&name).await?;
         // The subscriptions must exist before the card is announced.
         let mut doors = vec![
@@ -103,6 +105,24 @@ impl Agent {
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served
+    }
+}
+
+/// Finds out whether the mesh keeps the steps of this agent. Meshes and permissions of earlier versions do not.
+async fn find_steps(site: &Site) {
+    let (execution, task) = own_ids(site.mesh.namespace(), &site.token, site.mesh.caller(), "steps");
+    let Some(log) = TaskProperties::new(&site.agent.agent.name, execution, task).step_log() else { return };
+    match site.mesh.steps().read(&log, 0).await {
+        Ok(_) | Err(MeshError::Unreachable { .. }) => {}
+        Err(error) => {
+            tracing::warn!(
+                agent = site.agent.agent.name,
+                %error,
+                "steps of tasks are kept in memory: run `sinew mesh provision` and `sinew mesh permissions` again to keep \
+                 them on the mesh"
+            );
+            site.peers.forget_steps();
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
 use crate::feed::{EventFeed, OutgoingEvents, state_word};
 use crate::node_tasks::NodeTasks;
+use crate::parking::AgentPlaces;
 use crate::peers::Peers;
 use crate::reply;
 use crate::request::{Asked, Input, Request};
@@ -43,7 +44,7 @@ pub(crate) struct Site {
     /// Tasks that came in node requests.
     pub(crate) nodes: NodeTasks,
     /// Places of tasks that are worked on.
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) places: AgentPlaces,
     pub(crate) outgoing: OutgoingEvents,
     /// Whether the handler once kept whoever polled it waiting.
     is_slow: AtomicBool,
@@ -59,7 +60,10 @@ impl Site {
             halt: CancellationToken::new(),
             going_on: TaskTracker::new(),
             nodes: NodeTasks::default(),
-            slots: Arc::new(Semaphore::new(agent.agent.concurrency)),
+            places: AgentPlaces {
+                working: Arc::new(Semaphore::new(agent.agent.concurrency)),
+                queue: Arc::default(),
+            },
             is_slow: AtomicBool::new(false),
             outgoing: OutgoingEvents::start(&mesh),
             mesh,
@@ -122,9 +126,17 @@ impl Site {
         let about = request.about.clone();
         let context =
             Context::new(about, entry.cancel.clone(), Some(entry.feed.clone()), Some(self.peers.clone()));
-        let Ok(ended) = self.attempt(entry, request, &context).await else {
-            tracing::warn!(task = %context.task(), "the task is given up: this process ends");
-            return;
+        let ended = match self.attempt(entry, request, &context).await {
+            Ok(ended) => ended,
+            Err(GivenUp::Stopping) => {
+                tracing::warn!(task = %context.task(), "the task is given up: this process ends");
+                return;
+            }
+            Err(GivenUp::TakenOver) => {
+                tracing::info!(task = %context.task(), "the task is given up: another process works on it");
+                entry.mark_taken_over();
+                return;
+            }
         };
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
         tracing::info!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
@@ -146,15 +158,16 @@ impl Site {
         let until = Instant::now() + time_left(&self.agent, context);
         let slot = tokio::select! {
             biased;
-            () = self.halt.cancelled() => return Err(GivenUp),
+            () = self.halt.cancelled() => return Err(GivenUp::Stopping),
             () = context.cancel().cancelled() => {
                 return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
             }
             () = sleep_until(until) => {
                 return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
-            slot = self.slots.acquire() => slot,
+            slot = Arc::clone(&self.places.working).acquire_owned() => slot.map_err(|_| GivenUp::Stopping)?,
         };
+        context.slot().hold(self.places.clone(), slot);
         entry.working();
         entry.feed.begun();
         let input = match request.input {
@@ -165,7 +178,7 @@ impl Site {
             },
         };
         let ended = work(&self.agent, &input, context, &self.halt).await;
-        drop(slot);
+        context.slot().release();
         ended
     }
 

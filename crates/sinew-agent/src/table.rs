@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::value::RawValue;
@@ -40,6 +41,7 @@ pub(crate) struct Entry {
     /// The ended task as it is written: once, for all who are told.
     written: OnceLock<Box<RawValue>>,
     given_up: CancellationToken,
+    taken_over: AtomicBool,
 }
 
 impl Entry {
@@ -66,6 +68,7 @@ impl Entry {
             state: watch::Sender::new(Arc::new(task)),
             written: OnceLock::new(),
             given_up: CancellationToken::new(),
+            taken_over: AtomicBool::new(false),
         }
     }
 
@@ -95,6 +98,16 @@ impl Entry {
             ended = state.wait_for(|task| is_terminal(task.status.state)) => ended.ok().map(|task| Arc::clone(&task)),
             () = self.given_up.cancelled() => None,
         }
+    }
+
+    /// Says that another process works on the task: nobody here hears of its end.
+    pub(crate) fn mark_taken_over(&self) {
+        self.taken_over.store(true, Ordering::Release);
+    }
+
+    /// Whether another process works on the task.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.taken_over.load(Ordering::Acquire)
     }
 
     /// The work begins.

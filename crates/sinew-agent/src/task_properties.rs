@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use sinew_mesh::steps::StepLogId;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, Vocabulary};
 
@@ -28,6 +29,8 @@ pub(crate) struct TaskProperties {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) trace_parent: Option<String>,
     pub(crate) depth: u32,
+    /// How often the queue has delivered the task, this time included; 0 if it came otherwise.
+    pub(crate) delivery: u64,
     /// The task of an execution that this one is, or is part of: what calls are proved with.
     pub(crate) calling: Option<CallingTask>,
     /// Result token of a task that came in a node request; calls are proved with it.
@@ -93,10 +96,17 @@ impl TaskProperties {
             vocabulary: Vocabulary::default(),
             trace_parent: None,
             depth: 0,
+            delivery: 0,
             calling: None,
             result_token: None,
             surroundings: None,
         }
+    }
+
+    /// The log of the activation's steps; none if the activation has no valid key.
+    pub(crate) fn step_log(&self) -> Option<StepLogId> {
+        let activation = ActivationKey::parse(&self.activation).ok()?;
+        Some(StepLogId { agent: Token::of(&self.agent), execution: self.execution.clone(), activation })
     }
 
     /// The task of an execution that calls are proved with.

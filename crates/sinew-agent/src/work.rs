@@ -44,9 +44,14 @@ impl EndedTask {
     }
 }
 
-/// The process stops before the task did: another one has to do it.
+/// The process has no answer to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GivenUp;
+pub(crate) enum GivenUp {
+    /// The process stops before the task did: another one has to do it.
+    Stopping,
+    /// Another process does it, behind the steps of this one.
+    TakenOver,
+}
 
 /// Works on a task. `halt` fires when the process cannot wait any longer.
 pub(crate) async fn work(
@@ -84,6 +89,10 @@ pub(crate) async fn go_on(
                 attempt(agent, call, &context, until, halt).await?
             }
         };
+        if context.step_log().is_taken_over() {
+            // The answer would compete with that of the other process, whatever it is.
+            return Err(GivenUp::TakenOver);
+        }
         let result = match called {
             Ok(said) => kept(agent, said, &context),
             Err(fault) => Err(bounded(fault)),
@@ -190,7 +199,7 @@ async fn attempt(
         })),
         () = halt.cancelled() => {
             context.cancel().cancel();
-            return Err(GivenUp);
+            return Err(GivenUp::Stopping);
         }
         () = context.cancel().cancelled() => cancelled(),
         () = sleep_until(until) => Fault::timeout(TOO_LATE, "the handler did not answer in time"),

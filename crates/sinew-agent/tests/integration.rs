@@ -6,3 +6,4 @@ mod life;
 mod node;
 mod python;
 mod queue;
+mod steps;

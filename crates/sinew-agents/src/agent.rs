@@ -8,7 +8,7 @@ use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
 use sinew_source::{Schema, Sources, Span};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::call::{Call, Reply};
 use crate::error::AgentError;
@@ -126,7 +126,7 @@ impl Agent {
         let _slot = tokio::select! {
             biased;
             () = call.cancel.cancelled() => return Err(AgentError::Cancelled),
-            slot = self.slots.acquire() => slot.map_err(|error| AgentError::Host(error.to_string()))?,
+            slot = self.slot(call) => slot?,
         };
         let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts, usage, events } = match &self.runner {
@@ -138,6 +138,23 @@ impl Agent {
         check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
             .map_err(|found| found.or(AgentError::Output))?;
         Ok(Reply { output: value, artifacts, usage, events })
+    }
+
+    /// A place among the calls that run; none if the caller limits them.
+    async fn slot(&self, call: &Call) -> Result<Option<SemaphorePermit<'_>>, AgentError> {
+        if call.limited_by_caller {
+            return Ok(None);
+        }
+        let slot = self.slots.acquire().await;
+        slot.map(Some).map_err(|error| AgentError::Host(error.to_string()))
+    }
+
+    /// How long the log of a conversation is kept; none for agents that hold no conversations.
+    pub fn log_keep(&self) -> Option<Duration> {
+        match &self.runner {
+            AgentRunner::Model(model) => Some(model.log_keep),
+            _ => None,
+        }
     }
 
     /// The agent as other agents find it.

@@ -42,6 +42,10 @@ pub struct Call {
     pub steps: Option<Arc<dyn Steps>>,
     /// Key of a conversation with a model; the activation of the context, or one of its own, if none.
     pub conversation: Option<String>,
+    /// How often a queue has delivered the task, this time included; 0 if it came otherwise.
+    pub delivery: u64,
+    /// Whether the caller limits how many calls run at the same time, instead of the agent.
+    pub limited_by_caller: bool,
     /// Ends the call gracefully; dropping the call's future ends it too.
     pub cancel: CancellationToken,
 }
@@ -76,6 +80,8 @@ impl Call {
             people: Arc::new(NoPeople),
             steps: None,
             conversation: None,
+            delivery: 0,
+            limited_by_caller: false,
             cancel: CancellationToken::new(),
         }
     }

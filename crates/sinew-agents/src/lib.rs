@@ -45,6 +45,7 @@ pub use people::{People, PersonPrompt, PersonReply};
 pub use run::{AgentCase, CaseOutcome, ToolStubs, fetch, remove_stale_task_folders};
 pub use set::AgentSet;
 pub use sinew_model::rehearsal::StubAnswer;
+pub use sinew_model::{KeptArtifact, StepBody, StepRecord};
 pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;

@@ -56,7 +56,6 @@ pub(crate) struct ModelFile {
     pub(crate) on_unknown: UnknownEntry,
     /// The log of a conversation on the mesh.
     #[serde(default)]
-    #[expect(dead_code, reason = "logs on the mesh are not kept yet; the key is checked")]
     pub(crate) log: LogEntry,
 }
 

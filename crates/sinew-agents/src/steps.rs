@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use sinew_model::StepRecord;
+use sinew_protocol::Fault;
 
 /// Outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +18,12 @@ pub enum StepAppend {
 
 /// The log of one conversation.
 pub trait Steps: Send + Sync {
-    /// Returns all records, in order. The text is the reason why the log cannot be read.
-    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, String>>;
+    /// Returns all records, in order. Fails if the log cannot be read.
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>>;
     /// Writes a record to a place, counted from 0, unless another record stands there.
-    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, String>>;
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>>;
+    /// Hears that another process holds the conversation now: the answer of this one must not count.
+    fn give_way(&self) {}
 }
 
 /// A log in memory, for conversations of one process.
@@ -35,12 +38,12 @@ impl MemorySteps {
 }
 
 impl Steps for MemorySteps {
-    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, String>> {
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>> {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         std::future::ready(Ok(records)).boxed()
     }
 
-    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, String>> {
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>> {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = match usize::try_from(place).ok().and_then(|place| records.get(place)) {
             Some(there) if *there == record => StepAppend::Stored,

@@ -15,5 +15,6 @@ mod rpc;
 mod send;
 mod server;
 mod started;
+mod steps;
 mod store;
 mod task;

@@ -82,6 +82,11 @@ pub enum StepBody {
         /// The words.
         text: String,
     },
+    /// Artifacts that tools left, stored where another process finds them. Written before the results that name them.
+    Artifacts {
+        /// The artifacts, oldest first.
+        artifacts: Vec<KeptArtifact>,
+    },
     /// Old parts of the conversation gave way.
     Compact(CompactStep),
     /// The conversation is over.
@@ -102,6 +107,22 @@ pub struct BeginStep {
     /// Whether the turns before it are void. Their tokens and calls still count in the budget.
     #[serde(default)]
     pub reset: bool,
+    /// How often the queue has delivered the task, this time included; 0 if it came otherwise.
+    #[serde(default)]
+    pub delivery: u64,
+}
+
+/// An artifact of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptArtifact {
+    /// Name of the artifact.
+    pub name: String,
+    /// Version within the conversation, from 0.
+    pub version: u32,
+    /// Media type.
+    pub media_type: String,
+    /// Address of the bytes.
+    pub address: String,
 }
 
 /// A model is about to be asked.

@@ -85,6 +85,7 @@ pub fn rehearse(
         request: "request".to_owned(),
         agent: "agent".to_owned(),
         reset: false,
+        delivery: 0,
     };
     shell.append(StepBody::Begin(begin));
     while shell.log.len() < MAX_RECORDS {

@@ -179,6 +179,7 @@ impl ConversationState {
                     last.feedback.get_or_insert_with(|| (*reason, text.clone()));
                 }
             }
+            StepBody::Artifacts { .. } => {}
             StepBody::Compact(compact) => self.compact(compact),
             StepBody::End(end) => self.end = Some(end.clone()),
         }

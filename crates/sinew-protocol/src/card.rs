@@ -26,6 +26,15 @@ pub const NATS_BINDING: &str = "https://github.com/sinew-mesh/sinew/a2a/bindings
 /// How long a card is believed without being announced again.
 pub const CARD_TTL: Duration = Duration::from_mins(1);
 
+/// Beginning of the name under which an agent is asked by an execution: `call:` and the name of the agent.
+pub const AGENT_CALL_PREFIX: &str = "call:";
+
+/// Returns the name under which an agent is asked by an execution of its own, which survives the process that asks and the
+/// one that answers. Its output is `{output}`.
+pub fn agent_call(agent: &str) -> String {
+    format!("{AGENT_CALL_PREFIX}{agent}")
+}
+
 /// Time between two announcements of a card.
 pub const CARD_INTERVAL: Duration = Duration::from_secs(5);
 

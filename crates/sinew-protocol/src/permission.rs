@@ -16,8 +16,9 @@ pub use guest::Guest;
 pub use render::{BadTenant, Login, Tenant, User, accounts, config, nsc};
 
 use crate::Token;
+use crate::card::agent_call;
 use crate::part::MAX_PARTS;
-use crate::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket, fleet_key};
+use crate::stream::{ARTIFACTS, FLEET, PLANS, STEPS, STREAMS, Stream, bucket, fleet_key};
 
 /// Role of a user on the mesh. A user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,6 +99,20 @@ impl Role {
     /// Returns the rights of the role in a namespace, for a user whose name has this token.
     pub fn permissions(self, namespace: &str, name: &Token) -> Permissions {
         self.named(namespace, name.as_str())
+    }
+
+    /// Returns the rights by which a user whose name has this token asks one agent or workflow, and reads its card.
+    pub fn calls(namespace: &str, name: &Token, called_name: &str) -> Permissions {
+        let called = Token::of(called_name);
+        let mut table =
+            Table { namespace: Token::of(namespace), name: name.as_str(), got: Permissions::default() };
+        // The agent itself, and the execution that asks it.
+        for door in [&called, &Token::of(&agent_call(called_name))] {
+            table.say(&format!("rpc.{door}.*.{name}"));
+        }
+        let (cards, card) = (table.stream("CARDS"), table.subject(&format!("card.{called}")));
+        table.api(&format!("DIRECT.GET.{cards}.{card}"));
+        table.got
     }
 
     /// `name` stands where the user's token does: a token, or a template of nsc.
@@ -219,6 +234,10 @@ impl Table<'_> {
         self.say(&format!("result.*.{name}.*.*.*"));
         let (results, own) = (self.stream("RESULTS"), self.subject(&format!("result.*.{name}.>")));
         self.api(&format!("DIRECT.GET.{results}.{own}"));
+        // Its steps, and reading them again after a redelivery.
+        self.say(&format!("step.{name}.*.*.*"));
+        let (steps, own) = (self.stream(STEPS), self.subject(&format!("step.{name}.>")));
+        self.api(&format!("DIRECT.GET.{steps}.{own}"));
         self.quarantine("TASKS");
         self.say(&format!("card.{name}"));
         self.say("progress.*.*");
@@ -250,7 +269,7 @@ impl Table<'_> {
         }
         // It does not begin before all streams are as they must be.
         let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
-        for stream in objects.into_iter().chain([self.stream("TASKS")]) {
+        for stream in objects.into_iter().chain([self.stream("TASKS"), self.stream(STEPS)]) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         // The agents' queues: made and looked at, never read.
@@ -283,7 +302,8 @@ impl Table<'_> {
         self.got.publish.insert(format!("$KV.{fleet}.>"));
         self.read(&format!("KV_{fleet}"));
         self.objects(ARTIFACTS, true);
-        self.objects(PLANS, false);
+        // Plans of workflows that ask one agent, which nobody deploys. Keys are digests.
+        self.objects(PLANS, true);
         for subject in ["query.*", "start.*.>", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
             self.hear(self.subject(subject));
         }
@@ -364,7 +384,10 @@ impl Table<'_> {
         }
         self.api(&format!("STREAM.PURGE.{}", self.stream("QUARANTINE")));
         // A subject takes one message, and that is the one that was set aside.
-        for stream in STREAMS.iter().filter(|stream| stream.write_once && stream.kind != "QUARANTINE") {
+        // Not the steps of agents: an agent would do again what it has done.
+        let sent_again =
+            |stream: &&Stream| stream.write_once && !["QUARANTINE", STEPS].contains(&stream.kind);
+        for stream in STREAMS.iter().filter(sent_again) {
             self.api(&format!("STREAM.MSG.DELETE.{}", self.stream(stream.kind)));
         }
         self.objects(ARTIFACTS, true);

@@ -33,7 +33,7 @@ pub struct Stream {
 }
 
 /// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
-pub const STREAMS: [Stream; 9] = [
+pub const STREAMS: [Stream; 10] = [
     Stream {
         kind: "JOURNAL",
         subject: "journal",
@@ -107,7 +107,18 @@ pub const STREAMS: [Stream; 9] = [
         keep: Retention::Configured,
         purpose: "what could not be read, with the reason",
     },
+    Stream {
+        kind: STEPS,
+        subject: "step",
+        write_once: true,
+        per_subject: 1,
+        keep: Retention::Configured,
+        purpose: "steps that agents have done within their tasks; a task that comes again goes on behind them",
+    },
 ];
+
+/// The stream of the steps of agents, whose messages may have a lifetime of their own.
+pub const STEPS: &str = "STEPS";
 
 /// The key-value bucket of the executors: who lives, who owns which shard, the settings of the mesh.
 pub const FLEET: &str = "FLEET";
@@ -150,6 +161,11 @@ pub fn bucket(namespace: &str, kind: &str) -> String {
 pub const INLINE_LIMIT: usize = 64 * 1024;
 
 impl Stream {
+    /// Whether a message may name the time after which it goes, shorter than that of the stream.
+    pub fn has_message_ttl(&self) -> bool {
+        self.kind == STEPS
+    }
+
     /// The stream's name on the server: `{namespace}_{KIND}`.
     pub fn name(&self, namespace: &str) -> String {
         bucket(namespace, self.kind)

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ExecutionId, ResultToken, TaskId, Token, is_token};
+use crate::id::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, is_token};
 
 /// The namespace of a mesh that did not choose one.
 pub const DEFAULT_NAMESPACE: &str = "sinew";
@@ -15,7 +15,7 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
-pub const COUNTED_SUBJECT_KINDS: [&str; 16] = [
+pub const COUNTED_SUBJECT_KINDS: [&str; 17] = [
     "card",
     "command",
     "control",
@@ -29,6 +29,7 @@ pub const COUNTED_SUBJECT_KINDS: [&str; 16] = [
     "result",
     "rpc",
     "start",
+    "step",
     "task",
     "workflow",
     "other",
@@ -110,10 +111,12 @@ pub enum Subject {
     Workflow { name: Token },
     /// A message that could not be read, by the stream and sequence it came from.
     Quarantine { stream: Token, seq: u64 },
+    /// A step that an agent has done in an activation, by its place in the activation's log, counted from 0.
+    Step { agent: Token, execution: ExecutionId, activation: ActivationKey, place: u64 },
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 15] = [
+pub const TABLE: [(&str, &str); 16] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
@@ -129,6 +132,7 @@ pub const TABLE: [(&str, &str); 15] = [
     ("query.{shard}", "questions to a shard's owner"),
     ("workflow.{name}", "versions of workflows that were deployed; the last is the latest"),
     ("quarantine.{stream}.{seq}", "what could not be read, kept for a person to look at"),
+    ("step.{agent}.{execution}.{activation}.{place}", "steps that an agent has done in an activation"),
 ];
 
 impl Subject {
@@ -181,6 +185,10 @@ impl Subject {
             Self::Quarantine { stream, seq } => {
                 join(namespace, &["quarantine", stream.as_str(), &seq.to_string()])
             }
+            Self::Step { agent, execution, activation, place } => join(
+                namespace,
+                &["step", agent.as_str(), execution.as_str(), activation.as_str(), &place.to_string()],
+            ),
         }
     }
 
@@ -229,6 +237,12 @@ impl Subject {
             ["query", shard] => Self::Query { shard: number(shard)? },
             ["workflow", name] => Self::Workflow { name: token(name)? },
             ["quarantine", stream, seq] => Self::Quarantine { stream: token(stream)?, seq: number(seq)? },
+            ["step", agent, eid, activation, place] => Self::Step {
+                agent: token(agent)?,
+                execution: execution(eid)?,
+                activation: ActivationKey::parse(activation).ok()?,
+                place: number(place)?,
+            },
             _ => return None,
         })
     }
@@ -251,7 +265,7 @@ fn number<N: FromStr + ToString>(text: &str) -> Option<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ActivationKey, ResultKey};
+    use crate::ResultKey;
 
     fn all() -> Vec<Subject> {
         let execution = ExecutionId::of("ns", "caller", "key");
@@ -282,11 +296,12 @@ mod tests {
             Subject::Card { agent: agent.clone() },
             Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller: Token::of("cli") },
             Subject::Node { agent: agent.clone() },
-            Subject::Progress { execution, task: task.clone() },
-            Subject::Control { agent, task },
+            Subject::Progress { execution: execution.clone(), task: task.clone() },
+            Subject::Control { agent: agent.clone(), task },
             Subject::Query { shard: 0 },
             Subject::Workflow { name: Token::of("order intake") },
             Subject::Quarantine { stream: Token::of("RESULTS"), seq: u64::MAX },
+            Subject::Step { agent, execution, activation, place: 0 },
         ]
     }
 
@@ -319,6 +334,8 @@ mod tests {
             "ns.v1.command.1.destroy.c.k",
             "ns.v1.command.1.start.k",
             "ns.v1.quarantine.RESULTS.01",
+            "ns.v1.step.a.e.k.00",
+            "ns.v1.step.a.e.k.-1",
             "ns.v1.quarantine.RESULTS.18446744073709551616",
             "nsx.v1.card.a",
         ] {

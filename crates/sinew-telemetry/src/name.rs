@@ -14,16 +14,21 @@ const TOOL: &str = "gen_ai.tool.name";
 const CONVERSATION: &str = "gen_ai.conversation.id";
 const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+const REQUEST_MODEL: &str = "gen_ai.request.model";
 const ERROR: &str = "error.type";
 
 /// Fields of our spans, and the attributes they become.
-const ATTRIBUTES: [(&str, &str); 14] = [
+const ATTRIBUTES: [(&str, &str); 18] = [
     ("workflow", WORKFLOW),
     ("agent", AGENT),
     ("tool", TOOL),
     ("session", CONVERSATION),
     ("input_tokens", INPUT_TOKENS),
     ("output_tokens", OUTPUT_TOKENS),
+    ("model", REQUEST_MODEL),
+    ("response_model", "gen_ai.response.model"),
+    ("provider", "gen_ai.provider.name"),
+    ("finish", "gen_ai.response.finish_reasons"),
     ("error", ERROR),
     ("execution", "sinew.execution.id"),
     ("node", "sinew.node"),
@@ -35,7 +40,7 @@ const ATTRIBUTES: [(&str, &str); 14] = [
 ];
 
 /// Our spans: what they are called in the code, the operation they are, the field that completes the name, their kind.
-const SPANS: [(&str, &str, &str, SpanKind); 5] = [
+const SPANS: [(&str, &str, &str, SpanKind); 6] = [
     // A client asks for an execution and may wait for its end.
     ("start", "invoke_workflow", "workflow", SpanKind::Client),
     // The executor's view of an execution, from its start to its end.
@@ -45,6 +50,8 @@ const SPANS: [(&str, &str, &str, SpanKind); 5] = [
     // The agent's own view of it.
     ("task", "invoke_agent", "agent", SpanKind::Internal),
     ("tool", "execute_tool", "tool", SpanKind::Internal),
+    // A turn of a conversation.
+    ("chat", "chat", "model", SpanKind::Client),
 ];
 
 /// A span in the words of the conventions.

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use clap::Args;
+use sinew_executor::Program;
 use sinew_executor::client::{Client, ClientError};
 use sinew_mesh::connect::Connect;
 use sinew_mesh::{Mesh, MeshError};
@@ -156,6 +157,12 @@ tokio::task_local! {
 /// The adapter of a dialect.
 pub(crate) fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
     sinew_dialects::by_name(dialect).map(sinew_dialects::Dialect::adapter)
+}
+
+/// The workflow that asks the agent of this name once.
+pub(crate) fn agent_call(agent: &str) -> Option<Program> {
+    let plan = sinew_dialects::sam::agent_call_plan(agent)?;
+    Program::new(plan, adapter("sam")?).ok()
 }
 
 /// Runs what has to wait for a network.

@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod common;
 mod completion;
+mod conversations;
 mod deploy;
 mod examples;
 mod first_hour;

@@ -156,7 +156,7 @@ async fn a_task_ends_whatever_its_handler_does() {
     let again = work(&agent, &Value::Null, &context, &halt).await.unwrap();
     assert_eq!(again.result.unwrap_err().code, CANCELLED, "nobody begins what is given up");
     halt.cancel();
-    assert_eq!(work(&agent, &Value::Null, &Context::detached("test"), &halt).await, Err(GivenUp));
+    assert_eq!(work(&agent, &Value::Null, &Context::detached("test"), &halt).await, Err(GivenUp::Stopping));
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ pub fn subject(mesh: &Mesh, subject: &Subject) -> String {
 }
 
 /// One task of an execution.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     pub agent: String,
     pub execution: ExecutionId,

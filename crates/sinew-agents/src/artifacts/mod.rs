@@ -5,7 +5,10 @@ mod index;
 mod media;
 
 pub use folder::{ArtifactFolder, ArtifactLimits};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 pub use media::media_type;
+use sinew_model::KeptArtifact;
 use sinew_protocol::{ArtifactMeta, ArtifactRef};
 
 use crate::error::ArtifactError;
@@ -19,6 +22,15 @@ pub trait Artifacts: Send + Sync {
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError>;
     /// Everything stored, by name and version.
     fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError>;
+    /// Stores artifacts that only this process has where another one finds them, and returns those that are new there. A
+    /// place that outlives the process has none.
+    fn store(&self) -> BoxFuture<'_, Result<Vec<KeptArtifact>, ArtifactError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+    /// Takes over artifacts that another process stored, as the versions that they were.
+    fn restore<'a>(&'a self, _: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
+        std::future::ready(Ok(())).boxed()
+    }
 }
 
 /// A place that keeps no artifacts: for conversations whose tools are stubs.

@@ -256,7 +256,7 @@ async fn a_conversation_goes_on_where_its_log_ends() {
 struct RobbedSteps(MemorySteps);
 
 impl Steps for RobbedSteps {
-    fn read(&self) -> futures_util::future::BoxFuture<'_, Result<Vec<sinew_model::StepRecord>, String>> {
+    fn read(&self) -> futures_util::future::BoxFuture<'_, Result<Vec<sinew_model::StepRecord>, Fault>> {
         self.0.read()
     }
 
@@ -264,7 +264,7 @@ impl Steps for RobbedSteps {
         &self,
         place: u64,
         record: sinew_model::StepRecord,
-    ) -> futures_util::future::BoxFuture<'_, Result<StepAppend, String>> {
+    ) -> futures_util::future::BoxFuture<'_, Result<StepAppend, Fault>> {
         if place == 0 {
             self.0.append(place, record)
         } else {

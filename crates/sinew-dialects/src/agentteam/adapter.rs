@@ -457,6 +457,7 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     {
         check_contract(ctx, act, &schema::output_violations(&extra, payload))?;
     }
+    let used = reported_usage(ctx, act);
     let mut shaped: Vec<(String, Value)> = Vec::with_capacity(raw.len());
     let mut kept = Map::new();
     let mut failure = None;
@@ -474,13 +475,14 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
             let message = if rules.by_text { message.with_parsed_json() } else { message };
             (payload, message.to_json())
         } else {
-            let whole = whole_payload(&extra, rules, payload, &node.id, stamp);
+            let whole = whole_payload(&extra, rules, payload, used, (&node.id, stamp));
             let value = if rules.is_start(&extra.kind) && extra.shape.is_some() {
                 spec::shape_trigger(&extra.shape, &whole)
             } else if rules.by_text || !is_shaped_agent(&extra) || whole.get("content").is_some() {
                 spec::shape(&extra.shape, &whole)
             } else {
-                spec::shape(&extra.shape, &adapt_agent(&whole, &node.id, message::timestamp(ctx.now)))
+                let stamp = message::timestamp(ctx.now);
+                spec::shape(&extra.shape, &adapt_agent(&whole, used, &node.id, stamp))
             };
             (whole, value)
         };
@@ -508,18 +510,30 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     })
 }
 
+/// Tokens and cost that the agent reported beside its output; none if it reported nothing.
+fn reported_usage<'a>(ctx: &'a AdapterContext<'_>, act: ActivationId) -> Option<&'a Value> {
+    let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
+    Some(&reply.usage).filter(|usage| usage.as_object().is_some_and(|members| !members.is_empty()))
+}
+
 /// Whether outputs of the node have the shape of an agent's.
 fn is_shaped_agent(extra: &TeamNodeData) -> bool {
     extra.kind == "AI_AGENT" && extra.shape.is_some()
 }
 
 /// The payload as conversion functions see it. An agent's has all members that runners of agents give.
-fn whole_payload(extra: &TeamNodeData, rules: PlanRules, payload: Value, id: &str, stamp: String) -> Value {
+fn whole_payload(
+    extra: &TeamNodeData,
+    rules: PlanRules,
+    payload: Value,
+    used: Option<&Value>,
+    (id, stamp): (&str, String),
+) -> Value {
     if !rules.by_text {
         return payload;
     }
     if is_shaped_agent(extra) {
-        return message::agent_output(payload, id, stamp);
+        return message::agent_output(payload, used, id, stamp);
     }
     match payload {
         // A trigger's data may be just a text.
@@ -531,8 +545,11 @@ fn whole_payload(extra: &TeamNodeData, rules: PlanRules, payload: Value, id: &st
 }
 
 /// An agent's reply of any shape as the shape of agents, as plans of earlier versions have it.
-fn adapt_agent(payload: &Value, id: &str, stamp: String) -> Value {
+fn adapt_agent(payload: &Value, used: Option<&Value>, id: &str, stamp: String) -> Value {
     let mut standard = StandardMessage::adapt(payload, Some(id), Some(stamp)).to_json();
+    if let Some(used) = used {
+        standard["token_usage"] = used.clone();
+    }
     for key in ["token_usage", "function_calls"] {
         if let Some(own) = payload.get(key) {
             standard[key] = own.clone();

@@ -114,7 +114,8 @@ pub(super) fn parsed_json(content: &Value) -> Option<Value> {
 /// An agent's answer of any shape with all members that runners of agents give.
 ///
 /// Members of the agent's own answer come first, then the members of the standard message, then the members of a JSON answer.
-pub(super) fn agent_output(payload: Value, id: &str, stamp: String) -> Value {
+/// `used` is the agent's usage report, for answers that do not tell tokens themselves.
+pub(super) fn agent_output(payload: Value, used: Option<&Value>, id: &str, stamp: String) -> Value {
     let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
     let parsed = parsed_json(&message.content);
     let mut members = match (&parsed, &payload) {
@@ -140,6 +141,9 @@ pub(super) fn agent_output(payload: Value, id: &str, stamp: String) -> Value {
         |more: Map<String, Value>| members.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
     if let Value::Object(standard) = standard {
         add(standard);
+    }
+    if let Some(used) = used {
+        add(Map::from_iter([("token_usage".to_owned(), used.clone())]));
     }
     if let Value::Object(own) = payload {
         if let Some(used) = own.get("_tokens").filter(|_| !own.contains_key("token_usage")) {

@@ -439,6 +439,21 @@ fn an_agent_without_a_known_shape_is_understood() {
 }
 
 #[test]
+fn tokens_that_an_agent_reports_reach_its_output() {
+    let used = json!({ "input_tokens": 3, "output_tokens": 4, "turns": 1 });
+    for (payload, reported, want) in [
+        (json!("done"), Some(&used), used.clone()),
+        (json!({ "content": "done" }), Some(&used), used.clone()),
+        (json!({ "content": "done", "token_usage": { "total": 9 } }), Some(&used), json!({ "total": 9 })),
+        (json!({ "content": "done", "_tokens": { "total": 8 } }), Some(&used), json!({ "total": 8 })),
+        (json!("done"), None, Value::Null),
+    ] {
+        let output = message::agent_output(payload.clone(), reported, "ai", String::new());
+        assert_eq!(output["token_usage"], want, "{payload}");
+    }
+}
+
+#[test]
 fn names_that_are_not_in_scope_stay_unknown() {
     for (source, raised) in [
         ("lambda d: {'x': print}", Some("NameError: name 'print' is not defined")),

@@ -8,6 +8,7 @@
 //! makes the plan. While it runs, `adapter` answers the engine; `program` holds a plan's templates and conditions read.
 
 mod adapter;
+mod agent_call;
 mod agent_schemas;
 mod condition;
 pub mod duration;
@@ -39,6 +40,7 @@ use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
 
+pub use agent_call::agent_call_plan;
 pub use violation::violations;
 
 /// The dialect's name.

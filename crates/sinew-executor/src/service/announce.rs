@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::door::Doors;
+use super::door::{DoorKind, Doors};
 use super::intake::Handle;
 use super::programs::NO_SUCH_WORKFLOW;
 
@@ -31,21 +31,24 @@ const EVERY: Duration = Duration::from_secs(CARD_TTL.as_secs() / 3);
 pub(super) async fn serve(shared: Handle, owned: Arc<Mutex<Vec<u32>>>, stop: CancellationToken) {
     let doors = Doors::new(Arc::clone(&shared), stop.clone());
     let mut workflows = shared.programs.workflows.clone();
+    let mut cards = shared.cards.clone();
     let mut open: BTreeMap<String, CancellationToken> = BTreeMap::new();
     let mut serving = JoinSet::new();
     let mut board = Board { shared, owned, announced: BTreeMap::new() };
     loop {
         let deployed = workflows.list();
-        for version in &deployed {
-            let name = &version.deployment.name;
+        let calls = agent_calls(&board.shared);
+        let wanted = deployed.iter().map(|version| (version.deployment.name.clone(), DoorKind::Workflow));
+        let wanted: BTreeMap<String, DoorKind> = calls.into_iter().chain(wanted).collect();
+        for (name, door) in &wanted {
             if !open.contains_key(name) {
                 let closed = stop.child_token();
                 open.insert(name.clone(), closed.clone());
-                serving.spawn(Arc::clone(&doors).serve(name.as_str().into(), closed));
+                serving.spawn(Arc::clone(&doors).serve(name.as_str().into(), *door, closed));
             }
         }
         open.retain(|name, closed| {
-            let there = deployed.iter().any(|version| version.deployment.name == *name);
+            let there = wanted.contains_key(name);
             if !there {
                 closed.cancel();
             }
@@ -56,11 +59,22 @@ pub(super) async fn serve(shared: Handle, owned: Arc<Mutex<Vec<u32>>>, stop: Can
             biased;
             () = stop.cancelled() => break,
             () = workflows.changed() => {}
+            () = cards.changed() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
         while serving.try_join_next().is_some() {}
     }
     while serving.join_next().await.is_some() {}
+}
+
+/// The names under which agents are asked by executions.
+fn agent_calls(shared: &Shared) -> Vec<(String, DoorKind)> {
+    if !shared.programs.has_calls() {
+        return Vec::new();
+    }
+    let cards = shared.cards.list();
+    let agents = cards.iter().filter(|announced| card::kind(&announced.card) == AgentKind::Agent);
+    agents.map(|announced| (card::agent_call(&announced.card.name), DoorKind::AgentCall)).collect()
 }
 
 /// The cards that this executor announces.

@@ -45,7 +45,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 pub use door::{TaskEvent, count_task_events, task_events};
-pub use programs::{Adapters, Programs, store_plan};
+pub use programs::{Adapters, CallPrograms, Programs, store_plan};
 pub use sinew_shard::summary::{ended, words};
 
 use gate::Gate;
@@ -65,6 +65,8 @@ pub struct ServiceOptions {
     pub id: String,
     /// Gives the adapter of a dialect.
     pub adapters: Adapters,
+    /// Gives the workflow that asks an agent once, for agents that other agents call; without it they are called directly.
+    pub calls: Option<CallPrograms>,
     /// Silence after which an executor is taken for dead. Only speed depends on it.
     pub lease: Duration,
     /// The longest time [`Service::drain`] takes, whether the broker answers or not.
@@ -84,6 +86,7 @@ impl ServiceOptions {
         Self {
             id: uuid::Uuid::now_v7().simple().to_string(),
             adapters,
+            calls: None,
             lease: Duration::from_secs(5),
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
@@ -230,7 +233,7 @@ impl Service {
             owner: Token::of(&options.id),
             shards: layout.shards,
             key,
-            programs: Programs::new(mesh.clone(), options.adapters, workflows),
+            programs: Programs::new(mesh.clone(), options.adapters, workflows).with_calls(options.calls),
             cards,
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),

@@ -8,6 +8,7 @@ use sinew_mesh::workflow::{StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
+use sinew_protocol::card::AGENT_CALL_PREFIX;
 use tracing::debug;
 
 use sinew_shard::Program;
@@ -21,11 +22,15 @@ const KEPT: u64 = 1_000;
 /// Gives the adapter of a dialect.
 pub type Adapters = fn(&str) -> Option<&'static dyn Adapter>;
 
+/// Gives the workflow that asks the agent of this name once.
+pub type CallPrograms = fn(&str) -> Option<Program>;
+
 /// Programs, fetched when they are needed.
 #[derive(Clone)]
 pub struct Programs {
     mesh: Mesh,
     adapters: Adapters,
+    calls: Option<CallPrograms>,
     ready: moka::sync::Cache<Arc<str>, Program>,
     /// Deployed workflows.
     pub workflows: Workflows,
@@ -34,7 +39,19 @@ pub struct Programs {
 impl Programs {
     /// Programs of these dialects, from the store of this mesh.
     pub fn new(mesh: Mesh, adapters: Adapters, workflows: Workflows) -> Self {
-        Self { mesh, adapters, ready: moka::sync::Cache::new(KEPT), workflows }
+        Self { mesh, adapters, calls: None, ready: moka::sync::Cache::new(KEPT), workflows }
+    }
+
+    /// The same, with a workflow for each agent that asks it once.
+    #[must_use]
+    pub fn with_calls(mut self, calls: Option<CallPrograms>) -> Self {
+        self.calls = calls;
+        self
+    }
+
+    /// Whether agents are asked by executions when other agents call them.
+    pub fn has_calls(&self) -> bool {
+        self.calls.is_some()
     }
 
     /// The program of this digest, if it was fetched before.
@@ -77,15 +94,33 @@ impl Programs {
         (program.name() == name).then_some(program)
     }
 
+    /// The workflow that asks one agent, if the name is that of one. Its plan is stored like others, so that every process
+    /// finds it by its digest.
+    async fn call(&self, name: &str) -> Result<Option<Program>, Fault> {
+        let agent = name.strip_prefix(AGENT_CALL_PREFIX);
+        let Some(program) = agent.zip(self.calls).and_then(|(agent, calls)| calls(agent)) else {
+            return Ok(None);
+        };
+        let digest: Arc<str> = program.graph.digest().into();
+        if self.ready(&digest).is_none() {
+            store_plan(&self.mesh, &program, None).await?;
+            self.ready.insert(digest, program.clone());
+        }
+        Ok(Some(program))
+    }
+
     /// The program that a start means: of this digest, else the version deployed last.
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
-        let digest = match version {
-            Some(digest) => digest.to_owned(),
-            None => self
-                .workflows
-                .get(name)
-                .map(|deployed| deployed.deployment.digest.clone())
-                .ok_or_else(|| Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found")))?,
+        let deployed = || self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone());
+        let digest = match version.map(str::to_owned).or_else(deployed) {
+            Some(digest) => digest,
+            None => match self.call(name).await? {
+                Some(program) => return Ok(program),
+                None => {
+                    let text = format!("Workflow '{name}' not found");
+                    return Err(Fault::invalid(NO_SUCH_WORKFLOW, text));
+                }
+            },
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {

@@ -158,8 +158,12 @@ struct Guarded {
 impl Guarded {
     async fn new() -> Self {
         let login = || Login::Password(PASSWORD.to_owned());
-        let user =
-            |name: &str, roles: &[Role]| User { name: name.into(), roles: roles.into(), login: login() };
+        let user = |name: &str, roles: &[Role]| User {
+            name: name.into(),
+            roles: roles.into(),
+            login: login(),
+            calls: Vec::new(),
+        };
         let users = vec![
             user("boss", &[Role::Provisioner, Role::Admin]),
             user("first", &[Role::Executor]),

@@ -325,6 +325,7 @@ fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Confi
         deny_delete: source_of_truth || stream.kind == "HISTORY",
         // The journal is read at its leader only: a follower may not have the last commit yet.
         allow_direct: !source_of_truth,
+        allow_message_ttl: stream.has_message_ttl(),
         ..base(stream.name(namespace), vec![stream.subjects(namespace)], stream.purpose, settings)
     }
 }

@@ -79,6 +79,17 @@ impl CardDirectory<'_> {
         object::store(self.mesh, "retracting a card", subject, None, Bytes::new()).await.map(drop)
     }
 
+    /// Returns the card of one agent, from any replica of the server; none if there is none or it is refused. For those who
+    /// may read single cards only.
+    pub async fn get(self, agent: &Token) -> Result<Option<AgentCard>, MeshError> {
+        let name = self.mesh.subject(&Subject::Card { agent: agent.clone() });
+        let stored = self.mesh.stored(&stream_name("CARDS", self.mesh.namespace()), &name).await?;
+        Ok(stored.filter(|message| !message.payload.is_empty()).and_then(|message| {
+            let checked = check(agent, &message.payload);
+            checked.inspect_err(|reason| tracing::warn!(%agent, %reason, "a card is refused")).ok()
+        }))
+    }
+
     /// Follows the cards of the mesh from now on.
     pub fn follow(self) -> Cards {
         self.follow_within(CARD_TTL)

@@ -11,5 +11,6 @@ pub mod publisher;
 pub(crate) mod pull;
 pub mod quarantine;
 pub mod send;
+pub mod steps;
 pub mod stored;
 pub mod task;

@@ -105,10 +105,32 @@ impl Mesh {
         body: Bytes,
         room_timeout: Duration,
     ) -> Result<PutOutcome, MeshError> {
-        const WHAT: &str = "store a message";
         // Nor a message id: the server compares it over the whole stream, so that a stranger who used it first would keep
         // this message out. That a subject takes one message is what makes a repetition harmless.
-        let mut headers = only(&headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID));
+        let headers = only(&headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID));
+        self.put_while_full(stream, subject, headers, body, room_timeout).await
+    }
+
+    /// Stores a message under a subject that takes one. Its headers may be orders to the server.
+    pub(crate) async fn put_once_ordered(
+        &self,
+        stream: &str,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<PutOutcome, MeshError> {
+        self.put_while_full(stream, subject, headers, body, ROOM_TIMEOUT).await
+    }
+
+    async fn put_while_full(
+        &self,
+        stream: &str,
+        subject: &str,
+        mut headers: HeaderMap,
+        body: Bytes,
+        room_timeout: Duration,
+    ) -> Result<PutOutcome, MeshError> {
+        const WHAT: &str = "store a message";
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
         headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
         self.fits("a message", &headers, body.len())?;
@@ -351,6 +373,7 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         Subject::Card { .. } => "card",
         Subject::Workflow { .. } => "workflow",
         Subject::Quarantine { .. } => "quarantine",
+        Subject::Step { .. } => "step",
         Subject::Rpc { .. }
         | Subject::Node { .. }
         | Subject::Start { .. }

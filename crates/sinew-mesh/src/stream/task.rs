@@ -66,7 +66,32 @@ enum WorkState {
 #[derive(Debug, Default)]
 struct WorkSlots {
     busy: AtomicUsize,
+    /// Places of works that wait for others.
+    lent: AtomicUsize,
     freed: Notify,
+}
+
+/// The places of a queue, for works that give theirs up while they wait.
+#[derive(Clone, Debug)]
+pub struct QueuePlaces(Arc<WorkSlots>);
+
+/// One more place of a queue, until it is dropped.
+#[derive(Debug)]
+pub struct LentPlace(Arc<WorkSlots>);
+
+impl QueuePlaces {
+    /// Gives the queue one more place.
+    pub fn lend(&self) -> LentPlace {
+        self.0.lent.fetch_add(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+        LentPlace(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for LentPlace {
+    fn drop(&mut self) {
+        self.0.lent.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A place among those who work; free again when it is dropped.
@@ -132,6 +157,11 @@ impl AgentQueue {
         &self.agent
     }
 
+    /// The places of this queue.
+    pub fn places(&self) -> QueuePlaces {
+        QueuePlaces(Arc::clone(&self.slots))
+    }
+
     /// Deliveries that are out.
     pub fn busy(&self) -> usize {
         self.slots.busy.load(Ordering::Acquire)
@@ -141,7 +171,8 @@ impl AgentQueue {
     /// lost connection and a deleted consumer are repaired here.
     pub async fn next(&mut self) -> Delivery {
         loop {
-            let free = self.at_once.saturating_sub(self.busy());
+            let lent = self.slots.lent.load(Ordering::Acquire);
+            let free = (self.at_once + lent).saturating_sub(self.busy());
             if free > 0
                 && let Some(item) = self.waiting.pop_front()
             {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Permissions, Role, covers};
 use crate::Token;
+use crate::stream::bucket;
 
 /// Rights of a user as a server grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,12 +95,18 @@ fn against(namespace: &str, name: &Token, granted: &GrantedRights, roles: Vec<Ro
     found
 }
 
-/// Whether a right is the one to call a single other, which a guest may be given; the table, which names nobody, gives calls
-/// to clients only.
+/// Whether a right is the one to call a single other or to read its card, which an agent may be given; the table, which names
+/// nobody, gives calls to clients only.
 fn is_call(namespace: &str, name: &Token, roles: &[Role], allowed: &str) -> bool {
-    let calls = format!("{}.v1.rpc.*.*.{name}", Token::of(namespace));
-    let single = allowed.split('.').nth(3).is_some_and(|called| called != "*");
-    roles.contains(&Role::Agent) && single && covers(&calls, allowed)
+    let own = format!("{}.v1", Token::of(namespace));
+    let call = format!("{own}.rpc.*.*.{name}");
+    let card = format!("$JS.API.DIRECT.GET.{}.{own}.card.*", bucket(namespace, "CARDS"));
+    let is_single = |pattern: &str| {
+        let called = pattern.split('.').position(|token| token == "*");
+        called.and_then(|at| allowed.split('.').nth(at)).is_some_and(|called| called != "*")
+    };
+    roles.contains(&Role::Agent)
+        && [call, card].iter().any(|right| covers(right, allowed) && is_single(right))
 }
 
 /// Whether a right to `wide` is one to `narrow`; a word behind a blank is a queue group that must be joined.
@@ -188,9 +195,13 @@ mod tests {
         );
         // A guest may call whom it was told to, nobody may call everybody but clients.
         let mut granted = exact(&[Role::Agent]);
-        granted.publish.as_mut().unwrap().insert("prod.v1.rpc.other.*.ada".to_owned());
+        for call in ["prod.v1.rpc.other.*.ada", "$JS.API.DIRECT.GET.prod_CARDS.prod.v1.card.other"] {
+            granted.publish.as_mut().unwrap().insert(call.to_owned());
+        }
         check(&granted, &[Role::Agent], &[], &[]);
-        for wide in ["prod.v1.rpc.*.*.ada", "prod.v1.rpc.other.*.eve"] {
+        for wide in
+            ["prod.v1.rpc.*.*.ada", "prod.v1.rpc.other.*.eve", "$JS.API.DIRECT.GET.prod_CARDS.prod.v1.card.*"]
+        {
             let mut granted = granted.clone();
             granted.publish.as_mut().unwrap().insert(wide.to_owned());
             check(&granted, &[Role::Agent], &[], &[&format!("publish to {wide}")]);

@@ -53,9 +53,9 @@ impl Guest {
         let name = Token::of(&self.name);
         let mut rights = Role::Agent.permissions(namespace, &name);
         // Not itself: what is said on both sides would go round in a circle, which servers refuse.
-        let others = self.calls.iter().map(|name| Token::of(name)).filter(|other| *other != name);
-        let namespace = Token::of(namespace);
-        rights.publish.extend(others.map(|other| format!("{namespace}.v1.rpc.{other}.*.{name}")));
+        for called in self.calls.iter().filter(|called| Token::of(called) != name) {
+            rights = rights.and(Role::calls(namespace, &name, called));
+        }
         rights
     }
 }

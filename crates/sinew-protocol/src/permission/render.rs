@@ -32,6 +32,8 @@ pub struct User {
     pub roles: Vec<Role>,
     /// How it proves to be that.
     pub login: Login,
+    /// Agents and workflows that it may call, beside those that its roles allow.
+    pub calls: Vec<String>,
 }
 
 /// Credential that proves a user's name.
@@ -123,7 +125,8 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     for user in &tenant.users {
         let name = Token::of(&user.name);
         let rights = user.roles.iter().map(|role| role.permissions(&tenant.namespace, &name));
-        let rights = rights.fold(Permissions::default(), Permissions::and);
+        let calls = user.calls.iter().map(|called| Role::calls(&tenant.namespace, &name, called));
+        let rights = rights.chain(calls).fold(Permissions::default(), Permissions::and);
         let roles: Vec<&str> = user.roles.iter().map(|role| role.as_str()).collect();
         write_user(out, &user.name, &roles.join(", "), &user.login, &rights)?;
     }

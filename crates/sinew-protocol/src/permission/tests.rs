@@ -31,11 +31,12 @@ fn subjects() -> Vec<Subject> {
         Subject::Event { workflow: Token::of("w"), execution: execution.clone(), kind: Token::of("command") },
         Subject::Card { agent: agent.clone() },
         Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller },
-        Subject::Progress { execution, task: task.clone() },
-        Subject::Control { agent, task },
+        Subject::Progress { execution: execution.clone(), task: task.clone() },
+        Subject::Control { agent: agent.clone(), task },
         Subject::Query { shard: 3 },
         Subject::Workflow { name: Token::of("w") },
         Subject::Quarantine { stream: Token::of("TASKS"), seq: 1 },
+        Subject::Step { agent, execution, activation, place: 0 },
     ]);
     all
 }
@@ -86,7 +87,7 @@ fn what_a_server_grants_is_asked_for_by_subject() {
 fn who_may_say_what() {
     let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
     // The same subjects under the user's own name and under another's.
-    assert_eq!(says(Role::Agent, "reviewer"), "result card progress quarantine");
+    assert_eq!(says(Role::Agent, "reviewer"), "result card progress quarantine step");
     assert_eq!(says(Role::Agent, "billing"), "progress quarantine");
     assert_eq!(says(Role::Client, "billing"), "command rpc query");
     assert_eq!(says(Role::Client, "reviewer"), "query");
@@ -173,6 +174,10 @@ fn what_the_server_does_for_whom() {
         ),
         ("$JS.API.DIRECT.GET.prod_RESULTS.prod.v1.result.3.billing.e.t.k", &[Executor, Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_RESULTS", &[Executor, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.prod_STEPS.prod.v1.step.reviewer.e.a.0", &[Agent, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.prod_STEPS.prod.v1.step.billing.e.a.0", &[Operator, Admin]),
+        ("$JS.API.DIRECT.GET.prod_STEPS", &[Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_STEPS.r1.prod.v1.step.reviewer.>", &[Operator, Admin]),
         ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
         ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Operator, Admin]),
@@ -180,7 +185,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.OBJ_prod_ARTIFACTS.r1.$O.prod_ARTIFACTS.M.>", &[Operator, Admin]),
         ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Admin]),
         ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Admin]),
-        ("$O.prod_PLANS.M.n", &[Admin]),
+        ("$O.prod_PLANS.M.n", &[Executor, Admin]),
         // Changing.
         ("$JS.API.STREAM.PURGE.prod_JOURNAL", &[Executor]),
         ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Executor, Admin]),
@@ -191,6 +196,8 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.STREAM.DELETE.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.MSG.DELETE.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.MSG.DELETE.prod_RESULTS", &[Admin]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_STEPS", &[]),
+        ("$JS.API.STREAM.PURGE.prod_STEPS", &[]),
         ("$JS.API.STREAM.MSG.DELETE.prod_QUARANTINE", &[]),
         ("$JS.API.STREAM.SNAPSHOT.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.RESTORE.prod_JOURNAL", &[]),
@@ -253,8 +260,12 @@ fn patterns_cover_patterns() {
 }
 
 fn tenants() -> Vec<Tenant> {
-    let user =
-        |name: &str, roles: &[Role], login| User { name: name.to_owned(), roles: roles.to_vec(), login };
+    let user = |name: &str, roles: &[Role], login| User {
+        name: name.to_owned(),
+        roles: roles.to_vec(),
+        login,
+        calls: Vec::new(),
+    };
     let password = |text: &str| Login::Password(text.to_owned());
     let users = vec![
         user("order reviewer", &[Role::Agent, Role::Client], password("pa\"ss\\w$ord")),
@@ -304,8 +315,12 @@ fn configuration_says_exactly_the_rights() {
 fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
     let rights = tenants()[0].guests[0].permissions("prod");
     let mut agent = of(Role::Agent, "stranger");
-    agent.publish.insert("prod.v1.rpc.".to_owned() + Token::of("order reviewer").as_str() + ".*.stranger");
-    assert_eq!(rights, agent, "an agent's rights and a call, not to itself");
+    let reviewer = Token::of("order reviewer");
+    for door in [&reviewer, &Token::of("call:order reviewer")] {
+        agent.publish.insert(format!("prod.v1.rpc.{door}.*.stranger"));
+    }
+    agent.publish.insert(format!("$JS.API.DIRECT.GET.prod_CARDS.prod.v1.card.{reviewer}"));
+    assert_eq!(rights, agent, "an agent's rights and calls of another one, not of itself");
     let way = |subject: &str| -> Vec<guest::PassageDirection> {
         let ways = guest::passages("prod", &rights).into_iter();
         ways.filter(|passage| covers(&passage.subject, subject)).map(|passage| passage.way).collect()

@@ -118,7 +118,9 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = mesh_at.open("dev").await?;
     mesh.admin().provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
-    let service = Service::start(mesh.clone(), ServiceOptions::new(connect::adapter)).await?;
+    let of_service =
+        ServiceOptions { calls: Some(connect::agent_call), ..ServiceOptions::new(connect::adapter) };
+    let service = Service::start(mesh.clone(), of_service).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
     let _note = server.as_ref().and_then(|server| DevFile::write(server.port(), mesh.namespace()));
     let names: Vec<String> = agents.names().map(str::to_owned).collect();

@@ -109,6 +109,7 @@ fn generated_permissions_take_the_place_of_the_one_user() {
         name: role.as_str().to_owned(),
         roles: vec![role],
         login: Login::Password(format!("password-of-{}", role.as_str())),
+        calls: Vec::new(),
     });
     let guest = Guest {
         name: "stranger".to_owned(),

@@ -34,6 +34,8 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("control.{x}.t", "E"),
     ("progress.e.t", "AE"),
     ("query.0", "ECOM"),
+    ("step.{me}.e.k.0", "A"),
+    ("step.{x}.e.k.0", ""),
     ("quarantine.TASKS.1", "AE"),
     ("quarantine.RESULTS.1", "E"),
     ("quarantine.COMMANDS.1", "E"),
@@ -81,10 +83,12 @@ pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
     ("start.0.>", "E"),
     ("start.0.{me}.k", "E"),
     ("start.>", ""),
+    ("step.>", ""),
+    ("step.{me}.>", ""),
 ];
 
 /// Streams and buckets, by the letters of [`CALLS`].
-pub(crate) const STREAMS: [(char, &str); 12] = [
+pub(crate) const STREAMS: [(char, &str); 13] = [
     ('j', "JOURNAL"),
     ('h', "HISTORY"),
     ('c', "COMMANDS"),
@@ -94,13 +98,14 @@ pub(crate) const STREAMS: [(char, &str); 12] = [
     ('k', "CARDS"),
     ('w', "WORKFLOWS"),
     ('q', "QUARANTINE"),
+    ('s', "STEPS"),
     ('f', "FLEET"),
     ('a', "ARTIFACTS"),
     ('p', "PLANS"),
 ];
 
 /// All of [`STREAMS`].
-const ALL: &str = "jhctrekwqfap";
+const ALL: &str = "jhctrekwqsfap";
 
 /// Calls of JetStream (`{s}` is the stream), and for each role the streams it may make them on. A role that is not named
 /// may make them on none.
@@ -118,11 +123,18 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     // Any message, by its place. The executors' key lies in the fleet, which operators see all the rest of.
     (
         "STREAM.MSG.GET.{s}",
-        &[('A', "a"), ('E', ALL), ('C', "jhekwap"), ('O', "jhctrekwqap"), ('M', "jhctrekwqap"), ('P', "f")],
+        &[
+            ('A', "a"),
+            ('E', "jhctrekwqfap"),
+            ('C', "jhekwap"),
+            ('O', "jhctrekwqsap"),
+            ('M', "jhctrekwqsap"),
+            ('P', "f"),
+        ],
     ),
     (
         "DIRECT.GET.{s}",
-        &[('A', "a"), ('E', ALL), ('C', "jhekwap"), ('O', "jhctrekwqap"), ('M', "jhctrekwqap")],
+        &[('A', "a"), ('E', "jhctrekwqfap"), ('C', "jhekwap"), ('O', "jhctrekwqsap"), ('M', "jhctrekwqsap")],
     ),
     // A consumer may push anywhere, so no agent makes any; one without a name may have any filter, so nobody does. Nobody
     // but executors makes one on tasks, for it could take them from their agent.
@@ -130,14 +142,14 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("CONSUMER.DURABLE.CREATE.{s}.x", &[]),
     (
         "CONSUMER.CREATE.{s}.x.filter",
-        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqap"), ('M', "jhcrekwqap")],
+        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsap"), ('M', "jhcrekwqsap")],
     ),
     ("CONSUMER.INFO.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', ALL), ('M', ALL)]),
     (
         "CONSUMER.MSG.NEXT.{s}.x",
-        &[('E', "jhcrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqfap"), ('M', "jhcrekwqfap")],
+        &[('E', "jhcrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', "jhcrekwqsfap")],
     ),
-    ("CONSUMER.DELETE.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqfap"), ('M', ALL)]),
+    ("CONSUMER.DELETE.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', ALL)]),
     ("CONSUMER.LIST.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.NAMES.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.PAUSE.{s}.x", &[]),
@@ -169,6 +181,8 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$JS.ACK.{ns}_RESULTS.x.1.1.1.1.0", ""),
     ("$JS.API.DIRECT.GET.{ns}_RESULTS.{ns}.v1.result.0.{me}.e.t.k", "AEOM"),
     ("$JS.API.DIRECT.GET.{ns}_RESULTS.{ns}.v1.result.0.{x}.e.t.k", "EOM"),
+    ("$JS.API.DIRECT.GET.{ns}_STEPS.{ns}.v1.step.{me}.e.k.0", "AOM"),
+    ("$JS.API.DIRECT.GET.{ns}_STEPS.{ns}.v1.step.{x}.e.k.0", "OM"),
     ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{me}.k", "ECOM"),
     ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{x}.k", "EOM"),
     ("$JS.API.DIRECT.GET.{ns}_TASKS.{ns}.v1.task.{me}.e.t", "EOM"),
@@ -188,8 +202,8 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$KV.{ns}_FLEET.executor.{me}", "E"),
     ("$O.{ns}_ARTIFACTS.C.n", "AECM"),
     ("$O.{ns}_ARTIFACTS.M.n", "AECM"),
-    ("$O.{ns}_PLANS.C.n", "M"),
-    ("$O.{ns}_PLANS.M.n", "M"),
+    ("$O.{ns}_PLANS.C.n", "EM"),
+    ("$O.{ns}_PLANS.M.n", "EM"),
     ("$SRV.PING", "OM"),
     ("$SRV.STATS.{x}", "OM"),
     ("_INBOX_{me}.x", ""),

@@ -1,5 +1,7 @@
 //! The mesh from end to end, everybody with credentials of their own and no more: nothing that somebody needs is missing.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::permission::world::{NORTH, World, accounts, acks_in_both_shapes};
@@ -15,13 +17,31 @@ workflow:
   output_mapping: {booked: "{{book.output.booked}}"}
 "#;
 /// One agent behind a queue, one behind its door.
-const PRICING: &str =
-    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+const PRICING: &str = "name: Pricing\n\
+     input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}\n\
+     run: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
 const BOOKING: &str = "name: Booking\ndelivery: direct\n\
                        run: {script: {source: \"lambda input: {'booked': 84 // input['price']}\"}}\n";
 const APPROVAL: &str = include_str!("../fixtures/test/approval.test.json");
 const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
 const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edited'\"}}\n";
+
+/// An agent with a model that calls an agent, and a workflow that waits for a person.
+const ASKER: &str = r#"
+name: Asker
+run:
+  model:
+    use: [main]
+    models:
+      main:
+        provider: script
+        model: m
+        answers:
+          - {call: {peer_Pricing: {amount: 4}}}
+          - {call: {workflow_approve: {}}}
+          - {answer: {text: asked both}}
+    tools: [{peer: "Pri*", trust: own}, {workflow: approve}]
+"#;
 
 /// An agent that comes before the executors tries to make its queue, as it may where nobody keeps rights apart.
 const OWN_QUEUE: &str = "$JS.API.CONSUMER.CREATE.north_TASKS.agent-";
@@ -41,7 +61,8 @@ fn nobody_needs_more_than_the_table_gives() {
 }
 
 fn end_to_end(more: &str) {
-    let world = World::with(&accounts(&["Pricing", "Booking", "Writer", "Editor"]), more);
+    let world =
+        World::with(&accounts(&["Pricing", "Booking", "Writer", "Editor", "Asker:Pricing,approve"]), more);
     let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
     run("provisioner", &["mesh", "provision", "--shards", "2"]);
     run("provisioner", &["mesh", "provision", "--retention", "2d"]);
@@ -49,13 +70,19 @@ fn end_to_end(more: &str) {
     world.write("orders.yaml", ORDERS);
     world.write("approve.json", &approval["definition"].to_string());
     let _executor = world.serve(&NORTH, "executor", &["serve", "executor"]);
-    let _agents: Vec<_> =
-        [("Pricing", PRICING), ("Booking", BOOKING), ("Writer", WRITER), ("Editor", EDITOR)]
-            .map(|(name, file)| {
-                world.write(&format!("{name}.agent.yaml"), file);
-                world.serve(&NORTH, name, &["serve", "agent", &format!("{name}.agent.yaml")])
-            })
-            .into();
+    let agents = [
+        ("Pricing", PRICING),
+        ("Booking", BOOKING),
+        ("Writer", WRITER),
+        ("Editor", EDITOR),
+        ("Asker", ASKER),
+    ];
+    let _agents: Vec<_> = agents
+        .map(|(name, file)| {
+            world.write(&format!("{name}.agent.yaml"), file);
+            world.serve(&NORTH, name, &["serve", "agent", &format!("{name}.agent.yaml")])
+        })
+        .into();
     run("admin", &["workflow", "deploy", "orders.yaml", "approve.json"]);
     assert!(run("client", &["workflow", "list", "--mesh"]).contains("orders"));
 
@@ -101,6 +128,24 @@ fn end_to_end(more: &str) {
     run("client", &["execution", "pause", "four"]);
     run("client", &["execution", "resume", "four"]);
     run("client", &["execution", "cancel", "four", "--yes"]);
+
+    // An agent calls those that it may call, and waits through the question to a person.
+    world.until_online("Asker");
+    let asked = ["agent", "call", "Asker", "--mesh", "-i", r#"{"text": "go"}"#, "-o", "json"];
+    let asking = world.command(&NORTH, "client", &asked).stdout(Stdio::piped()).spawn().unwrap();
+    let waiting = loop {
+        let rows = json(&run("operator", &["approval", "list", "-o", "json"]));
+        if let Some(execution) = rows[0]["execution"].as_str() {
+            break execution.to_owned();
+        }
+    };
+    run("client", &["approval", "approve", &waiting]);
+    let answer = asking.wait_with_output().unwrap();
+    let answer = json(&String::from_utf8_lossy(&answer.stdout));
+    assert_eq!(answer["output"], json!({"text": "asked both"}), "{answer}");
+    let calls = json(&run("operator", &["execution", "list", "-o", "json"]));
+    let calls = calls.as_array().unwrap().iter().filter(|row| row["workflow"] == "call:Pricing").count();
+    assert_eq!(calls, 1, "the agent was asked by an execution");
 
     // Commands of the operator.
     run("operator", &["mesh", "check"]);

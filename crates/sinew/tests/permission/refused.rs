@@ -16,8 +16,8 @@ const AT_ONCE: Duration = Duration::from_millis(4_500);
 
 /// User, command, part of the subject, part of the message about the roles.
 const CASES: &[(&str, &[&str], &str, &str)] = &[
-    ("client", &["workflow", "deploy", "other.yaml"], "$O.north_PLANS.", "takes the role admin"),
-    ("client", &["run", "other.yaml", "--mesh", "-q"], "$O.north_PLANS.", "takes the role admin"),
+    ("client", &["workflow", "deploy", "other.yaml"], "$O.north_PLANS.", "takes the role executor or admin"),
+    ("client", &["run", "other.yaml", "--mesh", "-q"], "$O.north_PLANS.", "takes the role executor or admin"),
     (
         "client",
         &["mesh", "provision"],

@@ -65,7 +65,11 @@ pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]
     command.args(["mesh", "permissions", "--format", "nats", "--part"]).env("SINEW_TEST_PASSWORD", PASSWORD);
     command.args(["--account", tenant.account, "--namespace", tenant.namespace]);
     for (name, role) in users {
+        let (role, calls) = role.split_once(':').unwrap_or((role, ""));
         command.arg(format!("--user={name}:{role}:env:SINEW_TEST_PASSWORD"));
+        if !calls.is_empty() {
+            command.arg(format!("--calls={name}:{calls}"));
+        }
     }
     for guest in guests {
         let (name, calls) = guest.split_once(':').unwrap_or((guest, ""));
@@ -85,15 +89,25 @@ pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]
     [lists[0].to_owned()].into_iter().chain(filled).collect::<Vec<_>>().concat()
 }
 
-/// The accounts of both tenants with all their users, and these agents of the first.
+/// The accounts of both tenants with all their users, and these agents of the first, each with the agents and workflows that
+/// it may call behind a colon.
 pub(crate) fn accounts(agents: &[&str]) -> String {
     accounts_with(agents, &[])
 }
 
 /// The same with these guests of the first, each with what it may call behind a colon.
 pub(crate) fn accounts_with(agents: &[&str], guests: &[&str]) -> String {
-    let agents = agents.iter().map(|name| ((*name).to_owned(), "agent"));
-    let north: Vec<_> = NORTH.users().into_iter().chain(agents).collect();
+    let agents: Vec<(&str, String)> = agents
+        .iter()
+        .map(|agent| {
+            let (name, calls) = agent.split_once(':').unwrap_or((agent, ""));
+            (name, format!("agent:{calls}"))
+        })
+        .collect();
+    let agents = agents.iter().map(|(name, role)| ((*name).to_owned(), role.as_str()));
+    let users = NORTH.users();
+    let users = users.iter().map(|(name, role)| (name.clone(), *role));
+    let north: Vec<(String, &str)> = users.chain(agents).collect();
     let (north, south) = (account(&NORTH, &north, guests), account(&SOUTH, &SOUTH.users(), &[]));
     format!("accounts {{\n{north}{south}}}\n")
 }

@@ -137,7 +137,24 @@ impl ModelBuilder<'_> {
                 UnknownEntry::Fail => UnknownRule::Fail,
             },
             digest: sha256(text),
+            log_keep: self.log_keep(file),
         })
+    }
+
+    /// Time after which the log of a conversation is forgotten: later than any conversation ends, because a log without its
+    /// beginning is none.
+    fn log_keep(&mut self, file: &ModelFile) -> std::time::Duration {
+        let keep = file.log.keep.0;
+        let budget = budget(file);
+        let longest = std::time::Duration::from_millis(budget.wall_ms.saturating_add(budget.waiting_ms));
+        if keep < longest {
+            let seconds = longest.as_secs();
+            self.complain(
+                "/log/keep",
+                format!("a conversation may last {seconds} s, which are budget.wall and budget.waiting: keep it as long"),
+            );
+        }
+        keep
     }
 
     /// The models of the file, or of `models.yaml` beside it.

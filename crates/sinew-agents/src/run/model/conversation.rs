@@ -8,13 +8,15 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec,
-    ConversationState, EffectClass, ModelAsk, NextStep, PersonQuestion, QuestionReason, StepBody, StepRecord,
-    ToolCall, TurnDelta, cap_result, value_without_hidden,
+    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec, EffectClass,
+    ModelAsk, ModelRefusal, ModelSpec, ModelTurn, NextStep, PersonQuestion, Provider, QuestionReason,
+    StepBody, ToolCall, TurnDelta, cap_result, value_without_hidden,
 };
+use sinew_protocol::Fault;
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::{Fault, code};
+use tracing::Instrument as _;
 
+use super::conversation_log::ConversationLog;
 use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::tools::ToolTable;
 use super::{AgentProfile, ModelAgent};
@@ -22,7 +24,7 @@ use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 use crate::run::{Limits, Output, RunnerSurroundings};
-use crate::steps::{MemorySteps, StepAppend, Steps};
+use crate::steps::{MemorySteps, Steps};
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
 const DELTA_BYTES: usize = 256;
@@ -59,9 +61,9 @@ impl ModelAgent {
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
-        let records = steps.read().await.map_err(AgentError::Host)?;
-        let state = ConversationState::fold(&records);
-        let begun_at = state.begun_at.unwrap_or_else(now_ms);
+        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call)).await?;
+        call.artifacts.restore(&log.artifacts).await?;
+        let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
         let mut secrets = ResolvedSecrets::default();
         let models = self.models(request);
         let headers: Vec<FilledHeaders> = models
@@ -79,14 +81,10 @@ impl ModelAgent {
             headers: &headers,
             secrets: &secrets,
             tools: &tools,
-            steps: steps.as_ref(),
-            by: writer_name(),
-            places: records.len() as u64,
-            replayed: state.totals.turns,
-            state,
+            log,
             events: Vec::new(),
         };
-        let end = work.hold(&self.begin(call)).await?;
+        let end = work.hold().await?;
         work.finish(end)
     }
 
@@ -105,6 +103,7 @@ impl ModelAgent {
             request: sha256(request.to_string().as_bytes()),
             agent: self.digest.clone(),
             reset: false,
+            delivery: call.delivery,
         }
     }
 
@@ -133,12 +132,6 @@ fn activation_of(call: &Call) -> String {
     })
 }
 
-/// A name for the writer of records, different for each conversation at work.
-fn writer_name() -> String {
-    static WRITERS: AtomicU64 = AtomicU64::new(0);
-    format!("{}-{}-{}", std::process::id(), now_ms(), WRITERS.fetch_add(1, Ordering::Relaxed))
-}
-
 /// A conversation at work.
 struct Conversation<'a> {
     agent: &'a ModelAgent,
@@ -148,35 +141,22 @@ struct Conversation<'a> {
     headers: &'a [FilledHeaders],
     secrets: &'a ResolvedSecrets,
     tools: &'a ToolTable,
-    steps: &'a dyn Steps,
-    by: String,
-    /// Records in the log.
-    places: u64,
-    /// Turns that were in the log when the work began.
-    replayed: u32,
-    state: ConversationState,
+    log: ConversationLog<'a>,
     events: Vec<Value>,
 }
 
 impl Conversation<'_> {
-    async fn hold(&mut self, begin: &BeginStep) -> Result<ConversationEnd, AgentError> {
-        if let Some(end) = self.ended_before(begin) {
-            return Ok(end);
-        }
-        let known = self.state.begin.as_ref();
-        let reset = known.is_some_and(|known| known.request != begin.request || known.agent != begin.agent)
-            || self.state.end.is_some() && !self.can_go_on();
-        self.append(StepBody::Begin(BeginStep { reset, ..begin.clone() })).await?;
+    async fn hold(&mut self) -> Result<ConversationEnd, AgentError> {
         loop {
             let agent = self.agent;
-            let step = self.spec.next(&self.state, now_ms(), &|condition, arguments| {
+            let step = self.spec.next(&self.log.state, now_ms(), &|condition, arguments| {
                 agent.needs_approval(condition, arguments)
             });
             match step {
                 NextStep::Finished(end) => return Ok(end),
                 NextStep::Record(body) => {
                     self.tell(&body);
-                    self.append(body).await?;
+                    self.log.append(body).await?;
                 }
                 NextStep::AskModel(ask) => self.ask(&ask).await?,
                 NextStep::RunCalls(calls) => self.run_calls(&calls).await?,
@@ -190,32 +170,6 @@ impl Conversation<'_> {
         }
     }
 
-    /// The end that an earlier delivery of the same task reached.
-    fn ended_before(&self, begin: &BeginStep) -> Option<ConversationEnd> {
-        let known = self.state.begin.as_ref()?;
-        let same = known.task == begin.task && known.request == begin.request && !begin.task.is_empty();
-        self.state.end.clone().filter(|_| same)
-    }
-
-    fn can_go_on(&self) -> bool {
-        matches!(&self.state.end, Some(ConversationEnd::Fault(fault)) if fault.retryable)
-    }
-
-    async fn append(&mut self, body: StepBody) -> Result<(), AgentError> {
-        let record = StepRecord { by: self.by.clone(), at: now_ms(), body };
-        match self.steps.append(self.places, record.clone()).await.map_err(AgentError::Host)? {
-            StepAppend::Stored => {
-                self.places += 1;
-                self.state.apply(&record);
-                Ok(())
-            }
-            StepAppend::Taken => {
-                let text = "another process holds this conversation now";
-                Err(Fault::error(code::CONVERSATION_TAKEN_OVER.as_str(), text).into())
-            }
-        }
-    }
-
     async fn ask(&mut self, ask: &ModelAsk) -> Result<(), AgentError> {
         let model = self.models[ask.model];
         if ask.wait_ms > 0 {
@@ -224,14 +178,14 @@ impl Conversation<'_> {
             self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
             tokio::time::sleep(Duration::from_millis(ask.wait_ms)).await;
         }
-        let (asked, alias) = (self.state.answered_asks() as usize, model.spec.alias.clone());
+        let (asked, alias) = (self.log.state.answered_asks() as usize, model.spec.alias.clone());
         let step = AskStep {
             turn: ask.turn,
             alias: alias.clone(),
             prompt: ask.prompt.digest(),
             bytes: ask.prompt.bytes(),
         };
-        self.append(StepBody::Ask(step)).await?;
+        self.log.append(StepBody::Ask(step)).await?;
         let is_turn = ask.summary_before.is_none();
         let mut text = String::new();
         let progress = &self.call.progress;
@@ -248,7 +202,10 @@ impl Conversation<'_> {
                 }
             }
         };
-        let answer = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas).await;
+        let span = chat_span(&model.spec, &self.spec.activation);
+        let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
+        let answer = asking.instrument(span.clone()).await;
+        note_answer(&span, answer.as_ref());
         if !text.is_empty() {
             send(&mut text);
         }
@@ -259,13 +216,13 @@ impl Conversation<'_> {
                 StepBody::Miss { turn: ask.turn, alias, refusal }
             }
         };
-        self.append(body).await
+        self.log.append(body).await
     }
 
     async fn run_calls(&mut self, calls: &[ToolCall]) -> Result<(), AgentError> {
         for call in calls {
             if call.effect == EffectClass::Once {
-                self.append(StepBody::Call(call.position.clone())).await?;
+                self.log.append(StepBody::Call(call.position.clone())).await?;
             }
             let arguments = shown_value(&call.arguments);
             let message = format!("calls {}", call.tool);
@@ -273,19 +230,31 @@ impl Conversation<'_> {
             self.events.push(json!({"type": "tool:call", "tool": call.tool, "input": arguments}));
         }
         let (tools, task, skills) = (self.tools, self.call, &self.agent.skills);
-        let mut running: FuturesUnordered<_> =
-            calls.iter().map(|call| async move { (call, tools.run(call, task, skills).await) }).collect();
+        let mut running: FuturesUnordered<_> = calls
+            .iter()
+            .map(|call| {
+                let span = tracing::info_span!("tool", tool = call.tool, session = self.spec.activation);
+                async move { (call, tools.run(call, task, skills).await) }.instrument(span)
+            })
+            .collect();
         while let Some((call, result)) = running.next().await {
             let result = self.result(call, result);
+            self.keep_artifacts().await?;
             let size = result.content.to_string().len();
             self.say(
                 json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
             );
             let shown = shown_value(&result.content);
             self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
-            self.append(StepBody::Done { call: call.position.clone(), result }).await?;
+            self.log.append(StepBody::Done { call: call.position.clone(), result }).await?;
         }
         Ok(())
+    }
+
+    /// Stores artifacts that tools left where another process finds them, and records where.
+    async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
+        let artifacts = self.call.artifacts.store().await?;
+        if artifacts.is_empty() { Ok(()) } else { self.log.append(StepBody::Artifacts { artifacts }).await }
     }
 
     /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
@@ -314,7 +283,7 @@ impl Conversation<'_> {
     async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
         let position = question.call.position.clone();
         if question.asked_at.is_none() {
-            self.append(StepBody::Question(position.clone())).await?;
+            self.log.append(StepBody::Question(position.clone())).await?;
         }
         let reason = match question.reason {
             QuestionReason::Rule => "The agent file asks for approval.",
@@ -328,13 +297,14 @@ impl Conversation<'_> {
             let comment = Some(format!("no decision within {} s", time.as_secs_f64()));
             crate::people::PersonReply { comment, ..crate::people::PersonReply::default() }
         });
-        self.append(StepBody::Decision {
-            call: position,
-            approved: reply.approved,
-            by_person: reply.by_person,
-            comment: reply.comment,
-        })
-        .await
+        self.log
+            .append(StepBody::Decision {
+                call: position,
+                approved: reply.approved,
+                by_person: reply.by_person,
+                comment: reply.comment,
+            })
+            .await
     }
 
     fn tell(&self, body: &StepBody) {
@@ -376,9 +346,9 @@ impl Conversation<'_> {
     }
 
     fn usage(&self) -> Value {
-        let totals = &self.state.totals;
+        let totals = &self.log.state.totals;
         let mut names: Vec<&str> = Vec::new();
-        for exchange in &self.state.exchanges {
+        for exchange in &self.log.state.exchanges {
             let name =
                 if exchange.answer.model.is_empty() { &exchange.alias } else { &exchange.answer.model };
             if !names.contains(&name.as_str()) {
@@ -393,7 +363,7 @@ impl Conversation<'_> {
             "models": names,
             "turns": totals.turns,
             "tool_calls": totals.tool_calls,
-            "replayed_turns": self.replayed,
+            "replayed_turns": self.log.replayed,
             "lost_asks": totals.lost_asks,
         });
         if self.spec.models.iter().all(|model| model.price.is_some()) {
@@ -401,6 +371,46 @@ impl Conversation<'_> {
         }
         usage
     }
+}
+
+/// The span of a model call. Prompts and answers never stand in it.
+fn chat_span(model: &ModelSpec, conversation: &str) -> tracing::Span {
+    let provider = match model.provider {
+        Provider::OpenAi => "openai",
+        Provider::Anthropic => "anthropic",
+        Provider::Gemini => "gcp.gemini",
+        Provider::Script => "script",
+    };
+    tracing::info_span!(
+        "chat",
+        model = model.model,
+        provider,
+        session = conversation,
+        response_model = tracing::field::Empty,
+        input_tokens = tracing::field::Empty,
+        output_tokens = tracing::field::Empty,
+        finish = tracing::field::Empty,
+        error = tracing::field::Empty,
+    )
+}
+
+fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) {
+    match answer {
+        Ok(turn) => {
+            span.record("response_model", turn.model.as_str());
+            span.record("input_tokens", turn.usage.input);
+            span.record("output_tokens", turn.usage.output);
+            span.record("finish", word_of(&turn.finish));
+        }
+        Err(refusal) => {
+            span.record("error", word_of(&refusal.kind));
+        }
+    }
+}
+
+/// The word of a kind, as records have it.
+fn word_of(kind: &impl serde::Serialize) -> String {
+    serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Without the values that the environment gave to headers and keys.

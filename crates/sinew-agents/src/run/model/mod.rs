@@ -5,6 +5,7 @@
 
 pub(crate) mod build;
 mod conversation;
+mod conversation_log;
 pub(crate) mod endpoint;
 pub(crate) mod instruction;
 pub(crate) mod rehearsal;
@@ -43,6 +44,8 @@ pub(crate) struct ModelAgent {
     pub(crate) on_unknown: UnknownRule,
     /// sha256 of the agent file.
     pub(crate) digest: String,
+    /// Time after which the log of a conversation is forgotten.
+    pub(crate) log_keep: std::time::Duration,
 }
 
 /// The agent around a conversation.

@@ -62,6 +62,15 @@ pub(super) struct Doors {
     stop: CancellationToken,
 }
 
+/// Workflow behind a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DoorKind {
+    /// A deployed workflow, listed as a service.
+    Workflow,
+    /// The workflow that asks one agent.
+    AgentCall,
+}
+
 /// An execution that the caller may see.
 struct Known {
     record: ExecutionRecord,
@@ -76,9 +85,14 @@ impl Doors {
     }
 
     /// Answers calls of one workflow until it is `closed`.
-    pub(super) async fn serve(self: Arc<Self>, workflow: Arc<str>, closed: CancellationToken) {
-        let Some((mut server, listed)) = self.open(&workflow, &closed).await else { return };
-        let listed = Arc::new(listed);
+    pub(super) async fn serve(
+        self: Arc<Self>,
+        workflow: Arc<str>,
+        door: DoorKind,
+        closed: CancellationToken,
+    ) {
+        let Some((mut server, listed)) = self.open(&workflow, door, &closed).await else { return };
+        let listed = listed.map(Arc::new);
         loop {
             let call = tokio::select! {
                 biased;
@@ -86,25 +100,33 @@ impl Doors {
                 call = server.next() => call,
             };
             let Some(call) = call else { return };
-            self.take(&workflow, &listed, call).await;
+            self.take(&workflow, listed.as_ref(), call).await;
         }
         if let Err(error) = server.stop().await {
             debug!(workflow = &*workflow, %error, "the door was not closed");
         }
         // Calls that arrived before the subscription was closed are answered.
         while let Some(call) = server.next().await {
-            self.take(&workflow, &listed, call).await;
+            self.take(&workflow, listed.as_ref(), call).await;
         }
     }
 
-    async fn open(&self, workflow: &Arc<str>, closed: &CancellationToken) -> Option<(RpcServer, Listed)> {
+    async fn open(
+        &self,
+        workflow: &Arc<str>,
+        door: DoorKind,
+        closed: &CancellationToken,
+    ) -> Option<(RpcServer, Option<Listed>)> {
         let mesh = &self.shared.mesh;
         loop {
             let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
             let opened = async {
                 let server = mesh.services().serve_rpc(workflow).await?;
+                if door == DoorKind::AgentCall {
+                    return Ok((server, None));
+                }
                 let about = move || announce::about(&shared, &name);
-                Ok::<_, MeshError>((server, mesh.services().list_agent(workflow, about).await?))
+                Ok::<_, MeshError>((server, Some(mesh.services().list_agent(workflow, about).await?)))
             };
             match opened.await {
                 Ok(opened) => return Some(opened),
@@ -118,16 +140,16 @@ impl Doors {
         }
     }
 
-    async fn take(self: &Arc<Self>, workflow: &Arc<str>, listed: &Arc<Listed>, call: RpcRequest) {
+    async fn take(self: &Arc<Self>, workflow: &Arc<str>, listed: Option<&Arc<Listed>>, call: RpcRequest) {
         let Ok(permit) = Arc::clone(&self.at_once).acquire_owned().await else { return };
-        let (doors, workflow, listed) = (Arc::clone(self), Arc::clone(workflow), Arc::clone(listed));
+        let (doors, workflow, listed) = (Arc::clone(self), Arc::clone(workflow), listed.cloned());
         tokio::spawn(async move {
-            doors.answer(&workflow, &listed, call).await;
+            doors.answer(&workflow, listed.as_deref(), call).await;
             drop(permit);
         });
     }
 
-    async fn answer(self: &Arc<Self>, workflow: &str, listed: &Listed, call: RpcRequest) {
+    async fn answer(self: &Arc<Self>, workflow: &str, listed: Option<&Listed>, call: RpcRequest) {
         let asked = Instant::now();
         let (id, said) = match read(&call) {
             Err(Refused { id, error }) => (id, Err(*error)),
@@ -140,7 +162,9 @@ impl Doors {
                 (request.id, said)
             }
         };
-        listed.answered(asked.elapsed(), said.as_ref().err().map(|error| error.message.as_str()));
+        if let Some(listed) = listed {
+            listed.answered(asked.elapsed(), said.as_ref().err().map(|error| error.message.as_str()));
+        }
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, header::JSON);
         headers.insert(header::A2A_VERSION, A2A_VERSION);

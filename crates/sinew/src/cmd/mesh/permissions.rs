@@ -41,6 +41,9 @@ pub(crate) struct PermissionsArgs {
     /// A user for nats-server's configuration; LOGIN is a public nkey (U…) or env:VARIABLE for a password. May be repeated
     #[arg(long = "user", value_name = "NAME:ROLE[,ROLE]:LOGIN")]
     users: Vec<String>,
+    /// Agents and workflows that an agent of --user may call, as a model's tools do. May be repeated
+    #[arg(long = "calls", value_name = "USER:NAME[,NAME]")]
+    user_calls: Vec<String>,
     /// An agent that is not trusted: for nats-server's configuration, in an account of its own. May be repeated
     #[arg(long = "guest", value_name = "NAME:LOGIN")]
     guests: Vec<String>,
@@ -68,9 +71,12 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
     if args.format != PermissionFormat::Table && output.is_machine() {
         return Err(Failure::usage("-o prints the table as data, without --format"));
     }
-    for (option, given) in
-        [("--user", &args.users), ("--guest", &args.guests), ("--guest-calls", &args.calls)]
-    {
+    for (option, given) in [
+        ("--user", &args.users),
+        ("--calls", &args.user_calls),
+        ("--guest", &args.guests),
+        ("--guest-calls", &args.calls),
+    ] {
         if args.format != PermissionFormat::Nats && !given.is_empty() {
             return Err(Failure::usage(format!("{option} is for --format nats")));
         }
@@ -84,7 +90,12 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
             if args.users.is_empty() {
                 return Err(Failure::usage("--format nats needs users").hint("add --user NAME:ROLE:LOGIN"));
             }
-            let users = args.users.iter().map(|text| user(text)).collect::<Result<_, _>>()?;
+            let mut users = args.users.iter().map(|text| user(text)).collect::<Result<Vec<_>, _>>()?;
+            for (name, called) in called(&args.user_calls, "--calls", "USER:NAME[,NAME]")? {
+                let user = users.iter_mut().find(|user| user.name == name);
+                let none = || Failure::usage(format!("--calls {name}: there is no such --user"));
+                user.ok_or_else(none)?.calls.extend(called);
+            }
             let tenant = Tenant {
                 account: args.account.clone(),
                 namespace: args.namespace.clone(),
@@ -142,7 +153,7 @@ fn user(text: &str) -> Result<User, Failure> {
         return Err(wrong("takes a name, roles and a login".to_owned()));
     };
     let roles = roles.split(',').map(role).collect::<Result<_, _>>().map_err(&wrong)?;
-    Ok(User { name: name.to_owned(), roles, login: login(name, proof).map_err(wrong)? })
+    Ok(User { name: name.to_owned(), roles, login: login(name, proof).map_err(wrong)?, calls: Vec::new() })
 }
 
 fn guests(texts: &[String], calls: &[String]) -> Result<Vec<Guest>, Failure> {
@@ -154,14 +165,25 @@ fn guests(texts: &[String], calls: &[String]) -> Result<Vec<Guest>, Failure> {
         let login = login(name, proof).map_err(wrong)?;
         guests.push(Guest { name: name.to_owned(), login, calls: Vec::new() });
     }
-    let wrong = |why: &str| Failure::usage(format!("--guest-calls {why}")).hint("write GUEST:NAME[,NAME]");
-    for text in calls {
-        let (name, called) = text.split_once(':').ok_or_else(|| wrong("takes a guest and names"))?;
+    for (name, called) in called(calls, "--guest-calls", "GUEST:NAME[,NAME]")? {
         let guest = guests.iter_mut().find(|guest| guest.name == name);
-        let guest = guest.ok_or_else(|| wrong(&format!("{name}: there is no such --guest")))?;
-        guest.calls.extend(called.split(',').filter(|called| !called.is_empty()).map(str::to_owned));
+        let none = || Failure::usage(format!("--guest-calls {name}: there is no such --guest"));
+        guest.ok_or_else(none)?.calls.extend(called);
     }
     Ok(guests)
+}
+
+/// Reads `NAME:OTHER[,OTHER]`: who may call whom.
+fn called<'a>(texts: &'a [String], option: &str, form: &str) -> Result<Vec<(&'a str, Vec<String>)>, Failure> {
+    let read = |text: &'a String| {
+        let (name, called) = text.split_once(':').ok_or_else(|| {
+            Failure::usage(format!("{option} {text}: a name and those that it may call are needed"))
+                .hint(format!("write {form}"))
+        })?;
+        let called = called.split(',').filter(|called| !called.is_empty()).map(str::to_owned);
+        Ok((name, called.collect()))
+    };
+    texts.iter().map(read).collect()
 }
 
 /// A password out of the environment, or a public nkey.

@@ -3,15 +3,16 @@
 use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agent::AgentError;
+use sinew_agent::{AgentError, StepPlace};
 use sinew_agents::{
-    ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, PeerCall, PeerDescription, Peers,
+    ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerCall, PeerDescription,
+    Peers, StepAppend, StepRecord, Steps,
 };
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentCard;
@@ -136,7 +137,7 @@ async fn answer(
     input: Value,
     context: &sinew_agent::Context,
 ) -> Result<Value, Fault> {
-    let kept = Arc::new(TaskArtifacts(context.artifacts().clone()));
+    let kept = Arc::new(TaskArtifacts(context.clone()));
     let mut call = Call::new(agent.name(), input, kept);
     call.instruction = context.instruction().map(str::to_owned);
     call.input_schema = context.input_schema().cloned();
@@ -156,6 +157,9 @@ async fn answer(
         }),
     };
     call.cancel = context.cancel().clone();
+    call.delivery = context.delivery();
+    // The SDK has as many places, and frees those of tasks that wait for others.
+    call.limited_by_caller = true;
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
     call.progress = sender;
     let told = context.clone();
@@ -168,6 +172,7 @@ async fn answer(
     if agent.is_model() {
         call.peers = Arc::new(MeshPeers(context.clone()));
         call.conversation = Some(context.activation().to_owned());
+        call.steps = Some(Arc::new(TaskSteps { context: context.clone(), keep: agent.log_keep() }));
     }
     let reply = agent.call(call).await?;
     if !reply.usage.is_null() {
@@ -186,7 +191,7 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
         async move {
-            let asked = self.0.call_keyed(&call.agent, &call.key, call.input);
+            let asked = self.0.parked(self.0.call_keyed(&call.agent, &call.key, call.input));
             tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
@@ -212,26 +217,96 @@ fn described(card: &AgentCard) -> PeerDescription {
     }
 }
 
-/// Artifacts of a ready-made agent travel with its result.
-struct TaskArtifacts(sinew_agent::Artifacts);
+/// The log of a task's activation as the log of a conversation.
+struct TaskSteps {
+    context: sinew_agent::Context,
+    keep: Option<Duration>,
+}
+
+impl Steps for TaskSteps {
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>> {
+        async move {
+            let records = self.context.step_log().read(0).await;
+            let records = records.map_err(sinew_agent::Failure::into_fault)?;
+            let read = |record: &bytes::Bytes| {
+                serde_json::from_slice(record).map_err(|error| {
+                    let text = format!("the log of the conversation holds a record that is not one: {error}");
+                    Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(false)
+                })
+            };
+            records.iter().map(read).collect()
+        }
+        .boxed()
+    }
+
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>> {
+        async move {
+            let bytes = serde_json::to_vec(&record).map_err(|error| {
+                Fault::error(code::STEPS_UNAVAILABLE.as_str(), error.to_string()).with_retryable(false)
+            })?;
+            let written = self.context.step_log().append(place, bytes.into(), self.keep).await;
+            Ok(match written.map_err(sinew_agent::Failure::into_fault)? {
+                StepPlace::Written => StepAppend::Stored,
+                StepPlace::Taken => StepAppend::Taken,
+            })
+        }
+        .boxed()
+    }
+
+    fn give_way(&self) {
+        self.context.step_log().give_way();
+    }
+}
+
+/// Artifacts of a ready-made agent travel with its result; those that steps name are stored at once.
+struct TaskArtifacts(sinew_agent::Context);
 
 impl Artifacts for TaskArtifacts {
     fn put(&self, name: &str, bytes: &[u8], media_type: Option<&str>) -> Result<ArtifactRef, ArtifactError> {
         let media_type = media_type.unwrap_or_else(|| sinew_agents::media_type(name));
-        self.0.put(name, media_type, bytes.to_vec()).map_err(|failure| ArtifactError::Io {
-            action: "keep an artifact",
-            reason: failure.into_fault().message,
-        })
+        let put = self.0.artifacts().put(name, media_type, bytes.to_vec());
+        put.map_err(|failure| not_kept("keep an artifact", failure))
     }
 
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
         let missing = |_| ArtifactError::Missing { name: name.to_owned(), version };
-        self.0.get(name, version).map(Vec::from).map_err(missing)
+        self.0.artifacts().get(name, version).map(Vec::from).map_err(missing)
     }
 
     fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError> {
-        let mut all = self.0.list();
+        let mut all = self.0.artifacts().list();
         all.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
         Ok(all)
     }
+
+    fn store(&self) -> BoxFuture<'_, Result<Vec<KeptArtifact>, ArtifactError>> {
+        async move {
+            let stored = self.0.store_artifacts().await;
+            let stored = stored.map_err(|failure| not_kept("store an artifact", failure))?;
+            let kept = stored.into_iter().map(|(meta, address)| KeptArtifact {
+                name: meta.name.to_string(),
+                version: meta.version,
+                media_type: meta.media_type,
+                address,
+            });
+            Ok(kept.collect())
+        }
+        .boxed()
+    }
+
+    fn restore<'a>(&'a self, kept: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
+        async move {
+            for one in kept {
+                let restored =
+                    self.0.restore_artifact(&one.name, one.version, &one.media_type, &one.address).await;
+                restored.map_err(|failure| not_kept("fetch an artifact of an earlier process", failure))?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn not_kept(action: &'static str, failure: sinew_agent::Failure) -> ArtifactError {
+    ArtifactError::Io { action, reason: failure.into_fault().message }
 }

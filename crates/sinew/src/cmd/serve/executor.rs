@@ -75,6 +75,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     };
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(connect::adapter);
+    options.calls = Some(connect::agent_call);
     options.vocabulary = args.vocabulary.into();
     options.room = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {

@@ -1,0 +1,210 @@
+//! One request to another agent, repeated under the same id until its task has ended.
+//!
+//! A message may be lost, and whoever took it may die. So an answer is waited for a short while only; afterwards the task is
+//! asked for, and whoever knows nothing of it gets the message again.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::trace::TraceParent;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::a2a::{
+    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, is_terminal,
+};
+use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
+use sinew_protocol::unique_keys::check_unique_keys;
+use sinew_protocol::{code, header};
+use tokio::time::{Instant, sleep};
+
+use crate::failure::Failure;
+use crate::peers::{TaskCalls, no_peer};
+
+/// How long the answer to a message is waited for before its task is asked for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the answer to a question about a task is waited for.
+const POLL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Wait between two questions about a task, at first and at most; an agent is asked at the shorter one, because each of its
+/// replicas answers a part of the questions.
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Time without a word about a task, after which the replica that took it counts as dead.
+const REPLICA_LEASE: Duration = Duration::from_secs(15);
+/// Time without a word of any executor, after which a call fails.
+const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
+
+/// A door behind which a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoorKind {
+    /// Every executor knows the task: it is an execution.
+    Execution,
+    /// Only the replica that took the task knows it.
+    Agent,
+}
+
+impl DoorKind {
+    /// Time of silence after which nobody is there any more.
+    fn lease(self) -> Duration {
+        match self {
+            Self::Execution => EXECUTOR_LEASE,
+            Self::Agent => REPLICA_LEASE,
+        }
+    }
+
+    fn max_interval(self) -> Duration {
+        match self {
+            Self::Execution => POLL_INTERVAL.1,
+            Self::Agent => POLL_INTERVAL.0,
+        }
+    }
+}
+
+/// A request to another agent.
+pub(crate) struct PeerRequest<'a> {
+    pub(crate) mesh: &'a Mesh,
+    /// Id of the message.
+    pub(crate) id: &'a str,
+    pub(crate) request: &'a SendMessageRequest,
+    pub(crate) context: TaskCalls<'a>,
+    /// When nobody waits for the answer any more.
+    pub(crate) until: Instant,
+}
+
+/// State of a task at the other side.
+enum PeerTask {
+    Known(Box<Task>),
+    /// The task is not known to the process that answered.
+    Unknown,
+    /// No answer came in time.
+    Silent,
+    /// No process listens there.
+    Nobody,
+}
+
+impl PeerRequest<'_> {
+    /// Asks at a door and waits for the end of the task. `None` if nobody listens there and the message was not taken.
+    pub(crate) async fn ask(&self, door: &str, kind: DoorKind) -> Result<Option<Task>, Failure> {
+        let mut task_id: Option<String> = None;
+        let (mut heard_at, mut is_sent) = (Instant::now(), false);
+        let mut interval = POLL_INTERVAL.0;
+        loop {
+            let state = match &task_id {
+                None => self.send(door).await?,
+                Some(id) => self.poll(door, id).await?,
+            };
+            match state {
+                PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
+                PeerTask::Known(task) => {
+                    (heard_at, is_sent) = (Instant::now(), true);
+                    task_id = Some(task.id.0);
+                }
+                PeerTask::Nobody if !is_sent => return Ok(None),
+                // Another replica may know it: only the silence of all of them means that none does.
+                PeerTask::Unknown if kind == DoorKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
+                PeerTask::Unknown => (task_id, heard_at) = (None, Instant::now()),
+                PeerTask::Nobody | PeerTask::Silent if heard_at.elapsed() > kind.lease() => {
+                    return Err(no_peer(door, "nobody answers any more", true));
+                }
+                // The message may have been taken: its task has ids that follow from the message.
+                PeerTask::Silent if task_id.is_none() => {
+                    (task_id, is_sent) = (Some(self.own_task(door, kind)), true);
+                }
+                PeerTask::Nobody | PeerTask::Silent => {}
+            }
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(no_peer(door, "it did not answer in time", true));
+            }
+            sleep(interval.min(left)).await;
+            interval = (interval * 2).min(kind.max_interval());
+        }
+    }
+
+    /// Id of the task that a message becomes.
+    fn own_task(&self, door: &str, kind: DoorKind) -> String {
+        let agent = sinew_protocol::Token::of(door);
+        let (execution, task) =
+            crate::task_properties::own_ids(self.mesh.namespace(), &agent, self.mesh.caller(), self.id);
+        match kind {
+            DoorKind::Execution => execution.to_string(),
+            DoorKind::Agent => task.to_string(),
+        }
+    }
+
+    async fn send(&self, door: &str) -> Result<PeerTask, Failure> {
+        let method = Method::Core(CoreMethod::SendMessage);
+        let body = Request::new(self.id, method, self.request).to_bytes();
+        let reply = self.exchange(door, method, body, ANSWER_TIMEOUT).await?;
+        match reply {
+            Ok(response) => match response.into_result() {
+                Ok(result) => match serde_json::from_value(result) {
+                    Ok(SendMessageResponse::Task(task)) => Ok(PeerTask::Known(Box::new(task))),
+                    Ok(_) => Err(no_peer(door, "its answer is not a task", false)),
+                    Err(error) => Err(no_peer(door, &error.to_string(), false)),
+                },
+                Err(error) => {
+                    let fault = fault_of(&error);
+                    // Another process of the same name takes the message.
+                    let is_leaving = [code::AGENT_STOPPING.as_str(), code::EXECUTOR_STOPPING.as_str()];
+                    if is_leaving.contains(&fault.code.as_ref()) {
+                        return Ok(PeerTask::Unknown);
+                    }
+                    Err(fault.into())
+                }
+            },
+            Err(state) => Ok(state),
+        }
+    }
+
+    async fn poll(&self, door: &str, id: &str) -> Result<PeerTask, Failure> {
+        let method = Method::Core(CoreMethod::GetTask);
+        let body = Request::new(self.id, method, &json!({ "id": id, "historyLength": 0 })).to_bytes();
+        let reply = self.exchange(door, method, body, POLL_TIMEOUT).await?;
+        Ok(match reply {
+            Ok(response) => match response.into_result().map(serde_json::from_value::<Task>) {
+                Ok(Ok(task)) => PeerTask::Known(Box::new(task)),
+                Ok(Err(error)) => return Err(no_peer(door, &error.to_string(), false)),
+                Err(_) => PeerTask::Unknown,
+            },
+            Err(state) => state,
+        })
+    }
+
+    /// One request and its answer, or why there is none.
+    async fn exchange(
+        &self,
+        door: &str,
+        method: Method,
+        body: bytes::Bytes,
+        timeout: Duration,
+    ) -> Result<Result<Response, PeerTask>, Failure> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        let headers = self.headers(left);
+        let called = self.mesh.services().call_rpc(door, method.as_str(), headers, body, timeout.min(left));
+        let reply = match called.await {
+            Ok(reply) => reply,
+            Err(MeshError::NobodyAnswers { .. }) => return Ok(Err(PeerTask::Nobody)),
+            Err(MeshError::NoAnswer { .. } | MeshError::Unreachable { .. }) => {
+                return Ok(Err(PeerTask::Silent));
+            }
+            Err(error) => return Err(no_peer(door, &error.to_string(), error.is_transient())),
+        };
+        let bad = |reason: &str| no_peer(door, reason, false);
+        check_unique_keys(&reply.body).map_err(|error| bad(&error.to_string()))?;
+        Response::read(&reply.body).map(Ok).map_err(|error| bad(&error.to_string()))
+    }
+
+    fn headers(&self, left: Duration) -> HeaderMap {
+        let about = self.context.about;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, header::JSON);
+        headers.insert(header::A2A_VERSION, A2A_VERSION);
+        headers.insert(header::CALL_DEPTH, (about.depth + 1).to_string());
+        let deadline = (SystemTime::now() + left).duration_since(UNIX_EPOCH).unwrap_or_default();
+        headers.insert(header::DEADLINE, deadline.as_millis().to_string());
+        let trace = about.trace_parent.as_deref().and_then(|text| text.parse::<TraceParent>().ok());
+        if let Some(trace) = trace {
+            trace.child().put(&mut headers);
+        }
+        headers
+    }
+}

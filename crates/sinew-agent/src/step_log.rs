@@ -1,0 +1,153 @@
+//! The log of a task's activation: on the mesh, or in memory where the mesh keeps none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use sinew_mesh::steps::{StepLogId, StepStore};
+use sinew_mesh::task::MAX_DELIVERIES;
+use sinew_mesh::{MeshError, PutOutcome};
+use sinew_protocol::{Fault, code};
+use tokio::sync::watch;
+
+use crate::failure::Failure;
+
+/// Outcome of an append to a log of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepPlace {
+    /// The record stands at its place.
+    Written,
+    /// Another record stands there.
+    Taken,
+}
+
+/// The log of a task's activation: records in order, each written once. All attempts and deliveries of the activation share
+/// it. A task outside any mesh has a log in memory.
+///
+/// [`Steps`](crate::Steps) is what handlers use. A log by itself is for agents with records of their own, which must not use
+/// both.
+#[derive(Clone, Debug)]
+pub struct StepLog {
+    place: LogPlace,
+    taken_over: watch::Sender<bool>,
+}
+
+#[derive(Clone, Debug)]
+enum LogPlace {
+    Mesh(StepStore, StepLogId),
+    Memory(Arc<Mutex<Vec<Bytes>>>),
+}
+
+impl StepLog {
+    pub(crate) fn on_mesh(store: StepStore, id: StepLogId) -> Self {
+        Self { place: LogPlace::Mesh(store, id), taken_over: watch::Sender::new(false) }
+    }
+
+    pub(crate) fn in_memory() -> Self {
+        Self { place: LogPlace::Memory(Arc::default()), taken_over: watch::Sender::new(false) }
+    }
+
+    /// Returns the records from a place on (counted from 0), in order. Fails if the mesh cannot be read.
+    pub async fn read(&self, from: u64) -> Result<Vec<Bytes>, Failure> {
+        match &self.place {
+            LogPlace::Mesh(store, id) => store.read(id, from).await.map_err(|error| unreadable(&error)),
+            LogPlace::Memory(records) => {
+                let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(records.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)).cloned().collect())
+            }
+        }
+    }
+
+    /// Writes a record to a place, unless another one stands there. The record goes after `keep` if that is shorter than the
+    /// time for which the mesh keeps steps. Fails if the mesh cannot be written.
+    pub async fn append(
+        &self,
+        place: u64,
+        record: Bytes,
+        keep: Option<Duration>,
+    ) -> Result<StepPlace, Failure> {
+        match &self.place {
+            LogPlace::Mesh(store, id) => match store.append(id, place, record, keep).await {
+                Ok(PutOutcome::New | PutOutcome::Same) => Ok(StepPlace::Written),
+                Ok(PutOutcome::Taken) => Ok(StepPlace::Taken),
+                Err(error) => Err(unreadable(&error)),
+            },
+            LogPlace::Memory(records) => {
+                let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                match usize::try_from(place).ok().and_then(|place| records.get(place)) {
+                    Some(there) if *there == record => Ok(StepPlace::Written),
+                    Some(_) => Ok(StepPlace::Taken),
+                    None => {
+                        records.push(record);
+                        Ok(StepPlace::Written)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says that another process works on the task now. The result of this one is dropped, whatever it is.
+    pub fn give_way(&self) {
+        self.taken_over.send_replace(true);
+    }
+
+    /// Whether another process works on the task now.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        *self.taken_over.borrow()
+    }
+}
+
+/// Beginnings in a row with nothing behind them, after which a task counts as one that kills whoever works on it.
+const MAX_IDLE_BEGINS: u32 = 5;
+
+/// Progress of a task over its deliveries, as its log tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepProgress {
+    /// The delivery that last wrote more than its beginning.
+    last_delivery: u64,
+    /// Beginnings at the end of the log.
+    idle_begins: u32,
+}
+
+impl StepProgress {
+    /// Reads the beginnings of a log, whoever wrote its other records.
+    pub(crate) fn of(records: &[Bytes]) -> Self {
+        #[derive(Deserialize)]
+        struct RecordHead {
+            #[serde(default)]
+            kind: String,
+            #[serde(default)]
+            delivery: u64,
+        }
+        let (mut progress, mut delivery) = (Self::default(), 0);
+        for record in records {
+            match serde_json::from_slice::<RecordHead>(record) {
+                Ok(head) if head.kind == "begin" => {
+                    delivery = head.delivery;
+                    progress.idle_begins += 1;
+                }
+                _ => {
+                    progress.last_delivery = progress.last_delivery.max(delivery);
+                    progress.idle_begins = 0;
+                }
+            }
+        }
+        progress
+    }
+
+    /// Whether a task that was delivered so often is worth another try.
+    pub(crate) fn is_going_on(self, delivered: u64) -> bool {
+        self.last_delivery > 0
+            && delivered.saturating_sub(self.last_delivery) <= MAX_DELIVERIES
+            && self.idle_begins < MAX_IDLE_BEGINS
+    }
+}
+
+/// The failure of a log that the mesh does not give or take. Tried again, because steps must not be lost to a broker that is
+/// away.
+fn unreadable(error: &MeshError) -> Failure {
+    let is_final = matches!(error, MeshError::TooLarge { .. } | MeshError::Damaged { .. });
+    let text = format!("the steps of the task cannot be kept: {error}");
+    Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(!is_final).into()
+}

@@ -1,0 +1,152 @@
+//! The steps of agents: a log for each activation, in which every place takes one record ever.
+//!
+//! A process that takes up a task reads the log of its activation and goes on behind it. It appends under the condition
+//! that nothing lies at the place, so of two processes on one task the slower one learns of the other at its next record.
+
+use std::time::Duration;
+
+use async_nats::HeaderValue;
+use async_nats::header::{HeaderMap, NATS_MESSAGE_TTL, NATS_STREAM};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::stream::{ARTIFACTS, INLINE_LIMIT, STEPS, bucket};
+use sinew_protocol::{ActivationKey, ExecutionId, Subject, Token, header};
+
+use crate::store::object::ObjectBucket;
+use crate::stream::send::PutOutcome;
+use crate::wire::undeliverable;
+use crate::{Mesh, MeshError};
+
+/// Most records of a log. A longer one is refused, whatever its agent's own limits say.
+pub const MAX_STEPS: u64 = 20_000;
+/// Largest record, in bytes. One above the size that travels in its message lies in the artifact store.
+pub const MAX_STEP_BYTES: usize = 32 << 20;
+/// Records that are asked for at once: at first, and at most.
+const READ_AHEAD: (u64, u64) = (8, 64);
+/// Shortest lifetime of a record that the server takes.
+const MIN_TTL: Duration = Duration::from_secs(1);
+
+/// The log of one activation of one agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepLogId {
+    /// The agent.
+    pub agent: Token,
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The activation: the same for all of its attempts and deliveries.
+    pub activation: ActivationKey,
+}
+
+impl StepLogId {
+    fn subject(&self, place: u64) -> Subject {
+        let Self { agent, execution, activation } = self.clone();
+        Subject::Step { agent, execution, activation, place }
+    }
+}
+
+/// The logs of steps of a mesh.
+#[derive(Clone, Debug)]
+pub struct StepStore {
+    mesh: Mesh,
+}
+
+impl Mesh {
+    /// The steps of agents on this mesh.
+    pub fn steps(&self) -> StepStore {
+        StepStore { mesh: self.clone() }
+    }
+}
+
+impl StepStore {
+    /// Returns the records of a log from a place on, in order, up to the first place that is empty. A replica of the server
+    /// may lag behind: an append that finds its place taken shows what is missing here.
+    pub async fn read(&self, log: &StepLogId, from: u64) -> Result<Vec<Bytes>, MeshError> {
+        let (mut records, mut at, mut ahead) = (Vec::new(), from, READ_AHEAD.0);
+        while at < MAX_STEPS {
+            let places = at..(at + ahead).min(MAX_STEPS);
+            let mut found = futures_util::stream::iter(places.clone().map(|place| self.record(log, place)))
+                .buffered(READ_AHEAD.1 as usize);
+            while let Some(record) = found.next().await {
+                match record? {
+                    Some(record) => records.push(record),
+                    None => return Ok(records),
+                }
+            }
+            (at, ahead) = (places.end, (2 * ahead).min(READ_AHEAD.1));
+        }
+        Ok(records)
+    }
+
+    /// Writes a record to a place, unless another one lies there. The record goes after `keep` if that is shorter than the
+    /// time for which the mesh keeps steps.
+    pub async fn append(
+        &self,
+        log: &StepLogId,
+        place: u64,
+        record: Bytes,
+        keep: Option<Duration>,
+    ) -> Result<PutOutcome, MeshError> {
+        const WHAT: &str = "a step";
+        if record.len() > MAX_STEP_BYTES {
+            let (size, limit) = (record.len() as u64, MAX_STEP_BYTES as u64);
+            return Err(MeshError::TooLarge { what: WHAT, size, limit });
+        }
+        if place >= MAX_STEPS {
+            return Err(MeshError::TooLarge { what: "the log of a task", size: place + 1, limit: MAX_STEPS });
+        }
+        let (mut headers, mut body) = (HeaderMap::new(), record);
+        if body.len() > INLINE_LIMIT {
+            // The object first: a record must not name bytes that are not there yet.
+            let key = object_key(log, &sha256(&body));
+            self.objects().put(&key, [], &body).await?;
+            headers.insert(header::OBJECT, key.as_str());
+            body = key.into();
+        }
+        if let Some(keep) = keep {
+            // Seconds, rounded up: the server takes no fractions.
+            let seconds = keep.max(MIN_TTL).as_millis().div_ceil(1_000);
+            headers.insert(NATS_MESSAGE_TTL, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
+        }
+        let name = self.mesh.subject(&log.subject(place));
+        let stream = bucket(self.mesh.namespace(), STEPS);
+        self.mesh.put_once_ordered(&stream, &name, headers, body).await
+    }
+
+    async fn record(&self, log: &StepLogId, place: u64) -> Result<Option<Bytes>, MeshError> {
+        let name = self.mesh.subject(&log.subject(place));
+        let damaged = |reason: &str| MeshError::Damaged {
+            what: "the step at",
+            id: name.clone(),
+            reason: reason.to_owned(),
+        };
+        let stream = bucket(self.mesh.namespace(), STEPS);
+        let Some(message) = self.mesh.stored(&stream, &name).await? else { return Ok(None) };
+        if undeliverable(&message.headers).is_some() {
+            return Err(damaged("it cannot be read off the wire"));
+        }
+        // The server adds its own words to those of a message that it was made to store as an answer.
+        if message.headers.get_all(NATS_STREAM).count() > 1 {
+            return Err(damaged("its agent did not write it"));
+        }
+        if message.headers.get(header::OBJECT).is_none() {
+            return Ok(Some(message.payload));
+        }
+        let key = String::from_utf8_lossy(&message.payload).into_owned();
+        let (_, bytes) = self.objects().get_within(&key, MAX_STEP_BYTES).await?;
+        // The key must be this log's and name these bytes, whatever the message says.
+        if object_key(log, &sha256(&bytes)) != key {
+            return Err(damaged("the object that it names is another one"));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn objects(&self) -> ObjectBucket {
+        ObjectBucket::new(&self.mesh, ARTIFACTS, "step")
+    }
+}
+
+/// The key of a large record in the artifact store. No task has this name: the id of a task has no dot.
+fn object_key(log: &StepLogId, sha256: &str) -> String {
+    format!("{}.step.{}.{sha256}", log.execution, log.activation)
+}
