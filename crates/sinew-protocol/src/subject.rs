@@ -116,7 +116,7 @@ pub enum Subject {
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 15] = [
+pub const TABLE: [(&str, &str); 16] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
