@@ -21,10 +21,11 @@ const MAX_SUBMISSIONS: usize = 10;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// A reply to an ask for an evaluation, and what its scripts printed.
-pub(crate) struct EvaluationReply {
-    pub(crate) result: Result<TaskReply, Fault>,
+pub struct EvaluationReply {
+    /// The reply, or why there is none.
+    pub result: Result<TaskReply, Fault>,
     /// Messages, oldest first, within bounds.
-    pub(crate) logs: Vec<LogLine>,
+    pub logs: Vec<LogLine>,
 }
 
 impl EvaluationReply {
