@@ -40,11 +40,11 @@ pub use layout::Layout;
 pub use mesh::Mesh;
 pub use provision::{Change, Difference, Provision};
 pub use service::{MeshServices, micro, node, query, rpc, start};
-pub use store::{artifact, card, fleet, history, workflow};
+pub use store::{artifact, card, fleet, history, steps, workflow};
 pub use stream::inbox::{Inbox, ReceivedMessage, Source};
 pub use stream::journal::{AppendError, Journal, Stored};
 pub use stream::send::{OutgoingMessage, PutOutcome};
 pub use stream::task::{AgentQueue, Delivery};
 pub use stream::{
-    event, inbox, journal, listen, live, position, publisher, quarantine, send, steps, stored, task,
+    event, inbox, journal, listen, live, position, publisher, quarantine, send, stored, task,
 };

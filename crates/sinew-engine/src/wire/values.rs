@@ -2,7 +2,7 @@
 //!
 //! A reply, its output, the tokens that carry it and the end of the execution often have the same value.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,9 +21,9 @@ const REFERENCE: u8 = 0;
 #[derive(Default)]
 pub(super) struct ValueWriter {
     /// Numbers of the values of at least [`MIN_BYTES`] by content: equal rounds give equal bytes, whatever they share.
-    by_content: HashMap<Bytes, u32>,
+    by_content: BTreeMap<Bytes, u32>,
     /// Numbers by address, so that a value is serialised once. The facts hold the values while they are written.
-    by_address: HashMap<*const Value, u32>,
+    by_address: BTreeMap<*const Value, u32>,
     has_references: bool,
 }
 

@@ -6,4 +6,5 @@ pub mod fleet;
 pub mod history;
 pub(crate) mod layout_store;
 pub(crate) mod object;
+pub mod steps;
 pub mod workflow;

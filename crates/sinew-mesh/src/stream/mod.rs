@@ -11,6 +11,5 @@ pub mod publisher;
 pub(crate) mod pull;
 pub mod quarantine;
 pub mod send;
-pub mod steps;
 pub mod stored;
 pub mod task;

@@ -19,7 +19,7 @@ const HEARTBEAT_INTERVAL: Time = 400;
 pub(super) enum StepOutcome {
     /// It goes on.
     Alive,
-    /// Something that it touched has ended it.
+    /// The step ended it.
     Died,
     /// It has left.
     Left,
