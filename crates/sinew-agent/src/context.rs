@@ -18,9 +18,10 @@ use crate::artifacts::{Artifacts, KeptVersion};
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
 use crate::parking::TaskSlot;
-use crate::peers::{CallCounts, Peers, TaskCalls};
+use crate::peers::Peers;
 use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
+use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::TaskProperties;
 
 /// The task a handler works on. Clones are the same task.

@@ -110,6 +110,12 @@ pub(crate) fn bounded(mut fault: Fault) -> Fault {
     fault
 }
 
+/// Failure of a call to another agent.
+pub(crate) fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
+    let message = format!("agent {:?} cannot be called: {}", short(agent, 100), short(reason, 500));
+    Fault::error(NO_PEER, message).with_retryable(retryable).into()
+}
+
 /// At most so many characters, and a mark where something was left out.
 pub(crate) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

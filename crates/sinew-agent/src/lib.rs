@@ -44,6 +44,7 @@ mod site;
 mod step_log;
 mod steps;
 mod table;
+mod task_calls;
 mod task_properties;
 mod tools;
 mod work;

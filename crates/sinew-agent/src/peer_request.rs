@@ -17,8 +17,8 @@ use sinew_protocol::unique_keys::check_unique_keys;
 use sinew_protocol::{code, header};
 use tokio::time::{Instant, sleep};
 
-use crate::failure::Failure;
-use crate::peers::{TaskCalls, no_peer};
+use crate::failure::{Failure, no_peer};
+use crate::task_calls::TaskCalls;
 
 /// How long the answer to a message is waited for before its task is asked for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,7 @@
 //! The others on the mesh, as a handler meets them: who is there, calls through their A2A door, artifacts by address.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -28,11 +27,10 @@ use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactMeta, Fault, Subject, Token, header};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::Artifacts;
-use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
+use crate::failure::{ARTIFACTS, Failure, no_peer};
 use crate::peer_request::{DoorKind, PeerRequest};
+use crate::task_calls::TaskCalls;
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
 
@@ -54,30 +52,6 @@ struct PeersState {
     keeps_steps: AtomicBool,
     /// Rights of the connection; none if it may do everything.
     rights: OnceCell<Option<GrantedRights>>,
-}
-
-/// The task that calls others: its properties, its end and the calls it has made.
-#[derive(Clone, Copy)]
-pub(crate) struct TaskCalls<'a> {
-    pub(crate) about: &'a TaskProperties,
-    pub(crate) cancel: &'a CancellationToken,
-    pub(crate) artifacts: &'a Artifacts,
-    pub(crate) calls: &'a CallCounts,
-}
-
-/// Calls of a task by the agent that is called.
-#[derive(Debug, Default)]
-pub(crate) struct CallCounts(Mutex<HashMap<String, u32>>);
-
-impl TaskCalls<'_> {
-    /// Returns how many calls of this agent the task has made before this one.
-    fn next_call(self, agent: &str) -> u32 {
-        let mut counts = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(agent.to_owned()).or_default();
-        let nth = *count;
-        *count = count.saturating_add(1);
-        nth
-    }
 }
 
 impl Peers {
@@ -340,9 +314,4 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
             answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),
         }
     }
-}
-
-pub(crate) fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
-    let message = format!("agent {:?} cannot be called: {}", short(agent, 100), short(reason, 500));
-    Fault::error(NO_PEER, message).with_retryable(retryable).into()
 }

@@ -11,7 +11,8 @@ use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, Wo
 use sinew_source::Schema;
 
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
-use crate::peers::{Peers, TaskCalls, call_id};
+use crate::peers::{Peers, call_id};
+use crate::task_calls::TaskCalls;
 
 /// The parameter of agents that take words.
 const TASK: &str = "task_description";

@@ -59,16 +59,9 @@ impl DrawingTheme {
             let (before, color) = rest.split_at(at + 2);
             out.push_str(before);
             let known = DARK.iter().find(|(light, _)| color.starts_with(light));
-            match known {
-                Some((light, dark)) => {
-                    out.push_str(dark);
-                    rest = &color[light.len()..];
-                }
-                None => {
-                    out.push('#');
-                    rest = &color[1..];
-                }
-            }
+            let (light, shown) = known.map_or(("#", "#"), |(light, dark)| (*light, *dark));
+            out.push_str(shown);
+            rest = &color[light.len()..];
         }
         out.push_str(rest);
         out

@@ -19,11 +19,13 @@ mod fill;
 mod js;
 mod pattern;
 mod reach;
+mod registry;
 mod script_place;
 mod workflow_file;
 
 pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};
-pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
+pub use dialect::{Dialect, LowerOptions, Lowered, no_list};
+pub use registry::{all, by_name, detect};
 pub use workflow_file::{FileVariables, load_workflow_file};
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use sinew_source::{
     Diagnostic, Diagnostics, Document, LoadOptions, Node, Variable, VariableRules, Variables, load,
 };
 
-use crate::dialect::{Dialect, detect};
+use crate::dialect::Dialect;
+use crate::registry::detect;
 
 /// Environment of a process, and the part of it that files may name.
 #[derive(Clone, Copy)]

@@ -112,15 +112,9 @@ impl Programs {
     /// The program that a start means: of this digest, else the version deployed last.
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let deployed = || self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone());
-        let digest = match version.map(str::to_owned).or_else(deployed) {
-            Some(digest) => digest,
-            None => match self.call(name).await? {
-                Some(program) => return Ok(program),
-                None => {
-                    let text = format!("Workflow '{name}' not found");
-                    return Err(Fault::invalid(NO_SUCH_WORKFLOW, text));
-                }
-            },
+        let Some(digest) = version.map(str::to_owned).or_else(deployed) else {
+            let missing = || Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"));
+            return self.call(name).await?.ok_or_else(missing);
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {

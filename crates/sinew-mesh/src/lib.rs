@@ -45,6 +45,4 @@ pub use stream::inbox::{Inbox, ReceivedMessage, Source};
 pub use stream::journal::{AppendError, Journal, Stored};
 pub use stream::send::{OutgoingMessage, PutOutcome};
 pub use stream::task::{AgentQueue, Delivery};
-pub use stream::{
-    event, inbox, journal, listen, live, position, publisher, quarantine, send, stored, task,
-};
+pub use stream::{event, inbox, journal, listen, live, position, publisher, quarantine, send, stored, task};

@@ -32,7 +32,7 @@ pub enum StartAnswer {
         /// Code and reason, for people.
         reason: String,
     },
-    /// Nothing was decided: the start has to be sent as a command.
+    /// The start was not decided about: it has to be sent as a command.
     NotTaken {},
 }
 

@@ -13,7 +13,7 @@ use sinew_script::{CallBatch, CallOutcome, PrintedText};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::local::now;
+use crate::clock::now;
 
 /// Submissions of an evaluation that a thread waits for, while no worker is free.
 const MAX_SUBMISSIONS: usize = 10;

@@ -11,6 +11,7 @@ pub mod execution_tree;
 pub mod local;
 pub mod sim;
 
+mod clock;
 mod execution;
 
 pub use execution::Execution;

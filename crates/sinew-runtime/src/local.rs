@@ -3,7 +3,7 @@
 use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+pub use crate::clock::now;
 use crate::evaluation::{evaluate, evaluation_owner};
 use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
@@ -242,9 +243,4 @@ async fn sleep(wake: Option<Duration>) {
         Some(wake) => tokio::time::sleep(wake).await,
         None => std::future::pending().await,
     }
-}
-
-/// Milliseconds since the Unix epoch.
-pub fn now() -> Time {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Time)
 }

@@ -430,7 +430,7 @@ fn messages_of_programs_and_scripts_are_kept_on_the_mesh() {
         serde_json::from_str(&world.ok(&["execution", "logs", "prints", "-o", "json"])).unwrap();
     assert_eq!((&kept[0]["level"], &kept[0]["attempt"]), (&json!("info"), &json!(1)));
     let artifacts: Value =
-        serde_json::from_str(&world.ok(&["artifact", "list", "--execution", "fails", "-o", "json"])).unwrap();
+        serde_json::from_str(&world.ok(&["artifact", "list", "fails", "-o", "json"])).unwrap();
     assert_eq!(artifacts, json!([]));
 }
 

@@ -131,12 +131,11 @@ fn nesting() {
 #[test]
 fn progress() {
     let long = "x".repeat(60_000);
-    let mut script = "start | +a a?1\na%hello | a says\n".to_owned();
     // One message is too large; messages together have a limit, and the work goes on without them.
-    script += &format!("a%{} |\n", "y".repeat(70_000));
-    for _ in 0..18 {
-        script += &format!("a%{long} | a says\n");
-    }
-    script += &format!("a%{long} |\na%short |\na=1 | a=1 success end\n");
+    let too_large = "y".repeat(70_000);
+    let kept = format!("a%{long} | a says\n").repeat(18);
+    let script = format!(
+        "start | +a a?1\na%hello | a says\na%{too_large} |\n{kept}a%{long} |\na%short |\na=1 | a=1 success end\n"
+    );
     check("a", json!({}), &script);
 }

@@ -30,7 +30,7 @@ pub(super) struct StoreDesk {
     due: VecDeque<(Instant, PublishTicket)>,
     connections: u64,
     checked: Instant,
-    /// What followed from acknowledgements and was not taken yet.
+    /// Inputs that followed from acknowledgements and were not taken yet.
     inputs: Vec<ShardInput>,
     doubtful: Vec<Outgoing>,
 }

@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_log_of_others_is_brought_within_bounds_and_a_good_one_stays() {
         let line = |text: String| LogLine { at: 1, text };
-        let good: Vec<LogLine> = (0..MAX_LOG_LINES + 1).map(|n| line(n.to_string())).collect();
+        let good: Vec<LogLine> = (0..=MAX_LOG_LINES).map(|n| line(n.to_string())).collect();
         assert_eq!(bounded_log(good.clone()), good);
         let steering = bounded_log(vec![line("a\u{7}b".to_owned())]);
         assert_eq!(steering, [line("ab".to_owned())]);

@@ -57,7 +57,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
     ("agent", &["serve", "executor"], "$JS.API.STREAM.INFO.KV_north_FLEET", "executor"),
     ("agent", &["serve", "agent", "booking.agent.yaml"], "north.v1.card.Booking", "executor or admin"),
     ("provisioner", &["execution", "list"], "$JS.API.CONSUMER.CREATE.north_WORKFLOWS.", "executor or client"),
-    ("executor", &["workflow", "deploy", "other.yaml"], "$O.north_PLANS.", "admin"),
+    ("executor", &["workflow", "deploy", "other.yaml"], "north.v1.workflow.other", "admin"),
 ];
 
 #[test]
