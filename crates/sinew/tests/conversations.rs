@@ -2,8 +2,6 @@
 //! once, and every conversation ends.
 //!
 //! `SINEW_CONVERSATIONS=200` and `SINEW_KILLS=60` run a longer form.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
-
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -80,7 +78,7 @@ impl Ledger {
     fn perhaps_kill(&self, conversation: &str, at: usize, moment: Moment) -> bool {
         let number: usize = conversation.trim_start_matches('c').parse().unwrap_or_default();
         let moments = [Moment::Asked, Moment::Answered, Moment::Working, Moment::Worked];
-        if moments[(number + at) % moments.len()] != moment || (number / 4 + at) % 3 != 0 {
+        if moments[(number + at) % moments.len()] != moment || !(number / 4 + at).is_multiple_of(3) {
             return false;
         }
         let Some(replica) = self.holders.lock().unwrap().get(conversation).copied() else { return false };
@@ -395,5 +393,5 @@ fn a_call_outlives_the_agent_that_is_called() {
     let calls = world.json(&["execution", "list", "--workflow", "call:Courier"]);
     assert_eq!(calls.as_array().unwrap().len(), 1, "the agent was asked by an execution: {calls}");
     // The queue's 7 s, the caller's look every 5 s, and a slow machine.
-    assert!(waited < Duration::from_secs(60), "{waited:?}");
+    assert!(waited < Duration::from_mins(1), "{waited:?}");
 }

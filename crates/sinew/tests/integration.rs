@@ -1,5 +1,13 @@
 //! Tests of the command line: as a program, on terminals, and against a real nats-server.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test ends where it cannot go on, and says what it saw"
+)]
+
 mod architecture;
 mod bench;
 mod commands;

@@ -79,13 +79,12 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         rows = rows.or(Some(Vec::new()));
     }
     let is_local = rows.is_some();
-    let (mut rows, unlisted) = match rows {
-        Some(rows) => (rows, 0),
-        None => {
-            let remote = Remote::open(&args.mesh).await?;
-            let rows = mesh_rows(&remote, args, &wanted, output).await?;
-            (rows, remote.client.unlisted_shards().await?.len())
-        }
+    let (mut rows, unlisted) = if let Some(rows) = rows {
+        (rows, 0)
+    } else {
+        let remote = Remote::open(&args.mesh).await?;
+        let rows = mesh_rows(&remote, args, &wanted, output).await?;
+        (rows, remote.client.unlisted_shards().await?.len())
     };
     list::sort(&mut rows);
     if args.count {
