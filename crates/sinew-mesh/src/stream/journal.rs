@@ -106,7 +106,13 @@ impl ForeignMessages {
 
     fn report(&self, shard: u32) {
         if let Self { count: count @ 1.., first, last } = *self {
-            tracing::warn!(shard, count, first, last, "messages that no executor wrote are passed over in a journal");
+            tracing::warn!(
+                shard,
+                count,
+                first,
+                last,
+                "messages that no executor wrote are passed over in a journal"
+            );
         }
     }
 }
