@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use sinew_operations::failure::Failure;
 use sinew_source::{escape_line, escape_text};
 
 use crate::output::{Global, Output};
@@ -86,7 +87,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
 }
 
 /// Does what the command line says.
-pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, exit::Failure> {
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Run(args) => cmd::run::run(&args, output),
         Command::Test(args) => cmd::test::test(&args, output),
@@ -120,8 +121,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // The command line could not be read, but whoever wrote it may be a program all the same.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
         let mut parts = said.split("\n\n");
-        let mut failure =
-            exit::Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
+        let mut failure = Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
         failure.hint = parts.find_map(|part| Some(part.trim().strip_prefix("tip: ")?.to_owned()));
         let document = output::document(&failure).to_string();
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));

@@ -1,20 +1,20 @@
 //! The connection to a mesh: the flags of the `nats` command line, and what its errors mean for an exit code.
 
-use sinew_protocol::code;
 use std::future::Future;
 use std::time::Duration;
 
 use clap::Args;
-use sinew_executor::client::{Client, ClientError};
+use sinew_executor::client::Client;
 use sinew_mesh::connect::Connect;
 use sinew_mesh::{Mesh, MeshError};
+use sinew_operations::dev_note::RunningDev;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_operations::mesh_operator::{MeshOperator, adapter};
+use sinew_protocol::code;
 use sinew_protocol::env;
-use sinew_runtime::Program;
+use sinew_telemetry::TelemetryError;
 use tokio::sync::mpsc;
-
-use crate::dev_file::RunningDev;
-use crate::exit::{self, Exit, Failure};
-use crate::input;
 
 /// Heading of the flags that name a mesh, in help.
 const CONNECTION_HEADING: &str = "Connection";
@@ -103,7 +103,7 @@ impl Connection {
             return Err(Failure::usage("--local has no meaning here: this command needs a mesh"));
         }
         let resolved = self.resolved();
-        let timeout = self.nats_timeout.as_deref().map(input::duration).transpose()?;
+        let timeout = self.nats_timeout.as_deref().map(parse_duration).transpose()?;
         let connect = Connect {
             url: resolved.nats,
             context: self.context.clone(),
@@ -135,6 +135,11 @@ impl Connection {
         let mesh = self.open("cli").await?;
         Ok(Client::new(mesh, adapter).await?)
     }
+
+    /// Connects to a provisioned mesh, to do what an operator does.
+    pub(crate) async fn operator(&self) -> Result<MeshOperator, Failure> {
+        Ok(MeshOperator::new(self.client().await?))
+    }
 }
 
 /// Tells whether a variable names an address or a context.
@@ -154,17 +159,6 @@ tokio::task_local! {
     static REFUSED: mpsc::Sender<MeshError>;
 }
 
-/// The adapter of a dialect.
-pub(crate) fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
-    sinew_dialects::by_name(dialect).map(sinew_dialects::Dialect::adapter)
-}
-
-/// The workflow that asks the agent of this name once.
-pub(crate) fn agent_call(agent: &str) -> Option<Program> {
-    let plan = sinew_dialects::sam::agent_call_plan(agent)?;
-    Program::new(plan, adapter("sam")?).ok()
-}
-
 /// Runs what has to wait for a network.
 pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
@@ -173,7 +167,7 @@ pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result
 /// The same for commands that may start executions: the first span of the trace is theirs to tell, if a collector is named.
 pub(crate) fn block_traced<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block(async {
-        let telemetry = sinew_telemetry::start_client()?;
+        let telemetry = sinew_telemetry::start_client().map_err(|error| telemetry_failure(&error))?;
         let done = work.await;
         telemetry.stop(LAST_WORDS).await;
         done
@@ -192,7 +186,7 @@ fn block_on<T>(
 ) -> Result<T, Failure> {
     let runtime = runtime.enable_all().build().map_err(|error| {
         Failure::new(
-            Exit::Failed,
+            FailureKind::Failed,
             code::RUNTIME_CANNOT_START.as_str(),
             format!("cannot start the runtime: {error}"),
         )
@@ -209,61 +203,11 @@ fn block_on<T>(
     ended
 }
 
-impl From<MeshError> for Failure {
-    fn from(error: MeshError) -> Self {
-        let exit = match &error {
-            MeshError::Unreachable { .. }
-            | MeshError::NothingListens { .. }
-            | MeshError::NobodyAnswers { .. }
-            | MeshError::NoJetStream { .. } => Exit::Unreachable,
-            MeshError::NotAllowed { .. } | MeshError::Forbidden { .. } => Exit::Denied,
-            MeshError::Refused { reason, .. } if reason.to_ascii_lowercase().contains("permission") => {
-                Exit::Denied
-            }
-            MeshError::NoAnswer { .. } => Exit::TimedOut,
-            MeshError::NotFound { .. } | MeshError::NoServer { .. } => Exit::NotFound,
-            MeshError::BadContext { .. } | MeshError::BadSetting { .. } => Exit::Usage,
-            MeshError::NotProvisioned { .. }
-            | MeshError::Differs { .. }
-            | MeshError::ShardsFixed { .. }
-            | MeshError::StoreInUse { .. }
-            | MeshError::OldServer { .. } => Exit::Conflict,
-            _ => Exit::Failed,
-        };
-        let failure = Self::new(exit, exit::known(error.code()), error.to_string());
-        match &error {
-            MeshError::NothingListens { .. } => {
-                failure.hint("start one with `sinew dev`, or name another with --nats or --context")
-            }
-            MeshError::Forbidden { .. } => failure.hint("`sinew doctor` says what these credentials may do"),
-            MeshError::NotProvisioned { .. } | MeshError::Differs { .. } => {
-                failure.hint("see `sinew mesh check`, then `sinew mesh provision`")
-            }
-            _ => failure,
-        }
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        let exit = match error {
-            ClientError::Mesh(error) => return error.into(),
-            ClientError::NotFound(_) => Exit::NotFound,
-            ClientError::OtherStart(_) | ClientError::Refused(_) | ClientError::Held { .. } => Exit::Conflict,
-            ClientError::Undecided(_) => Exit::TimedOut,
-            ClientError::Command(_) => Exit::Usage,
-            _ => Exit::Failed,
-        };
-        let hint = match &error {
-            ClientError::Held { execution, .. } => Some(format!(
-                "`sinew execution resume {execution}` takes it up again, `sinew execution cancel {execution}` ends it"
-            )),
-            _ => None,
-        };
-        let failure = Self::new(exit, exit::known(error.code()), error.to_string());
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    }
+/// The failure of a service whose telemetry did not start.
+pub(crate) fn telemetry_failure(error: &TelemetryError) -> Failure {
+    let kind = match error {
+        TelemetryError::Port { .. } => FailureKind::Failed,
+        _ => FailureKind::Usage,
+    };
+    Failure::new(kind, known(error.code()), error.to_string())
 }

@@ -1,12 +1,12 @@
 //! `--timeout`: counted from the moment the command was called, so that connecting, storing and waiting all count.
 
-use sinew_protocol::code;
 use std::future::Future;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::exit::{Exit, Failure};
-use crate::input;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
 
 /// A command did not finish within its `--timeout`.
 const TIMEOUT_RAN_OUT: &str = code::TIMEOUT_RAN_OUT.as_str();
@@ -30,7 +30,7 @@ pub(crate) struct DeadlinePassed;
 impl Deadline {
     /// Reads the value of `--timeout`, counted from the start of the process.
     pub(crate) fn from_flag(timeout: Option<&str>) -> Result<Self, Failure> {
-        let Some(millis) = timeout.map(input::duration).transpose()? else { return Ok(Self(None)) };
+        let Some(millis) = timeout.map(parse_duration).transpose()? else { return Ok(Self(None)) };
         let start = *PROCESS_START.get_or_init(Instant::now);
         // A time beyond what the clock can tell never comes.
         Ok(Self(start.checked_add(Duration::from_millis(millis))))
@@ -76,7 +76,7 @@ impl Deadline {
 
 /// Returns the failure of a command that stopped waiting.
 pub(crate) fn ran_out(doing: &str) -> Failure {
-    Failure::new(Exit::TimedOut, TIMEOUT_RAN_OUT, format!("--timeout ran out while {doing}"))
+    Failure::new(FailureKind::TimedOut, TIMEOUT_RAN_OUT, format!("--timeout ran out while {doing}"))
 }
 
 #[cfg(test)]

@@ -5,28 +5,19 @@
 //!
 //! It never holds rules of a dialect, the engine or the mesh: those live in their crates.
 
-mod agents;
-mod artifacts;
 mod cli;
 mod cmd;
 mod completion;
 mod connect;
 mod deadline;
-mod deploy;
-mod dev_file;
 mod exit;
-mod export_file;
 mod input;
-mod load;
-mod local_records;
 mod output;
 mod paint;
-mod ready_made;
-mod remote;
 mod short_help;
 mod signals;
-mod status;
 mod status_words;
+mod variable_args;
 
 use std::process::ExitCode;
 
@@ -53,7 +44,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) => {
             output.failure(&failure);
-            failure.exit.into()
+            exit::Exit::from(failure.kind).into()
         }
     }
 }

@@ -7,9 +7,8 @@ use std::io::{IsTerminal as _, Write as _};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
+use sinew_operations::failure::Failure;
 use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
-
-use crate::exit::Failure;
 
 /// Fields that name what a document is about, the first of them that is there.
 const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];

@@ -1,9 +1,8 @@
 //! Signals that ask a command to stop: SIGTERM and Ctrl-C.
 
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::exit::{Exit, Failure};
 
 /// Listens for SIGTERM and Ctrl-C.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ impl Signals {
         let open = |kind| {
             signal(kind).map_err(|error| {
                 Failure::new(
-                    Exit::Failed,
+                    FailureKind::Failed,
                     code::RUNTIME_CANNOT_START.as_str(),
                     format!("cannot listen for signals: {error}"),
                 )

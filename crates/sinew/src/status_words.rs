@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sinew_inspection::node_status::NodeStatus;
+use sinew_operations::mesh_operator::status_of_word;
 use sinew_protocol::query::ExecutionStatus;
 
 use crate::exit::Exit;
@@ -45,11 +46,6 @@ pub(crate) fn node_status() -> impl TypedValueParser<Value = NodeStatus> {
         // Only words of the list above get here.
         NodeStatus::ALL.into_iter().find(|status| status.as_str() == word).unwrap_or(NodeStatus::Planned)
     })
-}
-
-/// Returns the status of a word of the wire; an execution with an unknown word goes on, as far as anybody can tell.
-pub(crate) fn status_of_word(word: &str) -> ExecutionStatus {
-    ExecutionStatus::parse(word).unwrap_or(ExecutionStatus::Running)
 }
 
 /// Returns the exit code of a command that follows an execution.

@@ -1,26 +1,19 @@
 //! `sinew approval`: what waits for a person, and the person's word to it.
 
 use clap::{Args, Subcommand};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_protocol::ExecutionId;
-use sinew_protocol::code;
-use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_inspection::decision;
+use sinew_inspection::record::Record;
+use sinew_inspection::waiting::ShownWait;
+use sinew_inspection::words;
+use sinew_operations::approvals::{DecisionRequest, OpenApproval};
+use sinew_operations::failure::Failure;
 use sinew_runtime::local;
 
 use crate::connect::{Connection, block};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
-use crate::remote::Remote;
-use sinew_inspection::decision;
-use sinew_inspection::record::Record;
-use sinew_inspection::view_context::{MeshPresence, ViewContext};
-use sinew_inspection::waiting::{self, ShownWait, WaitKind};
-use sinew_inspection::words;
-
-/// Records fetched at the same time.
-const AT_ONCE: usize = 16;
 
 /// Commands for what waits for people.
 #[derive(Debug, Subcommand)]
@@ -108,64 +101,36 @@ pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit
             ApprovalCommand::Show(args) => show(&args, output).await,
             ApprovalCommand::Approve(args) => {
                 let data = args.data.as_deref().map(input::json_or_text).unwrap_or_default();
-                let decision =
-                    DecisionWord { data, comment: args.comment, reject: false, dry_run: args.dry_run };
-                decide(&args.one, decision, output).await
+                let decision = DecisionRequest { data, comment: args.comment, reject: false };
+                decide(&args.one, decision, args.dry_run, output).await
             }
             ApprovalCommand::Reject(args) => {
                 if args.comment.trim().is_empty() {
                     return Err(Failure::usage("--comment says why, and may not be empty"));
                 }
-                let comment = Some(args.comment);
                 let decision =
-                    DecisionWord { data: Value::Null, comment, reject: true, dry_run: args.dry_run };
-                decide(&args.one, decision, output).await
+                    DecisionRequest { data: Value::Null, comment: Some(args.comment), reject: true };
+                decide(&args.one, decision, args.dry_run, output).await
             }
         }
     })
 }
 
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
-    let remote = Remote::open(&args.mesh).await?;
-    let mut open = remote.client.open().await?;
-    open.retain(|one| args.workflow.as_ref().is_none_or(|name| *name == one.workflow));
-    let remote = &remote;
-    // An execution that works somewhere else may wait for a person all the same.
-    let records = futures_util::stream::iter(open)
-        .map(|one| async move { remote.record(&one.execution).await })
-        .buffered(AT_ONCE)
-        .collect::<Vec<_>>()
-        .await;
+    let remote = args.mesh.operator().await?;
+    let rows = remote.approvals(args.workflow.as_deref()).await?;
     let now = local::now();
-    let mut rows = Vec::new();
-    for record in records {
-        // One that ended while we looked waits no more.
-        let Ok(record) = record else { continue };
-        for wait in people(&record) {
-            rows.push((record.id().to_owned(), record.plan().name.clone(), wait));
-        }
-    }
-    rows.sort_by_key(|(_, _, wait)| wait.until.unwrap_or(u64::MAX));
-    let documents: Vec<Value> = rows
-        .iter()
-        .map(|(id, workflow, wait)| {
-            let mut row = serde_json::to_value(wait).unwrap_or_default();
-            row["execution"] = json!(id);
-            row["workflow"] = json!(workflow);
-            row
-        })
-        .collect();
-    output.value(&documents, |_| match rows.as_slice() {
+    output.value(&rows, |rows| match rows.as_slice() {
         [] => "nothing waits for a person".to_owned(),
         rows => table(rows, now),
     });
     Ok(Exit::Ok)
 }
 
-fn table(rows: &[(String, String, ShownWait)], now: u64) -> String {
+fn table(rows: &[OpenApproval], now: u64) -> String {
     let heads = ["EXECUTION", "WORKFLOW", "NODE", "SINCE", "DUE", "WHO", "QUESTION"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
-    for (id, workflow, wait) in rows {
+    for OpenApproval { wait, execution: id, workflow } in rows {
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {
@@ -186,14 +151,10 @@ fn table(rows: &[(String, String, ShownWait)], now: u64) -> String {
 }
 
 async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
-    let (remote, id, wait) = args.find().await?;
-    let record = remote.record(&id).await?;
-    let mut document = serde_json::to_value(&wait).unwrap_or_default();
-    document["execution"] = json!(id.as_str());
-    document["workflow"] = json!(record.plan().name);
-    document["input"] = record.execution.ctx().input().clone();
-    document["decisions"] = json!(decision::decisions(&record));
-    output.value(&document, |_| question_text(&record, &wait, local::now()));
+    let remote = args.mesh.operator().await?;
+    let id = remote.find(&args.id).await?;
+    let found = remote.find_approval(&id, args.node.as_deref()).await?;
+    output.value(&found.details(), |_| question_text(&found.record, &found.wait, local::now()));
     Ok(Exit::Ok)
 }
 
@@ -235,78 +196,26 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
     lines.join("\n")
 }
 
-/// Decision of a person.
-struct DecisionWord {
-    data: Value,
-    comment: Option<String>,
-    reject: bool,
+async fn decide(
+    args: &OneArgs,
+    decision: DecisionRequest,
     dry_run: bool,
-}
-
-async fn decide(args: &OneArgs, decision: DecisionWord, output: &Output) -> Result<Exit, Failure> {
-    let (remote, id, wait) = args.find().await?;
-    let node = wait.node.clone().unwrap_or_default();
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let remote = args.mesh.operator().await?;
+    let id = remote.find(&args.id).await?;
+    let found = remote.find_approval(&id, args.node.as_deref()).await?;
+    let node = found.wait.node.clone().unwrap_or_default();
     let verb = if decision.reject { "reject" } else { "approve" };
-    let question = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
-    if decision.dry_run {
+    let question = found.wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
+    if dry_run {
         let document = json!({ "would": verb, "execution": id.as_str(), "node": node, "question": question });
         output.value(&document, |_| {
             format!("would {verb} '{node}' of {id}: {}", words::one_line(question, 200))
         });
         return Ok(Exit::Ok);
     }
-    let verdict = remote
-        .signal(Command::Approve(ApproveCommand {
-            execution: id.clone(),
-            node: wait.node.clone(),
-            activation: wait.activation,
-            data: decision.data,
-            comment: decision.comment,
-            reject: decision.reject,
-        }))
-        .await?;
-    let by = sinew_inspection::record::caller(&verdict.caller);
-    let word = if decision.reject { "rejected" } else { "approved" };
-    let document = json!({ "execution": id.as_str(), "node": node, "status": word, "by": by });
-    output.value(&document, |_| format!("{word} '{node}' of {id} as {by}"));
+    let decided = remote.decide(&found, decision).await?;
+    output.value(&decided, |decided| format!("{} '{node}' of {id} as {}", decided.status, decided.by));
     Ok(Exit::Ok)
-}
-
-impl OneArgs {
-    /// The one question that is meant.
-    async fn find(&self) -> Result<(Remote, ExecutionId, ShownWait), Failure> {
-        let remote = Remote::open(&self.mesh).await?;
-        let id = remote.find(&self.id).await?;
-        let record = remote.record(&id).await?;
-        let all = people(&record);
-        let meant = |wait: &ShownWait| {
-            let node = wait.activation.map(|act| record.execution.ctx().node_of(act).id.as_str());
-            self.node
-                .as_deref()
-                .is_none_or(|wanted| wait.node.as_deref() == Some(wanted) || node == Some(wanted))
-        };
-        let mut found = all.iter().filter(|wait| meant(wait));
-        match (found.next(), found.next()) {
-            (Some(one), None) => Ok((remote, id, one.clone())),
-            (Some(_), Some(_)) => {
-                let nodes: Vec<&str> = all.iter().filter_map(|wait| wait.node.as_deref()).collect();
-                Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
-                    .hint("choose one with --node"))
-            }
-            (None, _) => {
-                let what = match &self.node {
-                    Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
-                    None => format!("execution {id} does not wait for a person"),
-                };
-                Err(Failure::new(Exit::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
-                    .hint("it may have been decided already: see `sinew execution describe`"))
-            }
-        }
-    }
-}
-
-fn people(record: &Record) -> Vec<ShownWait> {
-    let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
-    let waits = waiting::waits(record, &context);
-    waits.into_iter().filter(|wait| wait.what == WaitKind::Person).collect()
 }

@@ -1,13 +1,14 @@
 //! `sinew completions` and `sinew man`: made from the same definition that the command line is parsed with.
 
-use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 use clap_complete::env::Shells;
 use serde_json::json;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 const COMPLETIONS: &str = "Examples:
@@ -71,7 +72,7 @@ fn registration(shell: &str) -> Vec<u8> {
 pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<Exit, Failure> {
     let pages = write(&args.folder, command).map_err(|error| {
         let text = format!("cannot write man pages into {}: {error}", args.folder.display());
-        Failure::new(Exit::Failed, code::FILE_CANNOT_BE_WRITTEN.as_str(), text)
+        Failure::new(FailureKind::Failed, code::FILE_CANNOT_BE_WRITTEN.as_str(), text)
     })?;
     output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {
         Format::Name => pages.join("\n"),

@@ -1,8 +1,6 @@
 //! `sinew dev`: a whole mesh in one command: server, executor, agents, workflows.
 
 mod next;
-mod reload;
-mod served;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -14,23 +12,26 @@ use serde_json::json;
 use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_operations::deployment;
+use sinew_operations::dev_note::DevNote;
+use sinew_operations::failure::Failure;
+use sinew_operations::file_watch::{FileChange, FileWatch};
+use sinew_operations::mesh_operator;
+use sinew_operations::ready_made::add_ready_made;
+use sinew_operations::served_agents::ServedAgents;
+use sinew_operations::workflow_file::{Loaded, Options};
 use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
-use self::reload::{FileChange, FileWatch};
-use self::served::ServedAgents;
 use crate::cmd::serve::{self, Care, MessageWords, Stop};
-use crate::cmd::workflow::deploy;
-use crate::connect::{self, Connection, block};
-use crate::dev_file::DevFile;
-use crate::exit::{Exit, Failure};
-use crate::load::{Loaded, Options, VariableArgs};
+use crate::connect::{Connection, block};
+use crate::exit::Exit;
 use crate::output::Output;
-use crate::ready_made::add_ready_made;
-use sinew_inspection::words;
+use crate::variable_args::VariableArgs;
 
 /// Where a NATS server usually listens.
 const USUAL_PORT: u16 = 4222;
@@ -120,18 +121,18 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let mesh = mesh_at.open("dev").await?;
     mesh.admin().provision(&Provision::default()).await?;
-    let deployed = deploy::all(&mesh, &loaded).await?;
+    let deployed = deployment::deploy_all(&mesh, &loaded).await?;
     let of_service = ServiceOptions {
-        calls: Some(connect::agent_call),
+        calls: Some(mesh_operator::agent_call),
         vocabulary: args.vocabulary.into(),
-        ..ServiceOptions::new(connect::adapter)
+        ..ServiceOptions::new(mesh_operator::adapter)
     };
     let service = Service::start(mesh.clone(), of_service).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
-    let _note = server.as_ref().and_then(|server| DevFile::write(server.port(), mesh.namespace()));
+    let _note = server.as_ref().and_then(|server| DevNote::write(server.port(), mesh.namespace()));
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
     let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
-    let mut serving = ServedAgents::serve(&mesh, &agents, &stop);
+    let mut serving = ServedAgents::serve(&mesh, &agents, &stop.token);
     let workflows: Vec<String> = deployed.into_iter().map(|one| one.name).collect();
     // The next command finds what the banner names.
     tokio::select! {
@@ -161,16 +162,12 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
                 let done = match change {
                     FileChange::Workflows => redeploy(&mesh, args, &options, output).await,
                     FileChange::Agents => read_agents(args).map(|(agents, _)| {
-                        serving.replace(&mesh, &agents, &stop);
+                        serving.replace(&mesh, &agents, &stop.token);
                         output.note(&format!("serving agents: {}", list_names(agents.names())));
                     }),
                 };
                 if let Err(failure) = done {
-                    output.failure(&failure);
-                    output.note(match change {
-                        FileChange::Workflows => "nothing was deployed; the versions before stay",
-                        FileChange::Agents => "no agent was changed; those from before go on",
-                    });
+                    tell_refused_change(change, &failure, output);
                 }
             }
         }
@@ -192,15 +189,24 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<Gateway, Failure> {
     let start = |port: u16| {
         let listen = (Ipv4Addr::LOCALHOST, port).into();
-        Gateway::start(mesh.clone(), GatewayOptions { listen, ..GatewayOptions::new(connect::adapter) })
+        Gateway::start(mesh.clone(), GatewayOptions { listen, ..GatewayOptions::new(mesh_operator::adapter) })
     };
     match start(args.gateway_port.unwrap_or(DEFAULT_PORT)).await {
         Err(GatewayError::Listen { .. }) if args.gateway_port.is_none() => {
             output.note(&format!("port {DEFAULT_PORT} is taken; the gateway uses another"));
-            Ok(start(0).await?)
+            start(0).await.map_err(serve::gateway_failure)
         }
-        started => Ok(started?),
+        started => started.map_err(serve::gateway_failure),
     }
+}
+
+/// Says why changed files are not used, and what stays.
+fn tell_refused_change(change: FileChange, failure: &Failure, output: &Output) {
+    output.failure(failure);
+    output.note(match change {
+        FileChange::Workflows => "nothing was deployed; the versions before stay",
+        FileChange::Agents => "no agent was changed; those from before go on",
+    });
 }
 
 /// Waits for a change of files; for ever without --reload.
@@ -215,7 +221,7 @@ async fn next_change(watch: Option<&mut FileWatch>) -> FileChange {
 fn read_workflows(args: &DevArgs, options: &Options) -> Result<Vec<Loaded>, Failure> {
     match places(&args.workflows, WORKFLOWS).as_slice() {
         [] => Ok(Vec::new()),
-        paths => deploy::read(paths, options),
+        paths => deployment::read_workflows(paths, options),
     }
 }
 
@@ -228,7 +234,7 @@ fn read_agents(args: &DevArgs) -> Result<(AgentSet, Vec<String>), Failure> {
 
 async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Output) -> Result<(), Failure> {
     let loaded = read_workflows(args, options)?;
-    for one in deploy::all(mesh, &loaded).await?.iter().filter(|one| one.new) {
+    for one in deployment::deploy_all(mesh, &loaded).await?.iter().filter(|one| one.new) {
         output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
     }
     Ok(())

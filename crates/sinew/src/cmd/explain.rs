@@ -2,9 +2,10 @@
 
 use clap::Args;
 use serde::Serialize;
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -67,7 +68,7 @@ fn one(wanted: &str, output: &Output) -> Result<Exit, Failure> {
     let full = full(wanted);
     let Some((code, page)) = code::all().iter().find(|(code, _)| *code == full).copied() else {
         let failure = Failure::new(
-            Exit::NotFound,
+            FailureKind::NotFound,
             code::NO_SUCH_CODE.as_str(),
             format!("there is no code '{}'", wanted.escape_debug()),
         );

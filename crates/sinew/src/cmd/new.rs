@@ -1,15 +1,16 @@
 //! `sinew new`: files to start from, small, working and commented.
 
-use sinew_protocol::code;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
 
 use crate::cmd::schema;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 const WORKFLOW: &str = include_str!("../templates/workflow.yaml");
@@ -221,14 +222,14 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     write().map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             return Failure::new(
-                Exit::Conflict,
+                FailureKind::Conflict,
                 code::FILE_EXISTS_ALREADY.as_str(),
                 format!("{} exists already", path.display()),
             )
             .hint("choose another name or folder; nothing was written");
         }
         Failure::new(
-            Exit::Failed,
+            FailureKind::Failed,
             code::FILE_CANNOT_BE_WRITTEN.as_str(),
             format!("cannot write {}: {error}", path.display()),
         )

@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use sinew_operations::failure::Failure;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
@@ -76,8 +77,8 @@ pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
             })
         }
         Kind::Agent => Ok(sinew_agents::agent_file_schema()),
-        Kind::Test => Ok(crate::cmd::test::schema()),
-        Kind::AgentTest => Ok(crate::cmd::test::agent_schema()),
+        Kind::Test => Ok(sinew_case_runner::workflow_case_schema()),
+        Kind::AgentTest => Ok(sinew_case_runner::agent_case_schema()),
     }
 }
 

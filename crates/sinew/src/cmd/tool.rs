@@ -1,30 +1,24 @@
 //! `sinew tool`: workflows of a mesh as tools of language models.
 
-use sinew_protocol::code;
-use std::collections::BTreeMap;
-
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Map, Value, json};
-use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
-use sinew_source::Schema;
+use serde_json::{Value, json};
+use sinew_inspection::tree::TreeOptions;
+use sinew_inspection::words;
+use sinew_operations::deployed_workflows::{ToolRow, find_tool};
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_operations::tool_input::tool_input;
+use sinew_protocol::code;
+use sinew_protocol::query::ExecutionStatus;
 
-use crate::cmd::execution::Found;
-use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
-use crate::exit::{self, Exit, Failure};
+use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
-use crate::remote::Remote;
-use crate::remote::online;
-use sinew_inspection::tree::TreeOptions;
-use sinew_inspection::words;
-use sinew_protocol::query::ExecutionStatus;
-
-/// No workflow is there for this tool.
-const NO_SUCH_TOOL: &str = code::NO_SUCH_TOOL.as_str();
 
 /// Commands for tools.
 #[derive(Debug, Subcommand)]
@@ -111,49 +105,10 @@ pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failur
     })
 }
 
-/// Tools by workflow: of what is deployed, and of workflows that others announce.
-async fn tools(remote: &Remote) -> BTreeMap<String, WorkflowTool> {
-    let mut tools = BTreeMap::new();
-    let announced = online(remote.mesh()).await.list();
-    let mut found: Vec<WorkflowTool> =
-        announced.iter().filter_map(|one| WorkflowTool::from_card(&one.card)).collect();
-    for version in remote.workflows().await.list() {
-        let card = serde_json::from_value(version.deployment.card.clone()).ok();
-        found.extend(card.as_ref().and_then(WorkflowTool::from_card));
-    }
-    for tool in found {
-        tools.insert(tool.workflow.clone(), tool);
-    }
-    tools
-}
-
-fn find<'t>(tools: &'t BTreeMap<String, WorkflowTool>, name: &str) -> Result<&'t WorkflowTool, Failure> {
-    let named = |tool: &&WorkflowTool| tool.name() == name || tool.declaration().short_name() == name;
-    tools.get(name).or_else(|| tools.values().find(named)).ok_or_else(|| {
-        let failure =
-            Failure::new(Exit::NotFound, NO_SUCH_TOOL, format!("no workflow is there for tool '{name}'"));
-        match sinew_source::did_you_mean(name, tools.keys().map(String::as_str)) {
-            Some(near) => failure.hint(format!("did you mean '{near}'?")),
-            None => failure.hint("see `sinew tool list`; `sinew workflow deploy FILE` adds one"),
-        }
-    })
-}
-
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
-    let remote = Remote::open(&args.mesh).await?;
-    let tools = tools(&remote).await;
-    let rows: Vec<Value> = tools
-        .values()
-        .map(|tool| {
-            json!({
-                "name": tool.declaration().short_name(),
-                "workflow": tool.workflow,
-                "description": tool.description,
-                "input_schema": tool.input_schema,
-                "output_schema": tool.output_schema,
-            })
-        })
-        .collect();
+    let remote = args.mesh.operator().await?;
+    let tools = remote.tools().await;
+    let rows: Vec<ToolRow> = tools.values().map(ToolRow::of).collect();
     output.value(&rows, |_| {
         if tools.is_empty() {
             return "no workflow is deployed".to_owned();
@@ -175,11 +130,11 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
-    let remote = Remote::open(&args.mesh).await?;
-    let tools = tools(&remote).await;
+    let remote = args.mesh.operator().await?;
+    let tools = remote.tools().await;
     let wanted = match args.names.as_slice() {
         [] => tools.values().collect(),
-        names => names.iter().map(|name| find(&tools, name)).collect::<Result<Vec<_>, _>>()?,
+        names => names.iter().map(|name| find_tool(&tools, name)).collect::<Result<Vec<_>, _>>()?,
     };
     let declared: Vec<Value> = wanted
         .into_iter()
@@ -203,10 +158,10 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let deadline = Deadline::from_flag(args.timeout.as_deref())?;
     let ready = deadline.within("connecting and reading the tools", async {
-        let remote = Remote::open(&args.mesh).await?;
-        let tools = tools(&remote).await;
-        let tool = find(&tools, &args.name)?;
-        let content = prepared(tool, &arguments)?;
+        let remote = args.mesh.operator().await?;
+        let tools = remote.tools().await;
+        let tool = find_tool(&tools, &args.name)?;
+        let content = tool_input(tool, &arguments)?;
         Ok((remote, tool.workflow.clone(), content))
     });
     let (remote, workflow, content) = ready.await?;
@@ -219,7 +174,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let followed = async {
         wait_until_known(&remote, &id, &workflow, output).await?;
         let record = remote.record(&id).await?;
-        let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
+        let changes = ExecutionChanges::of(FoundExecution { record, remote: Some(remote.clone()) }).await?;
         let how = Follow { options: TreeOptions::default(), deadline, people: false, show: false };
         follow(changes, &how, output).await
     };
@@ -231,7 +186,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let status = words::status_of(record.execution.state());
     if status == ExecutionStatus::Waiting {
         return Err(Failure::new(
-            Exit::Waiting,
+            FailureKind::Waiting,
             code::CALL_WAITS_FOR_PERSON.as_str(),
             format!("execution {id} waits for a person"),
         )
@@ -258,35 +213,10 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     }
     match outcome.fault {
         Some(fault) if !output.is_machine() => {
-            Err(Failure::new(Exit::Failed, exit::known(&fault.code), words::plain(&fault.message))
+            Err(Failure::new(FailureKind::Failed, known(&fault.code), words::plain(&fault.message))
                 .hint(format!("sinew execution describe {id}")))
         }
         None if outcome.status == sinew_engine::TerminalStatus::Success => Ok(Exit::Ok),
         _ => Ok(Exit::Failed),
-    }
-}
-
-/// The workflow's input, checked as the declaration says.
-fn prepared(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value, Failure> {
-    let check = |schema: &Value, instance: &Value| match Schema::compile(schema) {
-        Err(error) => vec![error.to_string()],
-        Ok(schema) => schema
-            .errors(instance)
-            .into_iter()
-            .map(|one| format!("{}: {}", one.pointer, one.message))
-            .collect(),
-    };
-    // The suffix names an artifact, and here the input travels in the command.
-    match tool.prepare(arguments, 0, check) {
-        Ok(ToolInput::Parameters { content, .. }) => Ok(content),
-        Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(
-            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, and a command line has none"
-        ))
-        .hint("`sinew run NAME --mesh --input-artifact ADDRESS` takes one that `sinew artifact put` stored")),
-        Err(fault) => {
-            let lines: Vec<&str> =
-                std::iter::once(&fault.message).chain(&fault.details).map(String::as_str).collect();
-            Err(Failure::new(Exit::Usage, exit::known(&fault.code), lines.join("\n  ")))
-        }
     }
 }

@@ -4,16 +4,16 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
+use sinew_inspection::words;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator::online;
+use sinew_operations::mesh_status::{self, MeshStatus};
 
 use crate::connect::{Connection, block};
-use crate::exit::{Exit, Failure};
-use crate::input;
+use crate::exit::Exit;
 use crate::output::Output;
 use crate::paint::Painter;
-use crate::remote::Remote;
-use crate::remote::online;
-use crate::status::{self, Status};
-use sinew_inspection::words;
 
 /// Arguments of `sinew top`.
 #[derive(Args, Debug)]
@@ -35,20 +35,20 @@ pub(crate) struct TopArgs {
 
 /// Does what the command line says.
 pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
-    let interval = Duration::from_millis(input::duration(&args.interval)?.max(100));
+    let interval = Duration::from_millis(parse_duration(&args.interval)?.max(100));
     let once = args.once || output.is_machine() || !output.live || !std::io::stdout().is_terminal();
     block(async {
-        let remote = Remote::open(&args.mesh).await?;
+        let remote = args.mesh.operator().await?;
         let cards = online(remote.mesh()).await;
         if once {
-            let status = status::status(&remote, &cards).await?;
+            let status = mesh_status::read_status(&remote, &cards).await?;
             output.value(&status, |status| lines(status).join("\n"));
             return Ok(Exit::Ok);
         }
         let paint = async {
             let mut painter = Painter::default();
             loop {
-                let status = status::status(&remote, &cards).await?;
+                let status = mesh_status::read_status(&remote, &cards).await?;
                 painter.paint(lines(&status).into_iter().map(Into::into).collect(), output.ascii);
                 tokio::time::sleep(interval).await;
             }
@@ -61,7 +61,7 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
     })
 }
 
-fn lines(status: &Status) -> Vec<String> {
+fn lines(status: &MeshStatus) -> Vec<String> {
     let open: usize = status.executions.values().sum();
     let by: Vec<String> = status.executions.iter().map(|(word, count)| format!("{count} {word}")).collect();
     let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };

@@ -1,20 +1,22 @@
 //! `sinew agent` without a mesh: ready-made agents from files, in this process.
 
-use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_agents::{Agent, AgentSet, Call, CancellationToken, LocalPeers};
+use sinew_inspection::words;
+use sinew_operations::agent_calls::fault_failure;
+use sinew_operations::artifact_folder::KeptArtifacts;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::file_agents;
 use sinew_protocol::Fault;
+use sinew_protocol::code;
 
 use super::{CallArgs, Named};
-use crate::agents;
-use crate::artifacts::Kept;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
-use sinew_inspection::words;
 
 /// A line of the list.
 #[derive(Serialize)]
@@ -40,7 +42,7 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
         .collect();
     if rows.is_empty() {
         return Err(Failure::new(
-            Exit::NotFound,
+            FailureKind::NotFound,
             code::NO_AGENT_FILE_FOUND.as_str(),
             "no agent file was found",
         )
@@ -92,7 +94,7 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
     let (value, deadline) = (args.value()?, args.deadline()?);
-    let kept = Kept::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
+    let kept = KeptArtifacts::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
     let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
     task.timeout = deadline.left();
     task.instruction.clone_from(&args.instruction);
@@ -100,11 +102,11 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
-    let around = agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
+    let around = file_agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
     task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(
-            Exit::Failed,
+            FailureKind::Failed,
             code::RUNTIME_CANNOT_START.as_str(),
             format!("cannot start the runtime: {error}"),
         )
@@ -133,7 +135,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             () = interrupt => Err(Fault::cancelled(code::EXECUTION_CANCELLED.as_str(), "cancelled")),
         }
     });
-    kept.finish(output);
+    kept.finish(&|text| output.note(&format!("warning: {text}")));
     match reply {
         Ok(reply) => {
             if output.is_machine() {
@@ -153,22 +155,12 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             }
             Ok(Exit::Ok)
         }
-        Err(fault) => Err(failed(&fault)),
+        Err(fault) => Err(fault_failure(&fault)),
     }
-}
-
-pub(super) fn failed(fault: &Fault) -> Failure {
-    let mut message = fault.message.clone();
-    for detail in &fault.details {
-        message.push_str("\n  ");
-        message.push_str(detail);
-    }
-    // The code of a fault is one of ours, but it may have come from data: it is looked up instead of trusted.
-    Failure::new(Exit::Failed, crate::exit::known(&fault.code), message)
 }
 
 fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
-    agents::load(paths, Path::new("./workflow.yaml"))
+    file_agents::load(paths, Path::new("./workflow.yaml"))
 }
 
 /// An agent by name, or by the path of its file.
@@ -180,7 +172,7 @@ pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
     let set = load(&named.agents)?;
     set.get(&named.name).cloned().ok_or_else(|| {
         let failure = Failure::new(
-            Exit::NotFound,
+            FailureKind::NotFound,
             code::NO_SUCH_AGENT.as_str(),
             format!("there is no agent '{}'", named.name),
         );

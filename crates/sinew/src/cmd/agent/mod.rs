@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sinew_operations::failure::Failure;
 
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
 

@@ -1,21 +1,17 @@
 //! `sinew agent ping`: whether an agent answers at its door, and how soon.
 
-use sinew_protocol::code;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_mesh::{HeaderMap, Mesh};
-use sinew_protocol::a2a::{A2A_VERSION, AgentCard};
-use sinew_protocol::header;
-use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
-
-use super::files;
-use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
-use crate::input;
-use crate::output::Output;
 use sinew_inspection::words;
+use sinew_operations::agent_calls::fetch_card;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::failure::Failure;
+
+use crate::connect::Connection;
+use crate::exit::Exit;
+use crate::output::Output;
 
 /// Arguments of `sinew agent ping`.
 #[derive(Args, Debug)]
@@ -39,13 +35,13 @@ pub(crate) struct PingArgs {
 
 /// Asks an agent whether it is there.
 pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failure> {
-    let patience = Duration::from_millis(input::duration(&args.timeout)?);
+    let patience = Duration::from_millis(parse_duration(&args.timeout)?);
     let mesh = args.mesh.open("cli").await?;
     mesh.admin().layout().await?;
     let mut rows: Vec<Value> = Vec::new();
     for _ in 0..args.count {
         let asked = Instant::now();
-        let card = card(&mesh, &args.name, patience).await?;
+        let card = fetch_card(&mesh, &args.name, patience).await?;
         let took = asked.elapsed().as_micros() as f64 / 1_000.0;
         rows.push(json!({ "name": card.name, "version": card.version, "took_ms": took }));
     }
@@ -57,22 +53,4 @@ pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failu
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     });
     Ok(Exit::Ok)
-}
-
-/// The card that an agent gives at its door.
-async fn card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard, Failure> {
-    let method = Method::GetAgentCard;
-    let request = Request::new("ping", method, &json!({}));
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::JSON);
-    headers.insert(header::A2A_VERSION, A2A_VERSION);
-    let reply =
-        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
-    let unreadable = |why: String| {
-        let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
-        Failure::new(Exit::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
-    };
-    let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;
-    let card = response.into_result().map_err(|error| files::failed(&fault_of(&error)))?;
-    serde_json::from_value(card).map_err(|error| unreadable(error.to_string()))
 }

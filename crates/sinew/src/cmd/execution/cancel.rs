@@ -1,10 +1,11 @@
 //! `sinew execution cancel`: executions are ended.
 
 use clap::Args;
+use sinew_operations::failure::Failure;
 use sinew_protocol::command::{CancelCommand, Command};
 
 use super::command::{TargetArgs, send_commands};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 const CANCEL_EXAMPLES: &str = "Examples:

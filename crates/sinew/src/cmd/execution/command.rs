@@ -1,20 +1,21 @@
 //! Commands to executions that go on: which executions are meant, the question before several are changed, and the answers.
 
-use sinew_protocol::code;
 use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_inspection::words;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
 use sinew_protocol::command::Command;
+use sinew_protocol::query::ExecutionStatus;
 
 use super::NEEDS_MESH;
 use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
-use crate::remote::Remote;
-use sinew_inspection::words;
-use sinew_protocol::query::ExecutionStatus;
 
 /// Executions to change.
 #[derive(Args, Debug)]
@@ -42,12 +43,12 @@ pub(super) async fn send_commands(
 ) -> Result<Exit, Failure> {
     if let Some(file) = targets.ids.iter().find(|id| id.contains(['.', '/'])) {
         return Err(Failure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             NEEDS_MESH,
             format!("{file} is a file; nothing goes on in it"),
         ));
     }
-    let remote = Remote::open(&targets.mesh).await?;
+    let remote = targets.mesh.operator().await?;
     let mut found: Vec<ExecutionId> = Vec::new();
     for text in &targets.ids {
         let id = remote.find(text).await?;
@@ -94,7 +95,7 @@ pub(super) async fn send_commands(
 
 /// Says what would become of executions, as far as it can be known before their owner decides.
 async fn tell_dry_run(
-    remote: &Remote,
+    remote: &MeshOperator,
     ids: &[ExecutionId],
     verb: &str,
     output: &Output,
@@ -123,7 +124,7 @@ async fn tell_dry_run(
 /// Asks on a terminal; elsewhere nobody can answer.
 pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
     let refused = || {
-        Failure::new(Exit::Usage, code::NOT_CONFIRMED.as_str(), format!("not confirmed: {what}"))
+        Failure::new(FailureKind::Usage, code::NOT_CONFIRMED.as_str(), format!("not confirmed: {what}"))
             .hint("say --yes")
     };
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

@@ -1,15 +1,16 @@
 //! `sinew execution describe`: how an execution stands, and why.
 
 use clap::Args;
+use sinew_inspection::describe;
+use sinew_inspection::node_description::{describe_node, find_activation, node_text};
+use sinew_inspection::view_context::ViewContext;
+use sinew_operations::failure::Failure;
 use sinew_runtime::local;
 
 use super::Which;
 use super::tree::no_such_node;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
-use sinew_inspection::describe;
-use sinew_inspection::node_description::{describe_node, find_activation, node_text};
-use sinew_inspection::view_context::ViewContext;
 
 const DESCRIBE_EXAMPLES: &str = "Examples:
   sinew execution describe @latest

@@ -1,14 +1,15 @@
 //! `sinew execution diff`.
 
 use clap::Args;
+use sinew_inspection::diff::{compare, text};
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_runtime::local;
 
 use super::Which;
 use super::tree::NO_SUCH_NODE;
 use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
-use sinew_inspection::diff::{compare, text};
 
 const EXAMPLES: &str = "Examples:
   sinew execution diff x7f3 y81c
@@ -19,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(
     long_about = "Compare two executions: input, output, and node by node how it ended, what it gave and how long it \
-                  took. Changes of values are JSON Patch (RFC 6902) from the first to the second. Exits with 1 if they \
+                  took. ExecutionChanges of values are JSON Patch (RFC 6902) from the first to the second. Exits with 1 if they \
                   differ; times do not count.",
     after_help = EXAMPLES
 )]
@@ -48,7 +49,7 @@ pub(super) async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failu
     let second = which(&args.second).open().await?.record;
     let told = compare(&first, &second, local::now(), args.node.as_deref()).ok_or_else(|| {
         let node = args.node.as_deref().unwrap_or_default();
-        Failure::new(Exit::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in either"))
+        Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in either"))
     })?;
     output.value(&told, |told| text(told, output.ascii));
     Ok(if told.same { Exit::Ok } else { Exit::Failed })

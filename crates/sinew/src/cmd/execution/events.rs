@@ -1,13 +1,14 @@
 //! `sinew execution events`: what an execution told, one event a line.
 
 use clap::Args;
+use sinew_inspection::events::{self, EventLine, EventWords};
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::failure::Failure;
 use sinew_protocol::Vocabulary;
 
 use super::Which;
-use super::changes::Changes;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
-use sinew_inspection::events::{self, EventLine, EventWords};
 
 const EVENTS_EXAMPLES: &str = "Examples:
   sinew execution events @latest
@@ -82,7 +83,7 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
     if matches!(output.format, Format::Json | Format::Yaml) {
         return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
     }
-    let mut changes = Changes::of(found).await?;
+    let mut changes = ExecutionChanges::of(found).await?;
     let mut shown = 0;
     loop {
         let lines = events::lines(&changes.record, whose);

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sinew_inspection::record;
+use sinew_operations::export_file;
+use sinew_operations::failure::Failure;
 
 use super::Which;
-use crate::exit::{Exit, Failure};
-use crate::export_file;
+use crate::exit::Exit;
 use crate::output::Output;
-use sinew_inspection::record;
 
 const EXPORT_EXAMPLES: &str = "Examples:
   sinew execution export @latest -O run.json

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::Value;
-use sinew_engine::{ExecutionMode, SharedJson};
+use sinew_engine::SharedJson;
+use sinew_operations::execution_start;
+use sinew_operations::failure::Failure;
 
 use super::Which;
-use super::launch::{LaunchArgs, NOT_GIVEN, NewExecution, behind, is_work, launch, nodes, outputs};
-use crate::exit::{Exit, Failure};
+use super::launch::{LaunchArgs, launch};
+use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
-
-/// The label of a new execution that names the old one.
-const FORK_OF: &str = "fork_of";
 
 const FORK_EXAMPLES: &str = "Examples:
   sinew execution fork @latest --at book                               # the same again from there
@@ -49,20 +47,7 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
     let set = args.set.iter().map(|text| given(text)).collect::<Result<Vec<_>, _>>()?;
     let (remote, id) = args.which.find().await?;
     let record = remote.record(&id).await?;
-    let plan = record.plan();
-    let named: Vec<String> = set.iter().map(|(node, _)| node.clone()).collect();
-    let (at, named) = (nodes(plan, &args.at)?, nodes(plan, &named)?);
-    let again = if at.is_empty() { behind(plan, &named) } else { behind(plan, &at) };
-    if let Some(ix) = named.iter().find(|ix| !is_work(plan, **ix)) {
-        let id = &plan.node(*ix).id;
-        let why =
-            format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
-        return Err(Failure::new(Exit::Conflict, NOT_GIVEN, why).hint("set the output that it looks at"));
-    }
-    let mut mode = ExecutionMode { given: outputs(&record, &again)?, ..ExecutionMode::default() };
-    mode.given.extend(set);
-    let input = Value::clone(record.execution.ctx().input());
-    let new = NewExecution { label: FORK_OF, input, mode, latest: false };
+    let new = execution_start::fork(&record, &args.at, set)?;
     launch(&remote, &record, new, &args.how, output).await
 }
 

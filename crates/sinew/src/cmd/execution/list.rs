@@ -2,19 +2,21 @@
 
 use clap::Args;
 use serde_json::json;
-use sinew_mesh::history::HistoryFilter;
+use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_inspection::words;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::execution_list::ListDepth;
+use sinew_operations::failure::Failure;
+use sinew_operations::local_records;
+use sinew_operations::mesh_operator::RowDetails;
+use sinew_protocol::query::ExecutionStatus;
 use sinew_runtime::local;
 
 use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::input;
-use crate::local_records;
 use crate::output::{Format, Output};
-use crate::remote::{Remote, RowDetails};
 use crate::status_words;
-use sinew_inspection::list::{self, ExecutionRow, RowFilter};
-use sinew_inspection::words;
-use sinew_protocol::query::ExecutionStatus;
 
 const EXAMPLES: &str = "Examples:
   sinew execution list
@@ -55,8 +57,6 @@ pub(crate) struct ListArgs {
     mesh: Connection,
 }
 
-/// Closed executions that are read to find `limit` that are wanted.
-const MAX_ROWS_READ: usize = 5_000;
 /// Records of this folder that are read.
 const MAX_LOCAL_RECORDS: usize = 200;
 
@@ -64,7 +64,7 @@ const MAX_LOCAL_RECORDS: usize = 200;
 pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let now = local::now();
     let ago = |text: &Option<String>| -> Result<_, Failure> {
-        let time = text.as_deref().map(input::duration).transpose()?;
+        let time = text.as_deref().map(parse_duration).transpose()?;
         Ok(time.map(|time| now.saturating_sub(time)))
     };
     let wanted = RowFilter {
@@ -82,8 +82,12 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
     let (mut rows, unlisted) = if let Some(rows) = rows {
         (rows, 0)
     } else {
-        let remote = Remote::open(&args.mesh).await?;
-        let rows = mesh_rows(&remote, args, &wanted, output).await?;
+        let remote = args.mesh.operator().await?;
+        let needs_labels = output.format == Format::Wide || output.is_machine();
+        let details = if needs_labels { RowDetails::All } else { RowDetails::Faults };
+        // A count needs no details.
+        let limit = if args.count { 0 } else { args.limit };
+        let rows = remote.list(&wanted, ListDepth { limit, details, after: None }).await?;
         (rows, remote.client.unlisted_shards().await?.len())
     };
     list::sort(&mut rows);
@@ -117,44 +121,4 @@ fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
     let records = local_records::newest(MAX_LOCAL_RECORDS);
     let rows = records.iter().map(|record| ExecutionRow::of(record, now)).filter(|row| wanted.takes(row));
     (!records.is_empty()).then(|| rows.collect())
-}
-
-/// Returns the executions of the mesh, the first of them with labels and reasons as far as they are shown.
-async fn mesh_rows(
-    remote: &Remote,
-    args: &ListArgs,
-    wanted: &RowFilter,
-    output: &Output,
-) -> Result<Vec<ExecutionRow>, Failure> {
-    let narrow = |list: &[String]| list.first().filter(|_| list.len() == 1).cloned();
-    let status = match args.status.as_slice() {
-        [status] if status.is_terminal() => Some(status.as_str().to_owned()),
-        _ => None,
-    };
-    let filter = HistoryFilter {
-        workflow: narrow(&args.workflow),
-        status,
-        since: wanted.since,
-        until: wanted.until,
-        ..HistoryFilter::default()
-    };
-    let mut rows = remote.rows(&filter, MAX_ROWS_READ).await?;
-    if args.count && wanted.labels.is_empty() {
-        rows.retain(|row| wanted.takes(row));
-        return Ok(rows);
-    }
-    let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
-    rows.retain(|row| others.takes(row));
-    list::sort(&mut rows);
-    if wanted.labels.is_empty() {
-        let rest = rows.split_off(rows.len().min(args.limit));
-        let needs_labels = output.format == Format::Wide || output.is_machine();
-        let details = if needs_labels { RowDetails::All } else { RowDetails::Faults };
-        rows = remote.with_details(rows, details).await?;
-        rows.extend(rest);
-    } else {
-        rows = remote.with_details(rows, RowDetails::All).await?;
-        rows.retain(|row| wanted.takes(row));
-    }
-    Ok(rows)
 }

@@ -8,20 +8,21 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use sinew_mesh::live::{Progress, ProgressFeed};
-use sinew_protocol::TaskId;
-use sinew_protocol::a2a::{PartContent, StreamResponse};
-use sinew_protocol::task::progress_text;
-use sinew_runtime::{activation_key, local};
-
-use super::Which;
-use super::changes::Changes;
-use crate::exit::{Exit, Failure};
-use crate::output::{Format, Output};
-use crate::remote::Remote;
-use sinew_inspection::events::{self, EventLine, EventWords, is_about};
+use sinew_inspection::events::is_about;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
+use sinew_mesh::live::ProgressFeed;
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::execution_messages::{
+    ShownMessages, TaskAgent, given_tasks, live_message, stored_messages,
+};
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator::MeshOperator;
+use sinew_protocol::TaskId;
+
+use super::Which;
+use crate::exit::Exit;
+use crate::output::{Format, Output};
 
 /// Between two looks for a task that somebody told of and nobody knows.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -81,10 +82,10 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
     if !args.follow {
         return Ok(Exit::Ok);
     }
-    let mut changes = Changes::of(found).await?;
+    let mut changes = ExecutionChanges::of(found).await?;
     let (remote, id) = (changes.remote().clone(), changes.record.execution.id().clone());
     let mut feed = remote.mesh().tasks().watch_progress(Some(&id), None).await?;
-    let known = RefCell::new(tasks(&changes.record));
+    let known = RefCell::new(given_tasks(&changes.record));
     let seen = RefCell::new(seen);
     let facts = async {
         let mut shown = first.len();
@@ -96,7 +97,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
             if !changes.next().await? {
                 return Ok::<_, Failure>(());
             }
-            *known.borrow_mut() = tasks(&changes.record);
+            *known.borrow_mut() = given_tasks(&changes.record);
         }
     };
     tokio::select! {
@@ -107,7 +108,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
     // Progress from before the end has arrived already.
     while let Some(Some(progress)) = feed.next().now_or_never() {
         let known = known.borrow();
-        if let Some(said) = known.get(&progress.task).and_then(|who| heard(&progress, who))
+        if let Some(said) = known.get(&progress.task).and_then(|who| live_message(&progress, who))
             && seen.borrow_mut().is_new(&said)
         {
             args.show(&said, output);
@@ -119,15 +120,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
 impl LogsArgs {
     /// Returns the log lines of the facts.
     fn stored(&self, record: &Record) -> Vec<Value> {
-        let lines = events::lines(record, EventWords::Facts);
-        let last = (!record.execution.state().has_room_for_progress()).then(|| {
-            json!({
-                "at": words::instant(record.at()),
-                "level": "warn",
-                "text": "(later messages of this execution are not kept: those above have 1 MiB)",
-            })
-        });
-        lines.iter().filter_map(spoken).chain(last).filter(|said| self.takes(said)).collect()
+        stored_messages(record).into_iter().filter(|said| self.takes(said)).collect()
     }
 
     fn takes(&self, said: &Value) -> bool {
@@ -157,33 +150,10 @@ impl LogsArgs {
     }
 }
 
-/// Agent and node of a task.
-struct TaskAgent {
-    node: String,
-    attempt: u32,
-    agent: String,
-}
-
-/// The tasks that an execution has given to agents.
-fn tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
-    let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
-    let mut known = HashMap::new();
-    for act in 0..ctx.state.acts.len() as u32 {
-        let one = ctx.act(act);
-        let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
-        let key = activation_key(id, program, ctx.state, act);
-        for attempt in 1..=one.attempt {
-            let (node, agent) = (sinew_runtime::events::label(&ctx, act), asked.clone());
-            known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
-        }
-    }
-    known
-}
-
 /// Shows what is said while agents work, as long as anybody can be heard.
 async fn live(
     args: &LogsArgs,
-    remote: &Remote,
+    remote: &MeshOperator,
     feed: &mut ProgressFeed,
     known: &RefCell<HashMap<TaskId, TaskAgent>>,
     seen: &RefCell<ShownMessages>,
@@ -194,9 +164,9 @@ async fn live(
             // It was given away just now, or it is none of this execution's: anybody may say anything here.
             tokio::time::sleep(BETWEEN).await;
             let Ok(record) = remote.record(&progress.execution).await else { continue };
-            *known.borrow_mut() = tasks(&record);
+            *known.borrow_mut() = given_tasks(&record);
         }
-        if let Some(said) = known.borrow().get(&progress.task).and_then(|who| heard(&progress, who))
+        if let Some(said) = known.borrow().get(&progress.task).and_then(|who| live_message(&progress, who))
             && seen.borrow_mut().is_new(&said)
         {
             args.show(&said, output);
@@ -204,78 +174,4 @@ async fn live(
     }
     // The facts go on being read as long as they can be.
     std::future::pending::<()>().await;
-}
-
-/// Returns the progress message of an agent; `None` if the update holds none.
-fn heard(progress: &Progress, who: &TaskAgent) -> Option<Value> {
-    let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
-        return None;
-    };
-    let message = update.status.message?;
-    let texts: Vec<String> = message
-        .parts
-        .iter()
-        .filter_map(|part| match &part.content {
-            PartContent::Text(text) => Some(text.clone()),
-            PartContent::Data(value) => Some(progress_text(value)),
-            _ => None,
-        })
-        .collect();
-    Some(json!({
-        "at": words::instant(local::now()),
-        "node": who.node,
-        "attempt": who.attempt,
-        "agent": who.agent,
-        "level": "info",
-        "text": texts.join("\n"),
-        "stored": false,
-    }))
-}
-
-/// Counts of the messages that were heard from agents and that were read from the record, so that each is shown once.
-#[derive(Default)]
-struct ShownMessages(HashMap<(String, u64, String), [u32; 2]>);
-
-impl ShownMessages {
-    /// Counts a message. Returns whether it has not been shown: the other source has not brought it as often as this one.
-    fn is_new(&mut self, said: &Value) -> bool {
-        let word = |key: &str| said[key].as_str().unwrap_or_default();
-        let key =
-            (word("node").to_owned(), said["attempt"].as_u64().unwrap_or_default(), word("text").to_owned());
-        let counts = self.0.entry(key).or_default();
-        let heard = usize::from(said["stored"] == json!(false));
-        counts[heard] += 1;
-        counts[heard] > counts[1 - heard]
-    }
-}
-
-/// A fact that says something to people who look for what went on.
-fn spoken(line: &EventLine) -> Option<Value> {
-    let fact = &line.event;
-    let (level, text) = match line.kind.as_str() {
-        "progressed" => ("info", progress_text(&fact["value"])),
-        "replied" => {
-            let fault = fact["result"].get("fault")?;
-            let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
-            (
-                "error",
-                format!(
-                    "attempt {}: {}{again}",
-                    fact["attempt"],
-                    fault["message"].as_str().unwrap_or_default()
-                ),
-            )
-        }
-        "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
-        _ => return None,
-    };
-    // An agent says when it said something; its clock cannot be ahead of the record.
-    let said_at = fact["value"]["at"].as_u64().map_or(line.at, |at| at.min(line.at));
-    Some(json!({
-        "at": words::instant(said_at),
-        "node": line.node,
-        "attempt": fact["attempt"],
-        "level": level,
-        "text": text,
-    }))
 }

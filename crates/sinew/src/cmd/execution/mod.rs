@@ -1,7 +1,6 @@
 //! `sinew execution`: look at executions and steer them, on a mesh or from a file.
 
 mod cancel;
-pub(crate) mod changes;
 pub(crate) mod command;
 mod describe;
 mod diff;
@@ -21,21 +20,21 @@ pub(crate) mod retry;
 mod tree;
 pub(crate) mod watch;
 
-use sinew_protocol::code;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use sinew_inspection::words;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::export_file;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::local_records;
+use sinew_operations::mesh_operator::{MeshOperator, NO_SUCH_EXECUTION};
 use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
 
 use crate::connect::{Connection, block_traced};
-use crate::exit::{Exit, Failure};
-use crate::export_file;
-use crate::local_records;
+use crate::exit::Exit;
 use crate::output::Output;
-use crate::remote::{NO_SUCH_EXECUTION, Remote};
-use sinew_inspection::record::Record;
-use sinew_inspection::view_context::MeshPresence;
-use sinew_inspection::words;
 
 /// A command that needs a mesh was given a file.
 const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
@@ -123,25 +122,6 @@ pub(crate) struct Which {
     pub(crate) mesh: Connection,
 }
 
-/// An execution that was found.
-pub(crate) struct Found {
-    pub(crate) record: Record,
-    /// Where it lives; none if it came from a file.
-    pub(crate) remote: Option<Remote>,
-}
-
-impl Found {
-    /// Returns what is known of the agents and the executor of an execution that goes on.
-    pub(crate) async fn presence(&self) -> Result<MeshPresence, Failure> {
-        match &self.remote {
-            Some(remote) if !self.record.execution.state().ended => {
-                remote.presence(self.record.execution.id()).await
-            }
-            _ => Ok(MeshPresence::default()),
-        }
-    }
-}
-
 impl Which {
     /// Ids have no dots and no slashes; what has one is a file.
     fn file(&self) -> Option<&Path> {
@@ -149,7 +129,7 @@ impl Which {
     }
 
     /// Reads it from its file or from the mesh.
-    pub(crate) async fn open(&self) -> Result<Found, Failure> {
+    pub(crate) async fn open(&self) -> Result<FoundExecution, Failure> {
         if let Some(file) = self.file() {
             if self.mesh.is_given() {
                 return Err(Failure::usage(format!(
@@ -157,32 +137,32 @@ impl Which {
                     file.display()
                 )));
             }
-            return Ok(Found { record: export_file::read(file)?, remote: None });
+            return Ok(FoundExecution { record: export_file::read(file)?, remote: None });
         }
         if !self.mesh.is_meant(false)
             && let Some(record) = local_records::find(&self.id)?
         {
-            return Ok(Found { record, remote: None });
+            return Ok(FoundExecution { record, remote: None });
         }
         if self.mesh.local {
             let text = format!("there is no execution '{}' in this folder", words::one_line(&self.id, 80));
-            return Err(Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, text));
+            return Err(Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, text));
         }
         let (remote, id) = self.find().await?;
-        Ok(Found { record: remote.record(&id).await?, remote: Some(remote) })
+        Ok(FoundExecution { record: remote.record(&id).await?, remote: Some(remote) })
     }
 
     /// Finds it on the mesh; a file does not do.
-    pub(crate) async fn find(&self) -> Result<(Remote, ExecutionId), Failure> {
+    pub(crate) async fn find(&self) -> Result<(MeshOperator, ExecutionId), Failure> {
         if self.file().is_some() {
             return Err(Failure::new(
-                Exit::Usage,
+                FailureKind::Usage,
                 NEEDS_MESH,
                 "this needs an execution on a mesh, not a file",
             )
             .hint("`sinew execution import FILE` puts one there"));
         }
-        let remote = Remote::open(&self.mesh).await?;
+        let remote = self.mesh.operator().await?;
         let id = remote.find(&self.id).await?;
         Ok((remote, id))
     }

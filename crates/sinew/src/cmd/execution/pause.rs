@@ -1,10 +1,11 @@
 //! `sinew execution pause`: executions start nothing new.
 
 use clap::Args;
+use sinew_operations::failure::Failure;
 use sinew_protocol::command::{Command, PauseCommand};
 
 use super::command::{TargetArgs, send_commands};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// Arguments of `sinew execution pause`.

@@ -1,15 +1,16 @@
 //! `sinew execution replay`: the rounds of an execution are decided again, offline.
 
 use clap::Args;
-use sinew_protocol::code;
-
-use super::Which;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 use sinew_inspection::replay;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::words;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
+
+use super::Which;
+use crate::exit::Exit;
+use crate::output::Output;
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sinew execution replay run.json
@@ -65,7 +66,7 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
     let Some(difference) = report.difference else { return Ok(Exit::Ok) };
     let (recorded, decided) = (&difference.recorded, &difference.decided);
     Err(Failure::new(
-        Exit::Failed,
+        FailureKind::Failed,
         code::ROUND_DECIDED_DIFFERENTLY.as_str(),
         format!("round {} is decided otherwise: recorded {recorded}, now {decided}", difference.round),
     ))

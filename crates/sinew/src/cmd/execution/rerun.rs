@@ -2,10 +2,12 @@
 
 use clap::Args;
 use sinew_engine::ExecutionMode;
+use sinew_operations::execution_start::{NewExecution, kept_outputs, nodes_behind, planned_nodes};
+use sinew_operations::failure::Failure;
 
 use super::Which;
-use super::launch::{LaunchArgs, NewExecution, behind, launch, nodes, outputs};
-use crate::exit::{Exit, Failure};
+use super::launch::{LaunchArgs, launch};
+use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
 
@@ -52,10 +54,10 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
     let record = remote.record(&id).await?;
     let old = record.execution.ctx().input().to_string();
     let given = args.input.clone().unwrap_or(old);
-    let begun = nodes(record.plan(), &args.from)?;
+    let begun = planned_nodes(record.plan(), &args.from)?;
     let mut mode = ExecutionMode { from: args.from.clone(), ..ExecutionMode::default() };
     if args.memoize {
-        mode.given = outputs(&record, &behind(record.plan(), &begun))?;
+        mode.given = kept_outputs(&record, &nodes_behind(record.plan(), &begun))?;
     }
     let new = NewExecution {
         label: RERUN_OF,

@@ -3,15 +3,17 @@
 use clap::Args;
 use serde_json::Value;
 use sinew_engine::ActivationEnd;
+use sinew_inspection::words;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_protocol::code;
+use sinew_protocol::query::ExecutionStatus;
 
+use super::Which;
 use super::tree::no_such_node;
-use super::{Found, Which};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 use crate::status_words::exit_of;
-use sinew_inspection::words;
-use sinew_protocol::query::ExecutionStatus;
 
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest
@@ -45,7 +47,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     if args.raw && output.is_machine() {
         return Err(Failure::usage("--raw prints a text as it is, which is not what -o asks for"));
     }
-    let Found { record, .. } = args.which.open().await?;
+    let FoundExecution { record, .. } = args.which.open().await?;
     let ctx = record.execution.ctx();
     let print = |value: &Value| match (args.raw, value, output.format) {
         (true, Value::String(text), _) => output.raw(text),
@@ -65,7 +67,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
         return match (one.end, &one.output, &one.fault) {
             (Some(ActivationEnd::Succeeded | ActivationEnd::Skipped), ..) => Ok(Exit::Ok),
             (Some(_), _, Some(fault)) => {
-                Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone()))
+                Err(Failure::new(FailureKind::Failed, known(&fault.code), fault.message.clone()))
             }
             (Some(_), ..) => Ok(Exit::Failed),
             (None, ..) => Err(none_yet(&format!("node '{node}' is still open"))),
@@ -79,13 +81,13 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
         print(value);
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
-        return Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone())
+        return Err(Failure::new(FailureKind::Failed, known(&fault.code), fault.message.clone())
             .hint(format!("sinew execution describe {}", words::shell(record.id()))));
     }
     match status {
         _ if args.native => Ok(exit_of(status)),
         ExecutionStatus::Waiting => Err(Failure {
-            exit: Exit::Waiting,
+            kind: FailureKind::Waiting,
             hint: Some("see `sinew approval list`".to_owned()),
             ..none_yet("the execution waits for a person")
         }),
@@ -97,6 +99,10 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
 }
 
 fn none_yet(why: &str) -> Failure {
-    Failure::new(Exit::Conflict, code::NO_RESULT_YET.as_str(), format!("there is no result yet: {why}"))
-        .hint("`sinew execution watch ID` follows it to its end")
+    Failure::new(
+        FailureKind::Conflict,
+        code::NO_RESULT_YET.as_str(),
+        format!("there is no result yet: {why}"),
+    )
+    .hint("`sinew execution watch ID` follows it to its end")
 }

@@ -1,10 +1,11 @@
 //! `sinew execution resume`: paused executions go on.
 
 use clap::Args;
+use sinew_operations::failure::Failure;
 use sinew_protocol::command::{Command, ResumeCommand};
 
 use super::command::{TargetArgs, send_commands};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// Arguments of `sinew execution resume`.

@@ -4,24 +4,23 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sinew_engine::{Activation, InputRefusal, RetryRequest};
-use sinew_protocol::card;
-use sinew_protocol::command::{Command, RetryCommand};
-use sinew_source::Schema;
-
-use super::changes::Changes;
-use super::watch::{Follow, follow};
-use super::{Found, NEEDS_MESH, Which};
-use crate::deadline::Deadline;
-use crate::exit::{Exit, Failure};
-use crate::input;
-use crate::output::{Format, Output};
-use crate::remote::Remote;
-use crate::remote::online;
-use crate::status_words::exit_of;
+use sinew_engine::RetryRequest;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::words;
 use sinew_inspection::{retry, waiting};
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::execution_retry::preview_retry;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::mesh_operator::MeshOperator;
+
+use super::watch::{Follow, follow};
+use super::{NEEDS_MESH, Which};
+use crate::deadline::Deadline;
+use crate::exit::Exit;
+use crate::input;
+use crate::output::{Format, Output};
+use crate::status_words::exit_of;
 
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
@@ -81,57 +80,11 @@ impl RetryArgs {
     }
 }
 
-fn refused(refused: InputRefusal) -> Failure {
-    let exit = match refused {
-        InputRefusal::NoSuchNode(_) => Exit::NotFound,
-        InputRefusal::ManyNodes(_) | InputRefusal::TakesNoInput(_) | InputRefusal::BadInput(_) => Exit::Usage,
-        _ => Exit::Conflict,
-    };
-    let failure = Failure::new(exit, refused.code(), refused.to_string());
-    match refused {
-        InputRefusal::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
-        InputRefusal::DidNotFail(node) => {
-            failure.hint(format!("`sinew execution fork ID --at {node}` runs it again in a new execution"))
-        }
-        InputRefusal::BadInput(_) => failure,
-        _ => failure.hint("`sinew execution tree ID` shows what failed"),
-    }
-}
-
-/// Holds the input for a node to what was to hold the last one, else to what its agent's card says. One whose card is
-/// not there looks at the input when it gets it.
-async fn fits(found: &Found, retry: &RetryRequest) -> Result<(), Failure> {
-    let (Some(input), [node]) = (&retry.input, retry.nodes.as_slice()) else { return Ok(()) };
-    let state = found.record.execution.state();
-    let of_node = |one: &&Activation| found.record.plan().node(one.node).id == *node;
-    let Some(ask) = state.acts.iter().rev().filter(of_node).find_map(|one| one.last_task()) else {
-        return Ok(());
-    };
-    let schema = match (&ask.input_schema, &found.remote) {
-        (Some(schema), _) => Some(schema.clone()),
-        (None, Some(remote)) => {
-            let announced = online(remote.mesh()).await.get(ask.target.name());
-            announced.and_then(|one| card::input_schema(&one.card).cloned())
-        }
-        (None, None) => None,
-    };
-    // A schema that cannot be used refuses nothing: its agent says so itself.
-    let Some(schema) = schema.and_then(|schema| Schema::compile(&schema).ok()) else { return Ok(()) };
-    let wrong: Vec<String> =
-        schema.errors(input).into_iter().map(|one| format!("{} {}", one.pointer, one.message)).collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let text = format!("{} does not take it: {}", ask.target.name(), wrong.join("; ").trim());
-    Err(refused(InputRefusal::BadInput(text)))
-}
-
 /// Retries an execution.
 pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
     let found = args.which.open().await?;
-    let preview = retry::preview(&found.record, &wanted).map_err(refused)?;
-    fits(&found, &wanted).await?;
+    let preview = preview_retry(&found, &wanted).await?;
     if args.dry_run {
         match output.format {
             Format::Name => preview.rerun.keys().for_each(|node| output.line(node)),
@@ -139,19 +92,12 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
         }
         return Ok(Exit::Ok);
     }
-    let Found { record, remote: Some(remote) } = found else {
-        return Err(Failure::new(Exit::Usage, NEEDS_MESH, "an execution in a file cannot go on")
+    let FoundExecution { record, remote: Some(remote) } = found else {
+        return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, "an execution in a file cannot go on")
             .hint("--dry-run says what a retry would do; `sinew execution import FILE` puts it on a mesh"));
     };
     output.note_block(&retry::text(&preview, &record).replace("would ", "will "));
-    let command = RetryCommand {
-        execution: record.execution.id().clone(),
-        nodes: wanted.nodes,
-        only: wanted.only,
-        input: wanted.input,
-        reason: args.reason.clone(),
-    };
-    remote.signal(Command::Retry(command)).await?;
+    remote.retry(&record, wanted, args.reason.clone()).await?;
     let id = record.execution.id().clone();
     if args.watch {
         return watched(&remote, &id, output).await;
@@ -162,12 +108,12 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
 
 /// Follows an execution that was just started or retried.
 pub(super) async fn watched(
-    remote: &Remote,
+    remote: &MeshOperator,
     id: &sinew_protocol::ExecutionId,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let record = remote.record(id).await?;
-    let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
+    let changes = ExecutionChanges::of(FoundExecution { record, remote: Some(remote.clone()) }).await?;
     let how =
         Follow { options: TreeOptions::default(), deadline: Deadline::default(), people: true, show: true };
     let record = follow(changes, &how, output).await?;
@@ -183,7 +129,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until an executor has taken a start. If none serves it, that is said soon.
 pub(crate) async fn wait_until_known(
-    remote: &Remote,
+    remote: &MeshOperator,
     id: &sinew_protocol::ExecutionId,
     workflow: &str,
     output: &Output,

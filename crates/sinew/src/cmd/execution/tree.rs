@@ -1,16 +1,17 @@
 //! `sinew execution tree`: the nodes of an execution.
 
 use clap::Args;
+use sinew_inspection::node_status::NodeStatus;
+use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::view_context::ViewContext;
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 use sinew_runtime::local;
 
 use super::Which;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 use crate::status_words;
-use sinew_inspection::node_status::NodeStatus;
-use sinew_inspection::tree::{self, TreeOptions};
-use sinew_inspection::view_context::ViewContext;
 
 /// The execution has no node of this name.
 pub(super) const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
@@ -90,6 +91,6 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
 
 /// Returns the failure of a command whose node is not in the execution.
 pub(super) fn no_such_node(node: &str) -> Failure {
-    Failure::new(Exit::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in it"))
+    Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in it"))
         .hint("`sinew execution tree ID --no-fold` shows all of them")
 }

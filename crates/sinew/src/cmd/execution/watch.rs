@@ -6,17 +6,6 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_engine::Fact;
-use sinew_runtime::{Execution, events, local};
-
-use super::Which;
-use super::changes::Changes;
-use super::tree::Folding;
-use crate::deadline::Deadline;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
-use crate::paint::{Painter, terminal_width};
-use crate::remote::Remote;
-use crate::status_words::exit_of;
 use sinew_inspection::node_rows as rows;
 use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::node_table::PictureLine;
@@ -24,7 +13,19 @@ use sinew_inspection::record::Record;
 use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::{waiting, words};
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::query::ExecutionStatus;
+use sinew_runtime::{Execution, events, local};
+
+use super::Which;
+use super::tree::Folding;
+use crate::deadline::Deadline;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::paint::{Painter, terminal_width};
+use crate::status_words::exit_of;
 
 /// Time between two pictures while nothing happens: times go on.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(500);
@@ -54,7 +55,7 @@ pub(crate) struct WatchArgs {
 /// Follows an execution.
 pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Failure> {
     let deadline = Deadline::from_flag(args.timeout.as_deref())?;
-    let found = async { Changes::of(args.which.open().await?).await };
+    let found = async { ExecutionChanges::of(args.which.open().await?).await };
     let changes = deadline.within("connecting and reading the execution", found).await?;
     let how = Follow { options: args.folding.options(), deadline, people: true, show: true };
     let record = follow(changes, &how, output).await?;
@@ -84,7 +85,7 @@ pub(crate) struct Follow {
 
 /// Follows an execution until it ends, waits for people only, or time is up. Returns the execution as it is then.
 pub(crate) async fn follow(
-    mut changes: Changes,
+    mut changes: ExecutionChanges,
     how: &Follow,
     output: &Output,
 ) -> Result<Arc<Record>, Failure> {
@@ -115,7 +116,7 @@ pub(crate) async fn follow(
                     return Ok(record);
                 }
                 () = tokio::time::sleep(REPAINT_INTERVAL), if how.show && output.live => {
-                    presence.agents = Some(Remote::heartbeats(&cards));
+                    presence.agents = Some(MeshOperator::heartbeats(&cards));
                     view.show(&record, &presence, false, output);
                 }
             }

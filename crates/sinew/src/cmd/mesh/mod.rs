@@ -5,9 +5,10 @@ mod provision;
 mod quarantine;
 
 use clap::Subcommand;
+use sinew_operations::failure::Failure;
 
 use crate::connect::block;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// Commands for the mesh.

@@ -2,11 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use sinew_operations::failure::Failure;
 use sinew_protocol::Token;
-use sinew_protocol::permission::{BadTenant, Guest, Login, Role, Tenant, User, accounts, config, nsc};
+use sinew_protocol::permission::{Guest, Login, Role, Tenant, User, accounts, config, nsc};
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -191,10 +192,4 @@ fn login(name: &str, proof: &str) -> Result<Login, String> {
     let Some(variable) = proof.strip_prefix("env:") else { return Ok(Login::Nkey(proof.to_owned())) };
     let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
     password.map(Login::Password).ok_or_else(|| format!("{name}: {variable} is not set"))
-}
-
-impl From<BadTenant> for Failure {
-    fn from(bad: BadTenant) -> Self {
-        Self::new(Exit::Usage, crate::exit::known(BadTenant::CODE), bad.to_string())
-    }
 }

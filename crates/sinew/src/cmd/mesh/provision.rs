@@ -1,17 +1,17 @@
 //! `sinew mesh provision | check`.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_mesh::MeshError;
 use sinew_mesh::problem::ServerProblem;
 use sinew_mesh::provision::{Change, Difference, Provision};
+use sinew_operations::failure::Failure;
+use sinew_operations::quantity::{parse_byte_count, parse_retention};
 
 use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
-use crate::input;
+use crate::exit::Exit;
 use crate::output::Output;
 
 const PROVISION_EXAMPLES: &str = "Examples:
@@ -57,8 +57,8 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
     let options = Provision {
         shards: args.shards,
         replicas: args.replicas,
-        retention: args.retention.as_deref().map(days).transpose()?,
-        storage_limit: args.storage_limit.as_deref().map(bytes).transpose()?,
+        retention: args.retention.as_deref().map(parse_retention).transpose()?,
+        storage_limit: args.storage_limit.as_deref().map(parse_byte_count).transpose()?,
         keep_events: args.keep_events.then_some(true),
     };
     let mesh = args.mesh.open("provisioner").await?;
@@ -152,58 +152,4 @@ fn say(differences: &[Difference], word: &str, output: &Output) {
 fn row(difference: &Difference) -> Value {
     let Difference { stream, field, expected, found } = difference;
     json!({ "stream": stream, "field": field, "expected": expected, "found": found })
-}
-
-/// `30d`, or anything [`input::duration`] takes.
-fn days(text: &str) -> Result<Duration, Failure> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    match days.and_then(|days| days.checked_mul(86_400)) {
-        Some(seconds) => Ok(Duration::from_secs(seconds)),
-        None => input::duration(text).map(Duration::from_millis),
-    }
-}
-
-/// `512MB`, `10GiB`, or a bare number of bytes.
-fn bytes(text: &str) -> Result<u64, Failure> {
-    const UNITS: [(&str, u64); 9] = [
-        ("KIB", 1 << 10),
-        ("MIB", 1 << 20),
-        ("GIB", 1 << 30),
-        ("TIB", 1 << 40),
-        ("KB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("TB", 1_000_000_000_000),
-        ("B", 1),
-    ];
-    let upper = text.trim().to_ascii_uppercase();
-    let (number, unit) =
-        UNITS.iter().find_map(|(name, unit)| Some((upper.strip_suffix(name)?, *unit))).unwrap_or((&upper, 1));
-    number
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| {
-            Failure::usage(format!("'{text}' is not a number of bytes")).hint("write 512MB or 10GiB")
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_days_have_units() {
-        for (text, want) in [("512MB", 512_000_000), ("10GiB", 10 << 30), ("77", 77), ("1 kb", 1_000)] {
-            assert_eq!(bytes(text).unwrap(), want, "{text}");
-        }
-        for text in ["", "0", "MB", "-1", "1.5GB", "99999999999TB"] {
-            assert!(bytes(text).is_err(), "{text}");
-        }
-        assert_eq!(days("30d").unwrap(), Duration::from_hours(720));
-        assert_eq!(days("90m").unwrap(), Duration::from_mins(90));
-        assert!(days("d").is_err());
-    }
 }

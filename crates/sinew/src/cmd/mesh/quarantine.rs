@@ -1,16 +1,15 @@
 //! `sinew mesh quarantine`: messages that meant nothing to whoever had to act on them.
 
-use std::collections::BTreeMap;
-
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sinew_mesh::quarantine::QuarantinedMessage;
+use sinew_inspection::words;
+use sinew_operations::failure::Failure;
+use sinew_operations::quarantine::{message_headers, message_name, message_row};
 use sinew_runtime::local;
 
 use crate::connect::Connection;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
-use sinew_inspection::words;
 
 /// Bytes of a body that are shown to people.
 const SHOWN: usize = 4_000;
@@ -76,7 +75,7 @@ pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> R
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
     let found = mesh.quarantine().list(args.limit).await?;
-    let rows: Vec<Value> = found.iter().map(row).collect();
+    let rows: Vec<Value> = found.iter().map(message_row).collect();
     let now = local::now();
     output.value(&rows, |_| {
         if found.is_empty() {
@@ -85,7 +84,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         let mut lines = vec![["MESSAGE", "SET ASIDE", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
         lines.extend(found.iter().map(|one| {
             let reason = words::one_line(&one.reason, 100);
-            vec![place(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
+            vec![message_name(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
         }));
         words::columns(&lines)
     });
@@ -97,8 +96,8 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     let (stream, seq) = args.place()?;
     let one = mesh.quarantine().get(&stream, seq).await?;
     let body = String::from_utf8_lossy(&one.body).into_owned();
-    let mut document = row(&one);
-    document["headers"] = headers(&one);
+    let mut document = message_row(&one);
+    document["headers"] = message_headers(&one);
     document["body"] = serde_json::from_slice(&one.body).unwrap_or_else(|_| Value::String(body.clone()));
     document["whole"] = json!(one.whole);
     output.value(&document, |_| {
@@ -106,10 +105,10 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
         let cut = if one.whole { "" } else { "\n(it was too large to be kept whole)" };
         format!(
             "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",
-            place(&one),
+            message_name(&one),
             words::name(&one.reason),
             words::name(&one.subject),
-            headers(&one)
+            message_headers(&one)
         )
     });
     Ok(Exit::Ok)
@@ -145,28 +144,4 @@ impl OneArgs {
                 .hint("see `sinew mesh quarantine list`")),
         }
     }
-}
-
-fn place(one: &QuarantinedMessage) -> String {
-    format!("{}.{}", one.stream, one.seq)
-}
-
-fn row(one: &QuarantinedMessage) -> Value {
-    json!({
-        "message": place(one),
-        "subject": one.subject,
-        "reason": one.reason,
-        "time": words::instant(one.time),
-        "set_aside": words::instant(one.aside),
-    })
-}
-
-/// Its headers, without those between whoever stored it and the server.
-fn headers(one: &QuarantinedMessage) -> Value {
-    let pairs = one.headers.iter().map(|(name, values)| {
-        let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-        (name.to_string(), values.join(", "))
-    });
-    let own: BTreeMap<String, String> = pairs.filter(|(name, _)| !name.starts_with("Nats-")).collect();
-    json!(own)
 }

@@ -1,6 +1,5 @@
 //! `sinew run` on a mesh: starts an execution there, and follows it if nobody says otherwise.
 
-use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -8,33 +7,36 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_executor::client::ClientError;
-use sinew_plan::NodeOperation;
-use sinew_protocol::ExecutionId;
-use sinew_protocol::artifact::StoredAt;
-use sinew_protocol::command::StartCommand;
-use sinew_runtime::local;
-
-use super::{RunArgs, mode};
-use crate::cmd::execution::Found;
-use crate::cmd::execution::changes::Changes;
-use crate::cmd::execution::retry::wait_until_known;
-use crate::cmd::execution::watch::{Follow, follow};
-use crate::connect::{Connection, block_traced};
-use crate::deadline::{Deadline, DeadlinePassed, ran_out};
-use crate::deploy::{self, find_deployed};
-use crate::exit::{Exit, Failure};
-use crate::export_file;
-use crate::input;
-use crate::load::{self, Loaded};
-use crate::output::{Format, Output};
-use crate::remote::Remote;
-use crate::status_words::exit_of;
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::{waiting, words};
+use sinew_operations::deployment::{self, find_deployed};
+use sinew_operations::execution_changes::ExecutionChanges;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::export_file;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::input_check::check_input;
+use sinew_operations::mesh_operator::MeshOperator;
+use sinew_operations::workflow_file::{self, Loaded};
+use sinew_plan::NodeOperation;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::artifact::StoredAt;
+use sinew_protocol::code;
+use sinew_protocol::command::StartCommand;
 use sinew_protocol::query::ExecutionStatus;
+use sinew_runtime::local;
+
+use super::{RunArgs, mode};
+use crate::cmd::execution::retry::wait_until_known;
+use crate::cmd::execution::watch::{Follow, follow};
+use crate::connect::{Connection, block_traced};
+use crate::deadline::{Deadline, DeadlinePassed, ran_out};
+use crate::exit::Exit;
+use crate::input;
+use crate::output::{Format, Output};
+use crate::status_words::exit_of;
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
@@ -99,7 +101,7 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some((flag, _, instead)) => {
             let text = format!("{flag} has no meaning on a mesh");
-            Err(Failure::new(Exit::Usage, code::MESH_REQUIRED.as_str(), text).hint(*instead))
+            Err(Failure::new(FailureKind::Usage, code::MESH_REQUIRED.as_str(), text).hint(*instead))
         }
     }
 }
@@ -120,14 +122,14 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = wanted(args)?;
     let value = input::read(args.input.as_deref(), &args.params)?;
     let value = match &wanted {
-        WantedWorkflow::File(loaded) => load::input(loaded.dialect, value, args.fetch)?,
+        WantedWorkflow::File(loaded) => workflow_file::input(loaded.dialect, value, args.fetch)?,
         WantedWorkflow::Name { .. } => value,
     };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
     block_traced(async {
         let prepared = deadline.within("connecting and storing the workflow", async {
-            let remote = Remote::open(&args.on.connection).await?;
+            let remote = args.on.connection.operator().await?;
             let named = match &wanted {
                 WantedWorkflow::File(loaded) => put(&remote, loaded, args, output).await?,
                 WantedWorkflow::Name { name, version } => {
@@ -137,7 +139,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             if args.on.input_artifact.is_none() {
                 let program =
                     remote.client.programs().by_digest(&named.1).await.map_err(ClientError::Plan)?;
-                input::check(&program, &value, &mode)?;
+                check_input(&program, &value, &mode)?;
             }
             Ok((remote, named))
         });
@@ -196,15 +198,15 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
     let text = args.file.to_string_lossy();
-    if !deploy::is_workflow_name(&args.file) {
-        let options = load::Options {
+    if !deployment::is_workflow_name(&args.file) {
+        let options = workflow_file::Options {
             dialect: args.dialect.clone(),
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
             fetch: args.fetch,
             variables: args.variables.rules()?,
-            ..load::Options::default()
+            ..workflow_file::Options::default()
         };
-        return Ok(WantedWorkflow::File(Box::new(load::workflow(&args.file, &options)?)));
+        return Ok(WantedWorkflow::File(Box::new(workflow_file::workflow(&args.file, &options)?)));
     }
     let for_files = args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty();
     if for_files || args.variables.is_given() {
@@ -217,7 +219,7 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
 
 /// Stores the plan of a file, and deploys what it calls in the same file; gives its name and version.
 async fn put(
-    remote: &Remote,
+    remote: &MeshOperator,
     loaded: &Loaded,
     args: &RunArgs,
     output: &Output,
@@ -229,22 +231,22 @@ async fn put(
     if !lowered.warnings.is_empty() {
         output.note_block(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
     }
-    load::program(loaded.dialect, lowered)?;
+    workflow_file::program(loaded.dialect, lowered)?;
     let calls = |name: &str| loaded.workflows.iter().any(|other| other.plan.name == name);
     let called = lowered.plan.nodes.iter().filter(|node| node.op == NodeOperation::Workflow);
     if called.filter_map(|node| node.agent.as_deref()).any(calls) {
-        for one in deploy::deploy(remote.mesh(), loaded).await?.iter().filter(|one| one.new) {
+        for one in deployment::deploy(remote.mesh(), loaded).await?.iter().filter(|one| one.new) {
             output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
         }
     }
     let source = Some(args.file.as_path()).filter(|path| *path != Path::new("-"));
-    let version = deploy::store(remote.mesh(), &lowered.plan, source).await?;
+    let version = deployment::store(remote.mesh(), &lowered.plan, source).await?;
     Ok((lowered.plan.name.clone(), version))
 }
 
 /// Follows it, and says how it ended.
 async fn ended(
-    remote: Remote,
+    remote: MeshOperator,
     id: &ExecutionId,
     workflow: &str,
     how: &Follow,
@@ -254,7 +256,7 @@ async fn ended(
     let begun = async {
         wait_until_known(&remote, id, workflow, output).await?;
         let record = remote.record(id).await?;
-        Changes::of(Found { record, remote: Some(remote) }).await
+        ExecutionChanges::of(FoundExecution { record, remote: Some(remote) }).await
     };
     let changes = how.deadline.bound(begun).await.unwrap_or_else(|DeadlinePassed| {
         let failure = ran_out(&format!("waiting for an executor to begin execution {id}"));

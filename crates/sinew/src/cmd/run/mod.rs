@@ -4,7 +4,6 @@ mod mesh;
 mod person;
 mod show;
 
-use sinew_protocol::code;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,25 +13,28 @@ use serde_json::{Value, json};
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, Fact, PersonAnswer, TerminalStatus,
 };
+use sinew_inspection::node_rows;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
+use sinew_operations::artifact_folder::KeptArtifacts;
+use sinew_operations::export_file;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::file_agents::{self, FileAgents};
+use sinew_operations::local_records;
+use sinew_operations::ready_made::add_ready_made;
+use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
 use sinew_runtime::local::{self, Control, Local};
 use sinew_runtime::{Execution, Program};
 
 use self::person::PersonPrompt;
-use crate::agents::{self, FileAgents};
-use crate::artifacts::Kept;
 use crate::deadline::Deadline;
-use crate::exit::{Exit, Failure};
-use crate::export_file;
+use crate::exit::Exit;
 use crate::input;
-use crate::load::{self, Loaded, VariableArgs};
-use crate::local_records;
 use crate::output::{Format, Output};
-use crate::ready_made::add_ready_made;
 use crate::signals::Signals;
-use sinew_inspection::node_rows;
-use sinew_inspection::record::Record;
-use sinew_inspection::words;
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew run examples/orders/orders.yaml -i '{\"order_id\": \"A1\", \"amount\": 120}'
@@ -143,14 +145,14 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         return mesh::run(args, output);
     }
     mesh::refuse(args)?;
-    let options = load::Options {
+    let options = workflow_file::Options {
         dialect: args.dialect.clone(),
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
-        ..load::Options::default()
+        ..workflow_file::Options::default()
     };
-    let loaded = load::workflow(&args.file, &options)?;
+    let loaded = workflow_file::workflow(&args.file, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if lowered.warnings.has_errors() {
         return Err(Failure::diagnostics(lowered.warnings.clone()));
@@ -158,9 +160,13 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     if !lowered.warnings.is_empty() {
         output.note_block(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
     }
-    let program = load::program(loaded.dialect, lowered)?;
+    let program = workflow_file::program(loaded.dialect, lowered)?;
     let task = Task {
-        input: load::input(loaded.dialect, input::read(args.input.as_deref(), &args.params)?, args.fetch)?,
+        input: workflow_file::input(
+            loaded.dialect,
+            input::read(args.input.as_deref(), &args.params)?,
+            args.fetch,
+        )?,
         mode: mode(args)?,
         deadline: Deadline::from_flag(args.timeout.as_deref())?,
         answers: answers(args)?,
@@ -169,7 +175,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(
-            Exit::Failed,
+            FailureKind::Failed,
             code::RUNTIME_CANNOT_START.as_str(),
             format!("cannot start the runtime: {error}"),
         )
@@ -209,11 +215,11 @@ fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
-    let mut set = agents::load(&args.agents, &args.file)?;
+    let mut set = file_agents::load(&args.agents, &args.file)?;
     add_ready_made(&mut set)?;
     warn_of_missing_agents(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
-    let kept = Kept::open(
+    let kept = KeptArtifacts::open(
         folder.unwrap_or_else(|| PathBuf::from(local_records::EXECUTIONS_FOLDER).join(task.id.as_str())),
     )?;
     let library = Arc::new(loaded.library()?);
@@ -253,7 +259,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         local_records::keep(&execution)
             .unwrap_or_else(|failure| output.note(&format!("warning: {}", failure.message)));
     }
-    let stored = kept.finish(output);
+    let stored = kept.finish(&|text| output.note(&format!("warning: {text}")));
     report(args, &execution, &stored, &kept.folder, output);
     Ok(exit_of(&execution, stopped))
 }
@@ -315,7 +321,7 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
     let mut missing: Vec<&str> = loaded
         .workflows
         .iter()
-        .flat_map(|lowered| agents::missing_agents(lowered, set))
+        .flat_map(|lowered| file_agents::missing_agents(lowered, set))
         .map(|(name, _)| name)
         .collect();
     missing.sort_unstable();
@@ -325,7 +331,7 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
             "warning: no agent file for {}; nodes that need one will fail [SINEW-5091]",
             missing.join(", ")
         ));
-        output.note(&format!("hint: {}", agents::advice_on_missing(first, set)));
+        output.note(&format!("hint: {}", file_agents::advice_on_missing(first, set)));
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
+use sinew_inspection::words;
 use sinew_runtime::Execution;
 use sinew_runtime::local::Control;
 
 use super::show::View;
 use crate::input;
 use crate::output::{self, Output};
-use sinew_inspection::words;
 
 /// Asks persons, one question at a time.
 pub(super) struct PersonPrompt {

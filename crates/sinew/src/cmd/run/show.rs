@@ -5,6 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_engine::{Fact, Time};
+use sinew_inspection::node_rows::{self, NodeRow};
+use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
+use sinew_inspection::view_context::ViewContext;
+use sinew_inspection::words;
 use sinew_protocol::message::Vocabulary;
 use sinew_runtime::local::{self, Control};
 use sinew_runtime::{Execution, events};
@@ -14,10 +18,6 @@ use super::Events;
 use crate::cmd::execution::watch::retried_lines;
 use crate::output::{self, Output};
 use crate::paint::{Painter, terminal_width};
-use sinew_inspection::node_rows::{self, NodeRow};
-use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
-use sinew_inspection::view_context::ViewContext;
-use sinew_inspection::words;
 
 /// Time between two pictures of a live tree.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(100);

@@ -5,14 +5,17 @@ use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use sinew_executor::service::{Service, ServiceOptions};
+use sinew_operations::deployment;
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator;
+use sinew_operations::workflow_file::Options;
 use sinew_protocol::Vocabulary;
 
 use super::{Care, Stop};
-use crate::cmd::workflow::deploy;
-use crate::connect::{self, Connection};
-use crate::exit::{Exit, Failure};
-use crate::load::{Options, VariableArgs};
+use crate::connect::Connection;
+use crate::exit::Exit;
 use crate::output::Output;
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew serve executor
@@ -71,11 +74,14 @@ impl From<MessageWords> for Vocabulary {
 pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = match args.workflows.as_slice() {
         [] => Vec::new(),
-        paths => deploy::read(paths, &Options { variables: args.variables.rules()?, ..Options::default() })?,
+        paths => deployment::read_workflows(
+            paths,
+            &Options { variables: args.variables.rules()?, ..Options::default() },
+        )?,
     };
     let stop = Stop::listen()?;
-    let mut options = ServiceOptions::new(connect::adapter);
-    options.calls = Some(connect::agent_call);
+    let mut options = ServiceOptions::new(mesh_operator::adapter);
+    options.calls = Some(mesh_operator::agent_call);
     options.vocabulary = args.vocabulary.into();
     options.room = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
@@ -88,7 +94,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let starting = async {
         let mesh = args.mesh.open("executor").await?;
         mesh.admin().verify().await?;
-        for one in deploy::all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
+        for one in deployment::deploy_all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
             tracing::info!(workflow = %one.name, version = %one.version, "deployed");
         }
         Ok::<_, Failure>(Service::start(mesh, options).await?)

@@ -5,10 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_operations::mesh_operator;
 
 use super::{Care, Stop};
-use crate::connect::{self, Connection};
-use crate::exit::{self, Exit, Failure};
+use crate::connect::Connection;
+use crate::exit::Exit;
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -61,11 +63,11 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         hosts: args.host.clone(),
         expose: args.expose.clone(),
         default_agent: args.default_agent.clone(),
-        ..GatewayOptions::new(connect::adapter)
+        ..GatewayOptions::new(mesh_operator::adapter)
     };
     let starting = async {
         let mesh = args.mesh.open("gateway").await?;
-        Ok::<_, Failure>(Gateway::start(mesh, options).await?)
+        Gateway::start(mesh, options).await.map_err(gateway_failure)
     };
     let gateway = tokio::select! { biased;
         gateway = starting => gateway?,
@@ -89,15 +91,14 @@ pub(crate) fn card_address(gateway: &Gateway) -> String {
     format!("http://{}/.well-known/agent-card.json", gateway.address())
 }
 
-impl From<GatewayError> for Failure {
-    fn from(error: GatewayError) -> Self {
-        match error {
-            GatewayError::Mesh(error) => error.into(),
-            GatewayError::Client(error) => error.into(),
-            GatewayError::Open { .. } => Self::new(Exit::Usage, exit::known(error.code()), error.to_string())
-                .hint("listen on 127.0.0.1, behind a proxy that checks callers"),
-            error => Self::new(Exit::Failed, exit::known(error.code()), error.to_string())
-                .hint("another process may have the port: choose one with --listen"),
-        }
+/// The failure of a gateway that did not start.
+pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
+    match error {
+        GatewayError::Mesh(error) => error.into(),
+        GatewayError::Client(error) => error.into(),
+        GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
+            .hint("listen on 127.0.0.1, behind a proxy that checks callers"),
+        error => Failure::new(FailureKind::Failed, known(error.code()), error.to_string())
+            .hint("another process may have the port: choose one with --listen"),
     }
 }

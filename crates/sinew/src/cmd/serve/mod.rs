@@ -9,15 +9,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOptions};
+use sinew_operations::failure::Failure;
+use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 
-pub(crate) use agent::wrap;
+use crate::exit::Exit;
+
 pub(crate) use executor::{ExecutorArgs, MessageWords};
-pub(crate) use gateway::card_address;
+pub(crate) use gateway::{card_address, gateway_failure};
 pub(crate) use stop::Stop;
 
-use crate::connect::{block, block_here};
-use crate::exit::{self, Exit, Failure};
+use crate::connect::{block, block_here, telemetry_failure};
 use crate::output::Output;
 
 /// How long the last traces may take on their way.
@@ -71,7 +72,8 @@ impl Care {
     ) -> Result<Telemetry, Failure> {
         let health = self.health_port.map(|port| SocketAddr::new(self.health_address, port));
         let options = TelemetryOptions { id, health, ready, terminal: output.live, color: output.color_err };
-        let telemetry = sinew_telemetry::start_service(role, options).await?;
+        let telemetry = sinew_telemetry::start_service(role, options).await;
+        let telemetry = telemetry.map_err(|error| telemetry_failure(&error))?;
         if let Some(address) = telemetry.address() {
             output.note(&format!("health and metrics: http://{address}/readyz"));
         }
@@ -82,14 +84,4 @@ impl Care {
 /// Ends what was begun.
 pub(crate) async fn end(telemetry: Telemetry) {
     telemetry.stop(LAST_WORDS).await;
-}
-
-impl From<TelemetryError> for Failure {
-    fn from(error: TelemetryError) -> Self {
-        let exit = match error {
-            TelemetryError::Port { .. } => Exit::Failed,
-            _ => Exit::Usage,
-        };
-        Self::new(exit, exit::known(error.code()), error.to_string())
-    }
 }

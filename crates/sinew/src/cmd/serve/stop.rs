@@ -1,8 +1,9 @@
 //! When a service is told to stop: the first signal drains, the second ends the process.
 
+use sinew_operations::failure::Failure;
 use tokio_util::sync::CancellationToken;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::signals::Signals;
 
 /// Signals that stop a service.

@@ -2,11 +2,12 @@
 
 use clap::Args;
 use sinew_dialects::Loss;
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 
 use super::describe::Which;
 use super::{suggest, trial};
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
@@ -93,7 +94,7 @@ fn impossible(losses: &[Loss], output: &Output) -> Failure {
         .map(|loss| format!("'{}': {}", loss.node, loss.what))
         .collect();
     Failure::new(
-        Exit::Failed,
+        FailureKind::Failed,
         code::DIALECT_CANNOT_EXPRESS_WORKFLOW.as_str(),
         format!("the workflow cannot be said in sam: {}", stops.join("; ")),
     )

@@ -1,18 +1,19 @@
 //! `sinew workflow deploy`: workflows from files, for all of a mesh.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use sinew_mesh::Mesh;
-
-use super::{find, list};
-use crate::connect::{Connection, block};
-use crate::deploy::{self, Deployed};
-use crate::exit::{Exit, Failure};
-use crate::load::{self, Loaded, Options, VariableArgs};
-use crate::output::Output;
 use sinew_inspection::words;
+use sinew_operations::deployment::{self, Deployed};
+use sinew_operations::failure::Failure;
+use sinew_operations::workflow_file::Options;
+
+use super::list;
+use crate::connect::{Connection, block};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow deploy flows/audit.yaml
@@ -58,7 +59,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         variables: args.variables.rules()?,
         ..Options::default()
     };
-    let loaded = read(&args.paths, &options)?;
+    let loaded = deployment::read_workflows(&args.paths, &options)?;
     if args.dry_run {
         let rows: Vec<_> = loaded
             .iter()
@@ -81,35 +82,10 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
     let deployed = block(async {
         let mesh = args.mesh.open("cli").await?;
         mesh.admin().layout().await?;
-        all(&mesh, &loaded).await
+        deployment::deploy_all(&mesh, &loaded).await
     })?;
     output.value(&deployed, |deployed| table(deployed));
     Ok(Exit::Ok)
-}
-
-/// Reads workflow files; the first that has errors fails all.
-pub(crate) fn read(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded>, Failure> {
-    let mut loaded = Vec::new();
-    for file in find::workflows(paths, options)? {
-        if file.diagnostics.has_errors() {
-            return Err(Failure::diagnostics(file.diagnostics));
-        }
-        loaded.extend(file.loaded);
-    }
-    if loaded.is_empty() && !paths.iter().any(|path| path == Path::new("-")) {
-        return Err(find::nothing(Exit::NotFound, paths));
-    }
-    load::unique_names(&loaded)?;
-    Ok(loaded)
-}
-
-/// Deploys what was read.
-pub(crate) async fn all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>, Failure> {
-    let mut deployed = Vec::new();
-    for file in loaded {
-        deployed.extend(deploy::deploy(mesh, file).await?);
-    }
-    Ok(deployed)
 }
 
 fn table(deployed: &[Deployed]) -> String {

@@ -1,22 +1,24 @@
 //! `sinew workflow describe`: what a workflow takes, does and needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_dialects::{Lowered, PlanGraph};
-use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_inspection::words;
+use sinew_operations::deployed_workflows::{owners, partners, waits_for, workflow_document};
+use sinew_operations::deployment::{is_workflow_name, load_deployed};
+use sinew_operations::failure::Failure;
+use sinew_operations::workflow_file::{self, Loaded, Options};
+use sinew_plan::NodeIndex;
 
 use super::list::short;
 use crate::connect::{Connection, block};
-use crate::deploy::{is_workflow_name, load_deployed};
-use crate::exit::{Exit, Failure};
-use crate::load::{self, Loaded, Options, VariableArgs};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
-use crate::remote::Remote;
-use sinew_inspection::words;
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
@@ -64,9 +66,9 @@ impl Which {
             ..Options::default()
         };
         if is_workflow_name(&self.file) && !self.mesh.local {
-            return block(async { load_deployed(&Remote::open(&self.mesh).await?, &self.file).await });
+            return block(async { load_deployed(&self.mesh.operator().await?, &self.file).await });
         }
-        let loaded = load::workflow(&self.file, &options)?;
+        let loaded = workflow_file::workflow(&self.file, &options)?;
         for lowered in &loaded.workflows {
             if lowered.warnings.has_errors() {
                 return Err(Failure::diagnostics(lowered.warnings.clone()));
@@ -103,87 +105,8 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
         }
         return Ok(Exit::Ok);
     }
-    output.value(&document(&loaded, lowered), |_| text(&loaded, lowered));
+    output.value(&workflow_document(&loaded, lowered), |_| text(&loaded, lowered));
     Ok(Exit::Ok)
-}
-
-/// Returns the ids of the nodes whose tokens a node receives.
-fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIndex) -> Vec<&'p str> {
-    let mut seen = BTreeSet::new();
-    let before = graph.edges_into(ix).map(|(_, edge)| edge.from);
-    before.filter(|from| seen.insert(*from)).map(|from| graph.plan().node(from).id.as_str()).collect()
-}
-
-/// Agents (true) or workflows (false) that the plan works with, by name.
-fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
-    plan.nodes
-        .iter()
-        .filter(|node| !node.attached)
-        .filter(
-            |node| if agents { node.op == NodeOperation::Agent } else { node.op == NodeOperation::Workflow },
-        )
-        .filter_map(|node| node.agent.as_deref())
-        .collect()
-}
-
-/// Returns for the body of each map, loop and fork the node that runs it.
-fn owners(plan: &Plan) -> BTreeMap<NodeIndex, &str> {
-    let mut owners = BTreeMap::new();
-    for node in &plan.nodes {
-        let bodies = match &node.op {
-            NodeOperation::Map { body } | NodeOperation::Loop { body } => std::slice::from_ref(body),
-            NodeOperation::Fork { bodies } => bodies.as_slice(),
-            _ => &[],
-        };
-        for body in bodies {
-            owners.entry(*body).or_insert(node.id.as_str());
-        }
-    }
-    owners
-}
-
-fn document(loaded: &Loaded, lowered: &Lowered) -> Value {
-    let plan = &lowered.plan;
-    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
-    let nodes: Vec<Value> = plan
-        .nodes
-        .iter()
-        .enumerate()
-        .map(|(ix, node)| {
-            let ix = ix as NodeIndex;
-            let mut row = json!({
-                "id": node.id,
-                "kind": node.kind,
-                "agent": node.agent,
-                "depends_on": waits_for(&graph, ix),
-            });
-            if let Some(label) = &node.label {
-                row["label"] = json!(label);
-            }
-            if let Some(owner) = owners.get(&ix) {
-                row["run_by"] = json!(owner);
-            }
-            if let Some(Some(place)) = lowered.places.get(ix as usize) {
-                row["line"] = json!(place.line);
-            }
-            row
-        })
-        .collect();
-    json!({
-        "name": plan.name,
-        "dialect": plan.dialect,
-        "description": plan.description,
-        "version": plan.version,
-        "digest": sinew_plan::digest(plan),
-        "file": loaded.path,
-        "nodes": nodes,
-        "agents": partners(plan, true),
-        "workflows": partners(plan, false),
-        "input_schema": plan.input_schema,
-        "output_schema": plan.output_schema,
-        "limits": plan.limits,
-        "profile": plan.profile,
-    })
 }
 
 fn text(loaded: &Loaded, lowered: &Lowered) -> String {

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::{Value, json};
+use sinew_inspection::words;
+use sinew_operations::deployed_workflows::DeployedRow;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file::Options;
+use sinew_operations::workflow_search::find_workflows;
+use sinew_operations::workflow_search::nothing_found;
 use sinew_runtime::local;
 
-use super::find;
 use crate::connect::{Connection, block};
-use crate::exit::{Exit, Failure};
-use crate::load::{Options, VariableArgs};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
-use sinew_inspection::words;
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow list
@@ -61,7 +64,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
     let mut rows = Vec::new();
     let options = Options { variables: args.variables.rules()?, ..Options::default() };
-    for file in find::workflows(paths, &options)? {
+    for file in find_workflows(paths, &options)? {
         let Some(loaded) = file.loaded else {
             let path = file.path.display();
             output.note(&format!(
@@ -83,7 +86,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         }
     }
     if rows.is_empty() {
-        return Err(find::nothing(Exit::NotFound, paths));
+        return Err(nothing_found(FailureKind::NotFound, paths));
     }
     output.value(&rows, |rows| table(rows, output.format));
     Ok(Exit::Ok)
@@ -96,21 +99,7 @@ async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Fail
     let workflows = mesh.workflows().follow();
     workflows.ready().await;
     let all = workflows.list();
-    let rows: Vec<Value> = all
-        .iter()
-        .map(|one| {
-            let deployed = &one.deployment;
-            json!({
-                "name": deployed.name,
-                "dialect": deployed.dialect,
-                "description": deployed.description,
-                "digest": deployed.digest,
-                "versions": workflows.versions(&deployed.name).len(),
-                "deployed": words::instant(deployed.at),
-                "by": deployed.by,
-            })
-        })
-        .collect();
+    let rows = DeployedRow::all(&workflows);
     let now = local::now();
     output.value(&rows, |_| {
         if all.is_empty() {

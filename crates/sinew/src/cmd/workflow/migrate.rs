@@ -1,15 +1,16 @@
 //! `sinew workflow migrate`: from older output shapes to the standard message.
 
-use sinew_protocol::code;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_dialects::agentteam::{self, MigrationNote};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
-use crate::exit::{Exit, Failure};
-use crate::load;
+use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 /// The dialect that has older shapes.
@@ -50,20 +51,22 @@ pub(crate) struct MigrateArgs {
 
 /// Does what the command line says.
 pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failure> {
-    let document = load::document(&args.file, &load::read(&args.file)?).map_err(Failure::diagnostics)?;
-    let dialect = load::dialect_of(&document, args.dialect.as_deref())?.name();
+    let document = workflow_file::document(&args.file, &workflow_file::read(&args.file)?)
+        .map_err(Failure::diagnostics)?;
+    let dialect = workflow_file::dialect_of(&document, args.dialect.as_deref())?.name();
     if dialect != DIALECT {
         let text =
             format!("{} is of the dialect {dialect}: it has no older output shapes", args.file.display());
-        return Err(Failure::new(Exit::Failed, code::MIGRATION_FAILED.as_str(), text));
+        return Err(Failure::new(FailureKind::Failed, code::MIGRATION_FAILED.as_str(), text));
     }
-    let folder = load::folder_of(&args.file);
-    let migration =
-        agentteam::migrate(&document, &|wanted| load::read_beside(&folder, std::path::Path::new(wanted)));
+    let folder = workflow_file::folder_of(&args.file);
+    let migration = agentteam::migrate(&document, &|wanted| {
+        workflow_file::read_beside(&folder, std::path::Path::new(wanted))
+    });
     if let Some(out) = &args.out {
         std::fs::write(out, &migration.text).map_err(|error| {
             Failure::new(
-                Exit::Failed,
+                FailureKind::Failed,
                 code::FILE_CANNOT_BE_WRITTEN.as_str(),
                 format!("cannot write {}: {error}", out.display()),
             )

@@ -1,9 +1,8 @@
 //! `sinew workflow`: workflows in files and on a mesh, without running them.
 
 mod convert;
-pub(crate) mod deploy;
+mod deploy;
 mod describe;
-mod find;
 mod list;
 mod migrate;
 mod nodes;
@@ -14,8 +13,9 @@ mod validate;
 mod versions;
 
 use clap::Subcommand;
+use sinew_operations::failure::Failure;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// Commands for workflow files.

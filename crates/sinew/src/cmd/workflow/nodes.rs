@@ -1,16 +1,17 @@
 //! `sinew workflow nodes`: what types of nodes take and give.
 
-use sinew_protocol::code;
 use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::Value;
 use sinew_dialects::{agentteam, covalt};
+use sinew_inspection::words;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
 use sinew_source::did_you_mean;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
-use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow nodes
@@ -107,7 +108,9 @@ fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
             None => format!("the types are {}", names.join(", ")),
         };
         let text = format!("there is no node type '{wanted}'");
-        return Err(Failure::new(Exit::NotFound, code::NODE_TYPE_WITHOUT_SPEC.as_str(), text).hint(hint));
+        return Err(
+            Failure::new(FailureKind::NotFound, code::NODE_TYPE_WITHOUT_SPEC.as_str(), text).hint(hint)
+        );
     };
     if output.format == Format::Name {
         output.line(&wanted);
@@ -166,7 +169,7 @@ fn unknown(wanted: &str) -> Failure {
         None => format!("the types are {}", types.join(", ")),
     };
     Failure::new(
-        Exit::NotFound,
+        FailureKind::NotFound,
         code::NODE_TYPE_WITHOUT_SPEC.as_str(),
         format!("there is no node type '{wanted}'"),
     )

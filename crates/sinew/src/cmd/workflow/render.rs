@@ -1,23 +1,24 @@
 //! `sinew workflow render`: one drawing of the graph, in every form.
 
-use sinew_protocol::code;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sinew_diagram::{DrawError, Drawing};
-use sinew_plan::Plan;
-
-use crate::connect::{Connection, block};
-use crate::deploy::{is_workflow_name, load_deployed};
-use crate::exit::{Exit, Failure};
-use crate::export_file;
-use crate::load::{self, Options, VariableArgs};
-use crate::output::{Format, Output};
-use crate::remote::Remote;
 use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
+use sinew_operations::deployment::{is_workflow_name, load_deployed};
+use sinew_operations::export_file;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file::{self, Options};
+use sinew_plan::Plan;
+use sinew_protocol::code;
+
+use crate::connect::{Connection, block};
+use crate::exit::Exit;
+use crate::output::{Format, Output};
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
@@ -141,12 +142,12 @@ pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure
             .hint("other forms have no ground of their own"));
     }
     let bytes = paint(&drawing, form, args.theme.into(), args.out.is_some(), output)
-        .map_err(|error| Failure::new(Exit::Failed, error.code(), error.to_string()))?;
+        .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
     match &args.out {
         Some(path) => {
             std::fs::write(path, bytes).map_err(|error| {
                 Failure::new(
-                    Exit::Failed,
+                    FailureKind::Failed,
                     code::FILE_CANNOT_BE_WRITTEN.as_str(),
                     format!("cannot write {}: {error}", path.display()),
                 )
@@ -182,9 +183,9 @@ fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure
     let options =
         Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
     let loaded = if is_workflow_name(path) && !args.mesh.local {
-        block(async { load_deployed(&Remote::open(&args.mesh).await?, path).await })?
+        block(async { load_deployed(&args.mesh.operator().await?, path).await })?
     } else {
-        load::workflow(path, &options)?
+        workflow_file::workflow(path, &options)?
     };
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if args.workflow.is_none() && loaded.workflows.len() > 1 {

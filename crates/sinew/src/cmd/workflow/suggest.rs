@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use sinew_dialects::agentteam::{self, ConversionSuggestion};
+use sinew_operations::conversion_trial::read_document;
+use sinew_operations::failure::Failure;
+use sinew_operations::workflow_file;
 
 use super::describe::Which;
-use super::trial;
-use crate::exit::{Exit, Failure};
-use crate::load;
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// Prints a function for each connection without one whose target says what it takes.
 pub(super) fn run(which: &Which, output: &Output) -> Result<Exit, Failure> {
-    let document = trial::read(which)?;
-    let folder = load::folder_of(&which.file);
+    let document = read_document(&which.file, which.dialect.as_deref())?;
+    let folder = workflow_file::folder_of(&which.file);
     let suggestions = agentteam::suggest_conversions(&document, None, &|wanted| {
-        load::read_beside(&folder, Path::new(wanted))
+        workflow_file::read_beside(&folder, Path::new(wanted))
     });
     if suggestions.is_empty() {
         output.note("no connection needs a conversion function");

@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::sarif::sarif;
+use sinew_operations::workflow_file::Options;
+use sinew_operations::workflow_search::{
+    SearchedFile, find_workflows, findings, nothing_found, validation_document,
+};
 use sinew_source::escape_text;
 
-use super::find::{self, Read};
-use crate::exit::{Exit, Failure};
-use crate::load::{Options, VariableArgs};
+use crate::exit::Exit;
 use crate::output::{Format, Output};
+use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow validate flows/audit.yaml
@@ -62,21 +66,21 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     }
     let options =
         Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
-    let files = find::workflows(&args.paths, &options)?;
+    let files = find_workflows(&args.paths, &options)?;
     if files.is_empty() {
-        return Err(find::nothing(Exit::Failed, &args.paths));
+        return Err(nothing_found(FailureKind::Failed, &args.paths));
     }
     let errors: usize = files.iter().map(|file| file.diagnostics.errors()).sum();
     let warnings: usize = files.iter().map(|file| file.diagnostics.warnings()).sum();
     match (args.format.unwrap_or(FindingFormat::Text), output.format) {
-        (_, Format::Json | Format::Yaml) => output.value(&document(&files), |_| String::new()),
+        (_, Format::Json | Format::Yaml) => output.value(&validation_document(&files), |_| String::new()),
         (_, Format::Jsonl) => {
             for finding in findings(&files) {
                 output.text(&finding.to_string());
             }
         }
         (_, Format::Name) => {
-            let bad = |file: &&Read| !file.diagnostics.is_empty();
+            let bad = |file: &&SearchedFile| !file.diagnostics.is_empty();
             for file in files.iter().filter(bad) {
                 output.line(&file.path.display().to_string());
             }
@@ -94,72 +98,8 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     Ok(if failed { Exit::Failed } else { Exit::Ok })
 }
 
-fn each(files: &[Read], output: &Output, render: impl Fn(&sinew_source::Diagnostics) -> String) {
+fn each(files: &[SearchedFile], output: &Output, render: impl Fn(&sinew_source::Diagnostics) -> String) {
     for file in files.iter().filter(|file| !file.diagnostics.is_empty()) {
         output.styled(&render(&file.diagnostics));
     }
-}
-
-/// One document for all files: what was read, and the findings in order.
-fn document(files: &[Read]) -> Value {
-    let read: Vec<Value> = files
-        .iter()
-        .map(|file| {
-            let workflows: Vec<&str> = file
-                .loaded
-                .iter()
-                .flat_map(|loaded| &loaded.workflows)
-                .map(|lowered| lowered.plan.name.as_str())
-                .collect();
-            json!({
-                "file": file.path,
-                "dialect": file.loaded.as_ref().map(|loaded| loaded.dialect.name()),
-                "workflows": workflows,
-                "errors": file.diagnostics.errors(),
-                "warnings": file.diagnostics.warnings(),
-            })
-        })
-        .collect();
-    json!({
-        "version": 1,
-        "errors": files.iter().map(|file| file.diagnostics.errors()).sum::<usize>(),
-        "warnings": files.iter().map(|file| file.diagnostics.warnings()).sum::<usize>(),
-        "files": read,
-        "diagnostics": findings(files),
-    })
-}
-
-fn findings(files: &[Read]) -> Vec<Value> {
-    let of = |file: &Read| -> Value {
-        let text = sinew_source::render_json(&file.diagnostics);
-        serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take()).unwrap_or_default()
-    };
-    files.iter().flat_map(|file| of(file).as_array_mut().map(std::mem::take).unwrap_or_default()).collect()
-}
-
-/// One run for all files: code scanning takes one run per tool.
-fn sarif(files: &[Read]) -> String {
-    let parse = |file: &Read| -> Value {
-        serde_json::from_str(&sinew_source::render_sarif(&file.diagnostics)).unwrap_or_default()
-    };
-    let mut files = files.iter();
-    let mut whole = files.next().map(parse).unwrap_or_default();
-    for file in files {
-        let mut more = parse(file);
-        for list in ["/runs/0/results", "/runs/0/tool/driver/rules"] {
-            let added = more.pointer_mut(list).map(Value::take).unwrap_or_default();
-            let (Some(all), Value::Array(added)) =
-                (whole.pointer_mut(list).and_then(Value::as_array_mut), added)
-            else {
-                continue;
-            };
-            for item in added {
-                // Rules are named once; equal results cannot be, they stand in different files.
-                if !all.contains(&item) {
-                    all.push(item);
-                }
-            }
-        }
-    }
-    serde_json::to_string_pretty(&whole).unwrap_or_default()
 }

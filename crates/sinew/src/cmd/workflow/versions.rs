@@ -4,17 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_inspection::{diff, words};
+use sinew_operations::deployed_workflows::VersionRow;
+use sinew_operations::deployment::{find_deployed, is_workflow_name, load_deployed};
+use sinew_operations::failure::Failure;
+use sinew_operations::workflow_file::{self, Options};
 use sinew_runtime::local;
 
 use super::list::short;
 use crate::cmd::execution::command::confirm;
 use crate::connect::{Connection, block};
-use crate::deploy::{find_deployed, is_workflow_name, load_deployed};
-use crate::exit::{Exit, Failure};
-use crate::load::{self, Options};
+use crate::exit::Exit;
 use crate::output::Output;
-use crate::remote::Remote;
-use sinew_inspection::{diff, words};
 
 /// Arguments of `sinew workflow versions`.
 #[derive(Args, Debug)]
@@ -34,23 +35,12 @@ pub(crate) struct VersionsArgs {
 /// Lists versions.
 pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Failure> {
     block(async {
-        let remote = Remote::open(&args.mesh).await?;
+        let remote = args.mesh.operator().await?;
         find_deployed(&remote, &args.name, None).await?;
-        let mut all = remote.workflows().await.versions(&args.name);
+        let workflows = remote.workflows().await;
+        let rows = VersionRow::all(&workflows, &args.name);
+        let mut all = workflows.versions(&args.name);
         all.reverse();
-        let rows: Vec<Value> = all
-            .iter()
-            .map(|one| {
-                let one = &one.deployment;
-                json!({
-                    "name": one.name,
-                    "version": one.digest,
-                    "dialect": one.dialect,
-                    "deployed": words::instant(one.at),
-                    "by": one.by,
-                })
-            })
-            .collect();
         let now = local::now();
         output.value(&rows, |_| {
             let mut lines = vec![["VERSION", "DEPLOYED", "BY", "DIALECT"].map(str::to_owned).to_vec()];
@@ -74,7 +64,7 @@ pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Fai
 /// Arguments of `sinew workflow diff`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Compare two workflows, as plans: files, deployed workflows, or versions of them. Changes are JSON Patch \
+    long_about = "Compare two workflows, as plans: files, deployed workflows, or versions of them. ExecutionChanges are JSON Patch \
                   (RFC 6902) from the first to the second, with the value before. Exits with 1 if they differ.",
     after_help = "Examples:\n  sinew workflow diff orders orders.yaml          # would a deployment change anything?\n  sinew workflow diff orders@3f2a orders"
 )]
@@ -96,9 +86,9 @@ pub(crate) struct DiffArgs {
 pub(super) fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
     let read = |argument: &PathBuf| {
         let loaded = if is_workflow_name(argument) {
-            block(async { load_deployed(&Remote::open(&args.mesh).await?, argument).await })?
+            block(async { load_deployed(&args.mesh.operator().await?, argument).await })?
         } else {
-            load::workflow(argument, &Options::default())?
+            workflow_file::workflow(argument, &Options::default())?
         };
         let name = args.workflow.as_deref().filter(|_| !is_workflow_name(argument));
         Ok::<_, Failure>(loaded.pick(name)?.plan.clone())
@@ -157,10 +147,10 @@ pub(crate) struct DeleteArgs {
 /// Removes a workflow.
 pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure> {
     block(async {
-        let remote = Remote::open(&args.mesh).await?;
-        let (name, version) = find_deployed(&remote, &args.name, None).await?;
-        let open = remote.client.open().await?.into_iter().filter(|one| one.workflow == name).count();
-        let shown = format!("{}@{}", words::name(&name), short(&version));
+        let remote = args.mesh.operator().await?;
+        let removal = remote.preview_removal(&args.name).await?;
+        let (name, version, open) = (&removal.name, &removal.version, removal.open_executions);
+        let shown = format!("{}@{}", words::name(name), short(version));
         if args.dry_run {
             let document = json!({ "would_delete": name, "version": version, "open_executions": open });
             output.value(&document, |_| {
@@ -171,7 +161,7 @@ pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure
         if !args.yes {
             confirm(&format!("delete workflow {shown}"))?;
         }
-        remote.mesh().workflows().undeploy(&name).await?;
+        remote.remove_workflow(&removal).await?;
         let document =
             json!({ "name": name, "version": version, "status": "deleted", "open_executions": open });
         output.value(&document, |_| format!("deleted {shown}"));

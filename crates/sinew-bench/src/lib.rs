@@ -1,0 +1,21 @@
+//! What executions cost on this machine, beside the floor of messages that no engine can avoid.
+//!
+//! Place in the flow: above executor, agents and mesh, below `sinew bench`. A bench starts its own servers, and executors,
+//! agents and clients as processes of their own.
+//!
+//! The crate never measures a mesh of others, and does not print its report.
+
+mod child;
+mod floor;
+mod load;
+mod measure;
+mod order;
+mod process;
+mod report;
+mod role;
+mod site;
+mod size;
+
+pub use measure::{BenchOptions, BenchPart, measure};
+pub use report::BenchReport;
+pub use role::{BenchRole, end_with_parent, play_role};

@@ -1,0 +1,133 @@
+//! Parts of a bench, and their rounds.
+
+use sinew_operations::failure::Failure;
+
+use crate::order::{DriverOrder, FloorKind, IN_FLIGHT};
+use crate::report::{BenchJob, BenchReport, JobSample};
+use crate::site::BenchSite;
+use crate::size;
+
+/// Parts of a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchPart {
+    /// Three jobs beside the floor.
+    Jobs,
+    /// Two executors beside one, where executors are the limit.
+    Executors,
+    /// Many open executions, wide fan-outs, memory, recovery.
+    Size,
+}
+
+/// Amount of work of a bench.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// One round, a tenth of the work.
+    pub quick: bool,
+    /// A few of everything, to see that it works.
+    pub smoke: bool,
+    /// Number of rounds.
+    pub rounds: u32,
+    /// Shards of the meshes; `None` as provisioning chooses.
+    pub shards: Option<u32>,
+    /// Parts to measure.
+    pub parts: Vec<BenchPart>,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    alone: usize,
+    fans: usize,
+    many: usize,
+    rounds: u32,
+}
+
+/// Items of J2.
+const WIDE: usize = 100;
+
+/// Measures what executions cost on this machine. `note` hears what is measured now.
+///
+/// The bench starts this program again for its processes, as `bench ROLE --nats URL`: see [`crate::BenchRole`].
+///
+/// # Errors
+/// Fails if no NATS server is found, or if a process of the bench fails.
+pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<BenchReport, Failure> {
+    let amount = if options.smoke {
+        Amount { alone: 2, fans: 1, many: 4, rounds: 1 }
+    } else if options.quick {
+        Amount { alone: 50, fans: 5, many: 200, rounds: 1 }
+    } else {
+        Amount { alone: 300, fans: 30, many: 2_000, rounds: options.rounds }
+    };
+    let mut report = BenchReport::new(amount.rounds);
+    if options.parts.contains(&BenchPart::Jobs) {
+        let mut sites = [
+            BenchSite::start(false, options.shards, None).await?,
+            BenchSite::start(true, options.shards, None).await?,
+        ];
+        report.idle_mib = sites[0].executor_memory();
+        for round in u32::from(options.smoke)..=amount.rounds {
+            // The first one only makes everything warm.
+            let (amount, kept) = match round {
+                0 => (Amount { alone: 20, fans: 2, many: 200, rounds: 0 }, false),
+                _ => (amount, true),
+            };
+            for site in &mut sites {
+                note(&format!(
+                    "round {round} of {}, {}",
+                    report.rounds,
+                    if site.sync_always { "every write synced" } else { "no sync" }
+                ));
+                let samples = jobs(site, amount).await?;
+                if kept {
+                    report.samples.extend(samples);
+                }
+            }
+        }
+        for site in sites {
+            if !site.sync_always {
+                report.executor_mib = site.executor_memory();
+                report.server_mib = site.server_memory();
+                report.agent_mib = site.agent_memory();
+            }
+            site.stop().await?;
+        }
+    }
+    if options.parts.contains(&BenchPart::Executors) {
+        note("two executors beside one");
+        report.executors = Some(size::executors(options.shards, amount.many, amount.rounds).await?);
+    }
+    if options.parts.contains(&BenchPart::Size) {
+        report.size = Some(size::size(options.quick, options.shards, note).await?);
+    }
+    report.judge();
+    Ok(report)
+}
+
+/// All jobs once, on the floor and for both deliveries.
+async fn jobs(site: &mut BenchSite, amount: Amount) -> Result<Vec<JobSample>, Failure> {
+    let mut samples = Vec::new();
+    // Synced writes of a bare loop take a tenth of a second per hundred; fewer are enough to know.
+    let many = if site.sync_always { amount.many / 2 } else { amount.many };
+    for (job, wide, count, at_once) in [
+        (BenchJob::J1, 1, amount.alone, 1),
+        (BenchJob::J2, WIDE, amount.fans, 1),
+        (BenchJob::J3, 1, many, IN_FLIGHT),
+    ] {
+        for kind in FloorKind::ALL {
+            let order = DriverOrder::FloorKind { kind, wide, count, at_once };
+            let (took, cost) = site.measure(&order).await?;
+            samples.push(JobSample { system: kind.name(), sync: site.sync_always, job, count, took, cost });
+        }
+        for (system, delivery) in [("queue", "queue"), ("direct", "direct")] {
+            let (workflow, items) = match job {
+                BenchJob::J2 => (format!("fan_{delivery}"), WIDE),
+                _ => (format!("chain_{delivery}"), 0),
+            };
+            let order = DriverOrder::Run { workflow, items, count, at_once };
+            let (took, cost) = site.measure(&order).await?;
+            samples.push(JobSample { system, sync: site.sync_always, job, count, took, cost });
+        }
+    }
+    Ok(samples)
+}

@@ -1,0 +1,147 @@
+//! The processes of a bench: the agent, the bare agent of the floor, and the driver that measures.
+
+use std::io::BufRead as _;
+
+use sinew_agent::{Agent, Delivery};
+use sinew_mesh::Mesh;
+use sinew_mesh::connect::Connect;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::child::{BenchProcessError, broken, ready, say};
+use crate::floor::{self, FloorLoops};
+use crate::load::ExecutionLoad;
+use crate::order::DriverOrder;
+
+/// The agents; the workflows name them.
+pub(crate) const QUEUED: &str = "bench_queued";
+pub(crate) const DIRECT: &str = "bench_direct";
+/// Tasks that an agent works on at once.
+const CONCURRENCY: usize = 256;
+
+/// Processes that a bench starts beside executors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchRole {
+    /// Two agents that answer what they get.
+    Agent,
+    /// The other side of the bare loops.
+    Echo,
+    /// Does what it reads from stdin, and says how long it took.
+    Driver,
+}
+
+async fn connect(nats: &str) -> Result<Mesh, BenchProcessError> {
+    let connect = Connect {
+        url: Some(nats.to_owned()),
+        caller: Some("bench".to_owned()),
+        role: "bench",
+        ..Connect::default()
+    };
+    connect.open().await.map_err(broken)
+}
+
+/// Ends this process when its stdin ends: the bench that started it is gone, and nothing needs to be drained.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+}
+
+/// Plays a role for the server at the address `nats`, on one thread: several would only add to what is measured.
+///
+/// # Errors
+/// Fails if the server or another process of the bench does not answer. The bench that started this process is told, too.
+pub fn play_role(role: BenchRole, nats: &str) -> Result<(), Failure> {
+    let failed =
+        |reason: String| Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let played = runtime.block_on(async {
+        match role {
+            BenchRole::Agent => agent(nats).await,
+            BenchRole::Echo => {
+                let mesh = connect(nats).await?;
+                tokio::select! {
+                    () = parent_is_gone() => Ok(()),
+                    ended = floor::echo(mesh.client()) => ended,
+                }
+            }
+            BenchRole::Driver => drive(nats).await,
+        }
+    });
+    played.map_err(|BenchProcessError(reason)| {
+        say(&serde_json::json!({ "failed": reason }));
+        failed(reason)
+    })
+}
+
+async fn agent(nats: &str) -> Result<(), BenchProcessError> {
+    let mesh = connect(nats).await?;
+    let stop = CancellationToken::new();
+    let mut serving = tokio::task::JoinSet::new();
+    for (name, delivery) in [(QUEUED, Delivery::Queue), (DIRECT, Delivery::Direct)] {
+        let agent = Agent::dynamic(name, None, None, |input, _| async move { Ok(input) })
+            .delivery(delivery)
+            .concurrency(CONCURRENCY);
+        serving.spawn(agent.serve(mesh.clone(), stop.clone()));
+    }
+    let cards = mesh.cards().follow();
+    cards.wait_for(QUEUED).await;
+    cards.wait_for(DIRECT).await;
+    drop(cards);
+    ready();
+    tokio::select! {
+        () = parent_is_gone() => Ok(()),
+        ended = serving.join_next() => Err(BenchProcessError(format!("an agent ended: {ended:?}"))),
+    }
+}
+
+/// The parent process holds the other end of stdin.
+async fn parent_is_gone() {
+    let mut lines = lines();
+    while lines.recv().await.is_some() {}
+}
+
+/// Lines of stdin, read by a thread of its own; ends with the process that writes them.
+fn lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+async fn drive(nats: &str) -> Result<(), BenchProcessError> {
+    let mesh = connect(nats).await?;
+    let loops = FloorLoops::new(mesh.client()).await?;
+    let load = ExecutionLoad::new(mesh).await?;
+    ready();
+    let mut lines = lines();
+    while let Some(line) = lines.recv().await {
+        let took = match serde_json::from_str(&line).map_err(broken)? {
+            DriverOrder::FloorKind { kind, wide, count, at_once } => {
+                loops.measure(kind, wide, count, at_once).await
+            }
+            DriverOrder::Run { workflow, items, count, at_once } => {
+                load.run(&workflow, items, count, at_once).await
+            }
+            DriverOrder::Open { workflow, total } => load.open(&workflow, total).await,
+            DriverOrder::Owned => load.owned().await,
+            DriverOrder::Owners => load.owners().await,
+        };
+        match took {
+            Ok(took) => say(&took),
+            Err(BenchProcessError(reason)) => say(&serde_json::json!({ "failed": reason })),
+        }
+    }
+    Ok(())
+}

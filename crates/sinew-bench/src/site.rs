@@ -1,0 +1,234 @@
+//! One server with everything that a bench needs on it.
+
+use std::path::PathBuf;
+
+use sinew_mesh::connect::Connect;
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, Provision};
+use sinew_operations::deployment;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file::Options;
+use sinew_protocol::code;
+
+use crate::order::{DriverOrder, MeasuredTime};
+use crate::process::{BenchProcess, counter, cpu, free_port, resident};
+use crate::role::{DIRECT, QUEUED};
+
+/// The folder of the workflows cannot be written.
+const FOLDER: &str = code::BENCH_WORKFLOWS_NOT_WRITABLE.as_str();
+
+/// Decisions of an execution that is work for executors.
+pub(crate) const DECISIONS: usize = 24;
+
+/// A server, executors, agents and the driver, each a process of its own.
+pub(crate) struct BenchSite {
+    server: Server,
+    pub(crate) sync_always: bool,
+    pub(crate) driver: BenchProcess,
+    agent: BenchProcess,
+    echo: BenchProcess,
+    executors: Vec<BenchProcess>,
+    /// Where each of them tells its metrics.
+    ports: Vec<u16>,
+    /// Threads that an executor works with, if not as many as there are cores.
+    threads: Option<usize>,
+    url: String,
+}
+
+/// A measurement and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CpuCost {
+    /// CPU microseconds of all processes, the server included.
+    pub(crate) all: f64,
+    pub(crate) server: f64,
+    pub(crate) executor: f64,
+    pub(crate) agent: f64,
+    pub(crate) client: f64,
+}
+
+impl BenchSite {
+    /// Starts everything and waits until it answers.
+    pub(crate) async fn start(
+        sync_always: bool,
+        shards: Option<u32>,
+        threads: Option<usize>,
+    ) -> Result<Self, Failure> {
+        let server = Server::start(ServerOptions { sync_always, ..ServerOptions::default() }).await?;
+        let url = server.url();
+        let mesh = connect(&url).await?;
+        let shards = shards.and_then(std::num::NonZeroU32::new);
+        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await?;
+        let folder = server.store().join("workflows");
+        deployment::deploy_all(&mesh, &deployment::read_workflows(&workflows(folder)?, &Options::default())?)
+            .await?;
+        let log = server.store().join("bench.log");
+        let mut echo = BenchProcess::start("echo", &["bench", "echo", "--nats", &url], &log)?;
+        echo.read::<MeasuredTime>().await?;
+        let mut agent = BenchProcess::start("agent", &["bench", "agent", "--nats", &url], &log)?;
+        agent.read::<MeasuredTime>().await?;
+        let mut driver = BenchProcess::start("driver", &["bench", "driver", "--nats", &url], &log)?;
+        driver.read::<MeasuredTime>().await?;
+        let (executors, ports) = (Vec::new(), Vec::new());
+        let mut site = Self { server, sync_always, driver, agent, echo, executors, ports, threads, url };
+        site.executor()?;
+        site.driver.ask::<MeasuredTime>(&DriverOrder::Owned).await?;
+        Ok(site)
+    }
+
+    /// Starts one more executor.
+    pub(crate) fn executor(&mut self) -> Result<(), Failure> {
+        let log = self.server.store().join("bench.log");
+        let port = free_port()?;
+        let health = port.to_string();
+        let arguments = ["bench", "executor", "--nats", &self.url, "--health-port", &health];
+        let executor = BenchProcess::start_with("executor", &arguments, self.threads, &log)?;
+        self.executors.push(executor);
+        self.ports.push(port);
+        Ok(())
+    }
+
+    /// The sum of a counter over all executors.
+    pub(crate) async fn counted(&self, metric: &str) -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for port in &self.ports {
+            sum += counter(*port, metric).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Measures something, and what all processes spend meanwhile.
+    pub(crate) async fn measure(&mut self, order: &DriverOrder) -> Result<(MeasuredTime, CpuCost), Failure> {
+        let before = self.cost();
+        let took = self.driver.ask(order).await?;
+        let after = self.cost();
+        let cost = CpuCost {
+            all: after.all - before.all,
+            server: after.server - before.server,
+            executor: after.executor - before.executor,
+            agent: after.agent - before.agent,
+            client: after.client - before.client,
+        };
+        Ok((took, cost))
+    }
+
+    fn cost(&self) -> CpuCost {
+        let of = |pid: Option<u32>| pid.map(cpu).unwrap_or_default();
+        let server = of(self.server.pid());
+        let executor = self.executors.iter().map(|executor| of(executor.pid())).sum();
+        let agent = of(self.agent.pid()) + of(self.echo.pid());
+        let client = of(self.driver.pid());
+        CpuCost { all: server + executor + agent + client, server, executor, agent, client }
+    }
+
+    /// Resident memory of the executors together, in MiB.
+    pub(crate) fn executor_memory(&self) -> f64 {
+        self.executors.iter().filter_map(BenchProcess::pid).map(resident).sum()
+    }
+
+    /// Resident memory of the server, in MiB.
+    pub(crate) fn server_memory(&self) -> f64 {
+        self.server.pid().map(resident).unwrap_or_default()
+    }
+
+    /// Resident memory of the agents' process, in MiB.
+    pub(crate) fn agent_memory(&self) -> f64 {
+        self.agent.pid().map(resident).unwrap_or_default()
+    }
+
+    /// Kills the executors as a crash would.
+    pub(crate) async fn kill_executors(&mut self) -> Result<(), Failure> {
+        self.ports.clear();
+        for executor in self.executors.drain(..) {
+            executor.kill9().await?;
+        }
+        Ok(())
+    }
+
+    /// Stops everything.
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        self.kill_executors().await?;
+        self.driver.kill9().await?;
+        self.agent.kill9().await?;
+        self.echo.kill9().await?;
+        Ok(self.server.stop().await?)
+    }
+}
+
+async fn connect(url: &str) -> Result<Mesh, Failure> {
+    let connect = Connect { url: Some(url.to_owned()), role: "bench", ..Connect::default() };
+    Ok(connect.open().await?)
+}
+
+/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, one that waits, and one
+/// that is all decisions.
+fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(FailureKind::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let mut files = vec![("waits".to_owned(), waits()), ("decide".to_owned(), decide())];
+    for (delivery, agent) in [("queue", QUEUED), ("direct", DIRECT)] {
+        files.push((format!("chain_{delivery}"), chain(agent)));
+        files.push((format!("fan_{delivery}"), fan(agent)));
+    }
+    for (name, text) in files {
+        std::fs::write(folder.join(format!("{name}.yaml")), text).map_err(failed)?;
+    }
+    Ok(vec![folder])
+}
+
+fn chain(agent: &str) -> String {
+    format!(
+        "workflow:
+  description: Three agents, one after the other
+  nodes:
+    - {{id: first, type: agent, agent_name: {agent}, input: {{text: \"{{{{workflow.input.text}}}}\"}}}}
+    - {{id: second, type: agent, agent_name: {agent}, input: {{text: \"{{{{first.output.text}}}}\"}}, depends_on: [first]}}
+    - {{id: third, type: agent, agent_name: {agent}, input: {{text: \"{{{{second.output.text}}}}\"}}, depends_on: [second]}}
+  output_mapping: {{text: \"{{{{third.output.text}}}}\"}}
+"
+    )
+}
+
+fn fan(agent: &str) -> String {
+    format!(
+        "workflow:
+  description: The same agent for every item of a list, and a join
+  nodes:
+    - {{id: all, type: map, items: \"{{{{workflow.input.items}}}}\", node: each, max_items: 100000}}
+    - {{id: each, type: agent, agent_name: {agent}, input: {{text: \"{{{{workflow.input.text}}}}\"}}}}
+  output_mapping: {{results: \"{{{{all.output.results}}}}\"}}
+"
+    )
+}
+
+fn waits() -> String {
+    "workflow:
+  description: Waits for an agent that does not come
+  nodes:
+    - {id: only, type: agent, agent_name: bench_nobody, input: {text: \"{{workflow.input.text}}\"}}
+  output_mapping: {text: \"{{only.output.text}}\"}
+"
+    .to_owned()
+}
+
+/// Decisions one after the other, and one agent at the end: work for executors.
+fn decide() -> String {
+    let decision = |nth: usize| {
+        let next = if nth + 1 < DECISIONS { format!("d{}", nth + 1) } else { "last".to_owned() };
+        let after = nth.checked_sub(1).map(|before| format!(", depends_on: [d{before}]")).unwrap_or_default();
+        format!(
+            "    - {{id: d{nth}, type: conditional, true_branch: {next}, \
+             condition: \"'{{{{workflow.input.text}}}}' != 'no {nth}'\"{after}}}\n"
+        )
+    };
+    let (decisions, before): (String, _) = ((0..DECISIONS).map(decision).collect(), DECISIONS - 1);
+    format!(
+        "workflow:
+  description: Decisions one after the other
+  nodes:
+{decisions}    - {{id: last, type: agent, agent_name: {DIRECT}, input: {{text: \"{{{{workflow.input.text}}}}\"}}, depends_on: [d{before}]}}
+  output_mapping: {{text: \"{{{{workflow.input.text}}}}\"}}
+"
+    )
+}

@@ -1,0 +1,187 @@
+//! A test file: what it says, with the place of each case and expectation.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{PersonAnswer, RetryRequest, Time};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file;
+use sinew_protocol::code;
+use sinew_runtime::sim::Signal;
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Span};
+
+use crate::stub::{Stubs, duration};
+
+/// A test file.
+#[derive(Debug)]
+pub(crate) struct TestFile {
+    /// Where it was read from.
+    pub(crate) path: PathBuf,
+    /// Its text, for places and updates.
+    pub(crate) sources: Sources,
+    /// Its cases.
+    pub(crate) cases: Vec<Case>,
+}
+
+/// One case.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// One line for people.
+    pub(crate) name: String,
+    /// Where its name stands.
+    pub(crate) span: Span,
+    /// Workflow under test.
+    pub(crate) subject: TestedWorkflow,
+    /// The dialect, if the content does not say it.
+    pub(crate) dialect: Option<String>,
+    /// Input of the execution.
+    pub(crate) input: Value,
+    /// Answers of agents.
+    pub(crate) stubs: Stubs,
+    /// Operations of people.
+    pub(crate) signals: Vec<(Time, Signal, Span)>,
+    /// Facts after which all memory is lost.
+    pub(crate) crashes: Vec<(usize, Span)>,
+    /// Expected outcome.
+    pub(crate) expect: Option<Node>,
+    /// Expected defect of an invalid workflow.
+    pub(crate) invalid: Option<Node>,
+    /// The whole case, as it stands in the file.
+    pub(crate) node: Node,
+}
+
+/// The workflow of a case.
+#[derive(Clone, Debug)]
+pub(crate) enum TestedWorkflow {
+    /// A file, and which of its workflows.
+    File(PathBuf, Option<String>),
+    /// It stands in the test file itself.
+    Inline(Node),
+}
+
+/// Returns the JSON Schema of test files.
+pub fn schema() -> Value {
+    serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
+}
+
+/// Reads a test file. All that is wrong with it is in the failure's diagnostics.
+pub(crate) fn read(path: &Path) -> Result<TestFile, Failure> {
+    let document =
+        workflow_file::document(path, &workflow_file::read(path)?).map_err(Failure::diagnostics)?;
+    let schema = Schema::compile(&schema())
+        .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
+    let mut found = Diagnostics::new(document.sources.clone());
+    found.extend(sinew_source::check_node(&schema, &document.root));
+    if found.has_errors() {
+        found.sort();
+        return Err(Failure::diagnostics(found));
+    }
+    let Document { root, sources } = document;
+    let cases = root.get("cases").and_then(Node::as_array).unwrap_or_default();
+    let cases = cases.iter().filter_map(|node| case(path, &root, node, &mut found)).collect();
+    if found.has_errors() {
+        found.sort();
+        return Err(Failure::diagnostics(found));
+    }
+    Ok(TestFile { path: path.to_owned(), sources, cases })
+}
+
+fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Option<Case> {
+    let mut say = |span: Span, text: &str| {
+        found.push(Diagnostic::error(code::TEST_FILE_CONTRADICTS_ITSELF.as_str(), text).at(span));
+    };
+    let name = node.get("name")?;
+    let Some(subject) = subject(path, node).or_else(|| subject(path, file)) else {
+        say(name.span, "the case has no workflow: name a file with `workflow`, or give a `definition`");
+        return None;
+    };
+    let text = |key: &str| node.get(key).or_else(|| file.get(key)).and_then(Node::as_str);
+    let expect = node.get("expect").cloned();
+    let invalid = node.get("invalid").cloned();
+    if let (Some(expect), Some(_)) = (&expect, &invalid) {
+        say(expect.span, "a workflow that is refused never runs: `expect` and `invalid` exclude each other");
+    }
+    let list = |key: &str| node.get(key).and_then(Node::as_array).unwrap_or_default();
+    let mut signals = Vec::new();
+    for one in list("signals") {
+        match signal(one) {
+            Ok((at, signal)) => signals.push((at, signal, one.span)),
+            Err(why) => say(one.span, &why),
+        }
+    }
+    let crashes = list("faults").iter().filter_map(|fault| {
+        let n = usize::try_from(fault.get("n")?.as_u64()?).ok()?;
+        Some((n, fault.span))
+    });
+    let crashes = crashes.collect();
+    let mut stubs = Stubs::default();
+    for (span, why) in stubs.read(node) {
+        say(span, &why);
+    }
+    Some(Case {
+        name: name.as_str()?.to_owned(),
+        span: name.span,
+        subject,
+        dialect: text("dialect").map(str::to_owned),
+        input: node.get("input").map_or_else(|| Value::Object(Map::new()), Node::to_json),
+        stubs,
+        signals,
+        crashes,
+        expect,
+        invalid,
+        node: node.clone(),
+    })
+}
+
+fn subject(path: &Path, node: &Node) -> Option<TestedWorkflow> {
+    if let Some(definition) = node.get("definition") {
+        return Some(TestedWorkflow::Inline(definition.clone()));
+    }
+    let wanted = node.get("workflow")?.as_str()?;
+    let (file, name) = match wanted.split_once('#') {
+        Some((file, name)) => (file, Some(name.to_owned())),
+        None => (wanted, None),
+    };
+    Some(TestedWorkflow::File(path.parent().unwrap_or(Path::new("")).join(file), name))
+}
+
+fn signal(node: &Node) -> Result<(Time, Signal), String> {
+    let at = duration(node.get("at").ok_or("a signal says when with `at`")?)?;
+    let kinds = ["approve", "reject", "answer", "cancel", "pause", "resume", "retry"];
+    let given: Vec<&str> = kinds.into_iter().filter(|kind| node.get(kind).is_some()).collect();
+    let [kind] = given[..] else {
+        return Err(format!("a signal does one of {}", kinds.join(", ")));
+    };
+    let value = node.get(kind);
+    let text = |node: Option<&Node>| node.and_then(Node::as_str).map(str::to_owned);
+    let comment = text(node.get("note"));
+    let answer = |data: Value| {
+        let answer =
+            PersonAnswer { data, timed_out: false, by: text(node.get("by")), comment: comment.clone() };
+        Signal::Answer(text(value), answer)
+    };
+    let decision = |word: &str| match &comment {
+        Some(comment) => answer(json!({ "decision": word, "note": comment })),
+        None => answer(json!({ "decision": word })),
+    };
+    let reason = || text(value).or_else(|| comment.clone()).unwrap_or_else(|| "the test says so".to_owned());
+    let signal = match kind {
+        "approve" | "reject" if node.get("data").is_none() => decision(kind),
+        "approve" | "reject" | "answer" => answer(node.get("data").map_or(Value::Null, Node::to_json)),
+        "cancel" => Signal::Cancel(reason()),
+        "pause" => Signal::Pause(reason()),
+        "resume" => Signal::Resume,
+        _ => Signal::Retry(retry(value, node)),
+    };
+    Ok((at, signal))
+}
+
+/// `retry: [a]`, `retry: true`; `only` and `with_input` beside it say the rest.
+fn retry(nodes: Option<&Node>, signal: &Node) -> RetryRequest {
+    let nodes = nodes.and_then(Node::as_array).unwrap_or_default();
+    RetryRequest {
+        nodes: nodes.iter().filter_map(|node| node.as_str().map(str::to_owned)).collect(),
+        only: signal.get("only").and_then(Node::as_bool).unwrap_or_default(),
+        input: signal.get("with_input").map(Node::to_json),
+    }
+}

@@ -1,0 +1,284 @@
+//! Test files, case by case, in virtual time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::workflow_file::{self, Loaded};
+use sinew_protocol::code;
+use sinew_runtime::Library;
+use sinew_source::{Diagnostics, Document, Severity, Span, VariableRules};
+
+use crate::case_file::{Case, TestFile, TestedWorkflow};
+use crate::coverage::Coverage;
+use crate::expectation::{self, Mismatch, NOTHING_EXPECTED};
+use crate::observation::{self, CaseObservation};
+use crate::report::{CaseReport, CaseVerdict};
+use crate::{agent_cases, case_file, case_search, difference, update};
+
+/// Cases to run, and what to do with those that fail.
+#[derive(Clone, Debug, Default)]
+pub struct CaseOptions {
+    /// Test files, and folders that are searched for them.
+    pub paths: Vec<PathBuf>,
+    /// Only cases with this text in `FILE: NAME`; `None` runs all.
+    pub filter: Option<String>,
+    /// Writes what was seen into `expect` of the cases that fail.
+    pub update: bool,
+    /// Environment variables that application files may name.
+    pub variables: VariableRules,
+}
+
+/// News of cases that run.
+#[derive(Debug)]
+pub enum CaseProgress<'a> {
+    /// A case was judged.
+    Judged(&'a CaseVerdict),
+    /// A file was written anew, with these changes as a unified diff.
+    Rewritten(&'a str),
+}
+
+/// Runs the cases of all test files. A file that cannot be read is part of the report.
+///
+/// # Errors
+/// Fails if a path does not exist, or if a file cannot be written or was changed meanwhile.
+pub fn run_cases(
+    options: &CaseOptions,
+    progress: &mut dyn FnMut(CaseProgress<'_>),
+) -> Result<CaseReport, Failure> {
+    let files = case_search::files(&options.paths)?;
+    let mut report = CaseReport { files: files.len(), ..CaseReport::default() };
+    for path in &files {
+        if let Some(judged) = agent_cases::judge(path, options.filter.as_deref()) {
+            match judged {
+                Ok(judged) => report
+                    .verdicts
+                    .extend(judged.into_iter().inspect(|verdict| progress(CaseProgress::Judged(verdict)))),
+                Err(failure) => report.broken.push(failure),
+            }
+            continue;
+        }
+        match case_file::read(path) {
+            Ok(file) => run_file(&file, options, &mut report, progress)?,
+            Err(failure) => report.broken.push(failure),
+        }
+    }
+    Ok(report)
+}
+
+/// Runs the cases of one file, and writes the file anew if that is asked for.
+fn run_file(
+    file: &TestFile,
+    options: &CaseOptions,
+    report: &mut CaseReport,
+    progress: &mut dyn FnMut(CaseProgress<'_>),
+) -> Result<(), Failure> {
+    let mut runner = CaseFileRunner {
+        file,
+        variables: &options.variables,
+        loaded: BTreeMap::new(),
+        coverage: &mut report.coverage,
+    };
+    let mut edits = Vec::new();
+    let text = file.sources.get(0).map(|source| Arc::clone(&source.text)).unwrap_or_default();
+    for case in &file.cases {
+        let full = format!("{}: {}", file.path.display(), case.name);
+        if options.filter.as_ref().is_some_and(|part| !full.contains(part.as_str())) {
+            continue;
+        }
+        let (mut verdict, seen) = runner.case(case);
+        if let (true, Some(seen)) = (options.update && !verdict.passed(), &seen) {
+            let made = update::edits(&text, case, seen, &verdict.found);
+            // A refused signal or an unlisted agent cannot be written down as an expectation.
+            let only = |one: &Mismatch| {
+                one.update.is_some() || case.expect.is_none() && one.what == NOTHING_EXPECTED
+            };
+            verdict.updated = !made.is_empty() && verdict.found.iter().all(only);
+            edits.extend(made);
+        }
+        progress(CaseProgress::Judged(&verdict));
+        report.verdicts.push(verdict);
+    }
+    if !edits.is_empty() {
+        progress(CaseProgress::Rewritten(&rewrite(&file.path, &text, edits)?));
+    }
+    Ok(())
+}
+
+/// Cases of one file at work.
+struct CaseFileRunner<'a> {
+    file: &'a TestFile,
+    variables: &'a VariableRules,
+    loaded: BTreeMap<(PathBuf, Option<String>), Result<Loaded, Failure>>,
+    coverage: &'a mut Coverage,
+}
+
+impl CaseFileRunner<'_> {
+    fn case(&mut self, case: &Case) -> (CaseVerdict, Option<CaseObservation>) {
+        let mut verdict = CaseVerdict {
+            file: self.file.path.display().to_string(),
+            sources: self.file.sources.clone(),
+            span: case.span,
+            name: case.name.clone(),
+            found: Vec::new(),
+            elapsed: 0,
+            updated: false,
+        };
+        let seen = match self.judge(case, &mut verdict) {
+            Ok(seen) => seen,
+            Err(failure) => {
+                verdict.found.push(Mismatch::new(case.span, "the workflow cannot be run", words(&failure)));
+                None
+            }
+        };
+        (verdict, seen)
+    }
+
+    fn judge(&mut self, case: &Case, verdict: &mut CaseVerdict) -> Result<Option<CaseObservation>, Failure> {
+        let inline;
+        let (loaded, name, base) = match &case.subject {
+            TestedWorkflow::File(path, name) => {
+                let key = (path.clone(), case.dialect.clone());
+                let options = workflow_file::Options {
+                    dialect: case.dialect.clone(),
+                    variables: self.variables.clone(),
+                    ..workflow_file::Options::default()
+                };
+                let loaded =
+                    self.loaded.entry(key).or_insert_with(|| workflow_file::workflow(path, &options));
+                (loaded.as_ref(), name.as_deref(), None)
+            }
+            TestedWorkflow::Inline(node) => {
+                inline = self.inline(case, node);
+                (inline.as_ref(), None, Some(node.span))
+            }
+        };
+        if let Some(want) = &case.invalid {
+            verdict.found = refused(want, loaded, base);
+            return Ok(None);
+        }
+        let loaded = loaded.map_err(Clone::clone)?;
+        let program = workflow_file::program(loaded.dialect, loaded.pick(name)?)?;
+        let library = Arc::new(loaded.library()?);
+        let seen = observation::run(case, &program, &library, &[]);
+        for execution in &seen.executions {
+            self.coverage.add(execution);
+        }
+        verdict.elapsed = seen.elapsed;
+        verdict.found = found(case, &seen);
+        verdict.found.extend(crashes(case, &program, &library, &seen));
+        Ok(Some(seen))
+    }
+
+    /// A definition that stands in the test file; files it names are looked up beside it.
+    fn inline(&self, case: &Case, node: &sinew_source::Node) -> Result<Loaded, Failure> {
+        let stem = self.file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let path = self.file.path.with_file_name(stem.trim_end_matches(".test").to_owned() + ".yaml");
+        let document = Document { root: node.clone(), sources: self.file.sources.clone() };
+        workflow_file::lower(
+            &path,
+            document,
+            &workflow_file::Options { dialect: case.dialect.clone(), ..workflow_file::Options::default() },
+        )
+    }
+}
+
+/// All that does not hold of one run.
+fn found(case: &Case, seen: &CaseObservation) -> Vec<Mismatch> {
+    let mut found: Vec<Mismatch> = seen
+        .wrong
+        .iter()
+        .map(|line| Mismatch::new(case.span, "an agent has no stub", vec![line.clone()]))
+        .collect();
+    let refused = |line: &String| Mismatch::new(case.span, "a signal was refused", vec![line.clone()]);
+    found.extend(seen.refused.iter().map(refused));
+    if let Some(expect) = &case.expect {
+        found.extend(expectation::check(expect, seen));
+    } else {
+        let line = "give the case an `expect` or an `invalid`; --update writes what was seen".to_owned();
+        found.push(Mismatch::new(case.span, NOTHING_EXPECTED, vec![line]));
+    }
+    found
+}
+
+/// A case with faults gives the same result as without.
+fn crashes(
+    case: &Case,
+    program: &sinew_runtime::Program,
+    library: &Arc<Library>,
+    seen: &CaseObservation,
+) -> Vec<Mismatch> {
+    let Some((_, place)) = case.crashes.first() else { return Vec::new() };
+    let beyond = case.crashes.iter().filter(|(n, _)| *n > seen.facts).map(|(n, span)| {
+        let line = format!("there is no fact {n}: the run has {}", seen.facts);
+        Mismatch::new(*span, "the fault never happens", vec![line])
+    });
+    let mut found: Vec<Mismatch> = beyond.collect();
+    let at: Vec<usize> = case.crashes.iter().map(|(n, _)| *n).collect();
+    let again = observation::run(case, program, library, &at);
+    let differences = difference::differences(&seen.essence(), &again.essence(), false);
+    if !differences.is_empty() {
+        let what = "the result differs after a crash (expected: without)";
+        found.push(Mismatch::new(*place, what, difference::lines(&differences)));
+    }
+    found
+}
+
+fn refused(
+    want: &sinew_source::Node,
+    loaded: Result<&Loaded, &Failure>,
+    base: Option<Span>,
+) -> Vec<Mismatch> {
+    let diagnostics = match loaded {
+        // Some dialects accept what cannot run and say so in a warning.
+        Ok(loaded) => {
+            let mut all = Diagnostics::default();
+            let errors = loaded.workflows.iter().flat_map(|lowered| &lowered.warnings.items);
+            all.extend(errors.filter(|item| item.severity == Severity::Error).cloned());
+            all
+        }
+        Err(failure) => failure.diagnostics.clone().unwrap_or_else(|| {
+            let mut all = Diagnostics::default();
+            all.push(sinew_source::Diagnostic::error(failure.code, failure.message.clone()));
+            all
+        }),
+    };
+    expectation::refused(want, &diagnostics, base)
+}
+
+fn words(failure: &Failure) -> Vec<String> {
+    let mut lines: Vec<String> = match &failure.diagnostics {
+        Some(diagnostics) => {
+            sinew_source::render_text(diagnostics, false).lines().map(str::to_owned).collect()
+        }
+        None => vec![format!("{} [{}]", failure.message, failure.code)],
+    };
+    lines.extend(failure.hint.iter().map(|hint| format!("hint: {hint}")));
+    lines
+}
+
+/// Writes the file anew, if nobody changed it meanwhile, and shows the difference.
+fn rewrite(path: &Path, text: &str, edits: Vec<update::TextEdit>) -> Result<String, Failure> {
+    let old = String::from_utf8(workflow_file::read(path)?).unwrap_or_default();
+    let mark = if old.starts_with('\u{feff}') { "\u{feff}" } else { "" };
+    if old.trim_start_matches('\u{feff}') != text {
+        let why = format!("{} was changed while its tests ran", path.display());
+        return Err(Failure::new(
+            FailureKind::Conflict,
+            code::TEST_FILE_CHANGED_WHILE_ITS_TESTS_RAN.as_str(),
+            why,
+        ));
+    }
+    let new = update::apply(text, edits);
+    std::fs::write(path, format!("{mark}{new}")).map_err(|error| {
+        Failure::new(
+            FailureKind::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", path.display()),
+        )
+    })?;
+    let name = path.display().to_string();
+    let diff = similar::TextDiff::from_lines(text, &new);
+    Ok(diff.unified_diff().context_radius(1).header(&name, &name).to_string())
+}

@@ -1,0 +1,24 @@
+//! Cases of workflows and of model agents: test files, run offline and in virtual time.
+//!
+//! Place in the flow: above the runtime's virtual time and the reading of workflow files, below `sinew test`. Agents are
+//! stubs that the cases describe; the answers of language models are part of a case.
+//!
+//! The crate never calls an agent, waits, or prints.
+
+mod agent_cases;
+mod case_file;
+mod case_runner;
+mod case_search;
+mod coverage;
+mod difference;
+mod expectation;
+mod observation;
+mod report;
+mod stub;
+mod update;
+
+pub use agent_cases::schema as agent_case_schema;
+pub use case_file::schema as workflow_case_schema;
+pub use case_runner::{CaseOptions, CaseProgress, run_cases};
+pub use coverage::Coverage;
+pub use report::{CaseReport, CaseVerdict};

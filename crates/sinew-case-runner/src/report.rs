@@ -1,0 +1,220 @@
+//! Reports of test results: lines for people, JSON and JUnit for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use sinew_engine::Time;
+use sinew_inspection::words;
+use sinew_operations::failure::Failure;
+use sinew_source::{Sources, Span};
+
+use crate::coverage::Coverage;
+use crate::expectation::Mismatch;
+
+/// How a case went.
+#[derive(Debug)]
+pub struct CaseVerdict {
+    /// The test file's path.
+    pub(crate) file: String,
+    /// Its texts, for places.
+    pub(crate) sources: Sources,
+    /// Where the case stands.
+    pub(crate) span: Span,
+    /// The case.
+    pub(crate) name: String,
+    /// Expectations that do not hold.
+    pub(crate) found: Vec<Mismatch>,
+    /// Virtual milliseconds.
+    pub(crate) elapsed: Time,
+    /// True if `--update` made it hold.
+    pub updated: bool,
+}
+
+impl CaseVerdict {
+    /// Tells whether all expectations hold.
+    pub fn passed(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    fn place(&self, span: Span) -> String {
+        let file = self.sources.get(span.file).map_or(self.file.as_str(), |file| file.name.as_str());
+        if span.line == 0 { file.to_owned() } else { format!("{file}:{}:{}", span.line, span.column) }
+    }
+
+    /// One line, and one more for each expectation that does not hold.
+    pub fn text(&self, color: bool, ascii: bool) -> String {
+        let paint = |code: &str, text: &str| {
+            if color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        };
+        let (code, icon, word) = match (self.passed(), self.updated, ascii) {
+            (true, _, false) => ("32", "✓", "passed"),
+            (true, _, true) => ("32", "+", "passed"),
+            (false, true, false) => ("33", "✎", "updated"),
+            (false, true, true) => ("33", "~", "updated"),
+            (false, false, false) => ("31", "✗", "failed"),
+            (false, false, true) => ("31", "x", "failed"),
+        };
+        let time =
+            if self.elapsed > 0 { format!("  {}", words::duration(self.elapsed)) } else { String::new() };
+        let mut text = format!(
+            "{} {:<7}  {}{time}\n",
+            paint(code, icon),
+            paint(code, word),
+            words::name(&format!("{}  {}", self.file, self.name))
+        );
+        for mismatch in &self.found {
+            let _ = writeln!(
+                text,
+                "    {}: {}",
+                words::name(&self.place(mismatch.span)),
+                paint("1", &words::name(&mismatch.what))
+            );
+            for line in mismatch.lines.iter().flat_map(|line| line.lines()) {
+                let _ = writeln!(text, "      {}", words::name(line));
+            }
+        }
+        text
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let found = self.found.iter().map(|mismatch| {
+            json!({
+                "at": self.place(mismatch.span),
+                "expectation": mismatch.what,
+                "differences": mismatch.lines,
+            })
+        });
+        json!({
+            "file": self.file,
+            "line": self.span.line,
+            "column": self.span.column,
+            "name": self.name,
+            "passed": self.passed(),
+            "updated": self.updated,
+            "elapsed_ms": self.elapsed,
+            "failures": found.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How all cases went.
+#[derive(Debug, Default)]
+pub struct CaseReport {
+    /// Number of test files.
+    pub files: usize,
+    /// Cases in the order in which they ran.
+    pub verdicts: Vec<CaseVerdict>,
+    /// Files that could not be read, each with the reason.
+    pub broken: Vec<Failure>,
+    /// Parts of the tested workflows that cases reached.
+    pub coverage: Coverage,
+}
+
+impl CaseReport {
+    /// Tells whether there was a case, and each passed or was updated.
+    pub fn is_good(&self) -> bool {
+        let good = self.verdicts.iter().all(|verdict| verdict.passed() || verdict.updated);
+        good && self.broken.is_empty() && !self.verdicts.is_empty()
+    }
+
+    /// Returns the report for programs.
+    pub fn json(&self, with_coverage: bool) -> Value {
+        let passed = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
+        let mut document = json!({
+            "cases": self.verdicts.iter().map(CaseVerdict::json).collect::<Vec<_>>(),
+            "passed": passed,
+            "failed": self.verdicts.len() - passed,
+            "broken_files": self.broken.len(),
+        });
+        if with_coverage {
+            document["coverage"] = self.coverage.json();
+        }
+        document
+    }
+
+    /// Returns the last line of a report for people.
+    pub fn summary(&self) -> String {
+        let (verdicts, files, broken) = (&self.verdicts, self.files, self.broken.len());
+        let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
+        let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
+        let count = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
+        let mut line = format!("{} passed, {} failed", verdicts.len() - failed, failed - updated);
+        if updated > 0 {
+            let _ = write!(line, ", {updated} updated");
+        }
+        let _ = write!(line, " in {}", count(files));
+        if broken > 0 {
+            let _ = write!(line, "; {} could not be read", count(broken));
+        }
+        line
+    }
+
+    /// Returns JUnit XML, as build servers read it. Times are virtual.
+    pub fn junit(&self) -> String {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        let failed = |of: &[&CaseVerdict]| of.iter().filter(|verdict| !verdict.passed()).count();
+        let all: Vec<&CaseVerdict> = self.verdicts.iter().collect();
+        let _ = writeln!(xml, "<testsuites tests=\"{}\" failures=\"{}\">", all.len(), failed(&all));
+        let mut rest = all.as_slice();
+        while let Some(first) = rest.first() {
+            let (suite, others) = rest.split_at(rest.iter().take_while(|v| v.file == first.file).count());
+            rest = others;
+            let _ = writeln!(
+                xml,
+                "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\">",
+                escape(&first.file),
+                suite.len(),
+                failed(suite)
+            );
+            for verdict in suite {
+                let _ = write!(
+                    xml,
+                    "    <testcase name=\"{}\" classname=\"{}\" file=\"{}\" line=\"{}\" time=\"{}.{:03}\"",
+                    escape(&verdict.name),
+                    escape(&verdict.file),
+                    escape(&verdict.file),
+                    verdict.span.line,
+                    verdict.elapsed / 1000,
+                    verdict.elapsed % 1000
+                );
+                if verdict.passed() {
+                    xml.push_str("/>\n");
+                    continue;
+                }
+                xml.push_str(">\n");
+                for mismatch in &verdict.found {
+                    let _ = writeln!(
+                        xml,
+                        "      <failure message=\"{}\">{}: {}</failure>",
+                        escape(&mismatch.what),
+                        escape(&verdict.place(mismatch.span)),
+                        escape(&mismatch.lines.join("\n"))
+                    );
+                }
+                xml.push_str("    </testcase>\n");
+            }
+            xml.push_str("  </testsuite>\n");
+        }
+        xml.push_str("</testsuites>\n");
+        xml
+    }
+}
+
+/// Replaces characters that XML cannot hold.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' => out.push_str("&#10;"),
+            '\t' => out.push_str("&#9;"),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,175 @@
+//! Questions that wait for people, and the decisions of people.
+
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use serde_json::Value;
+use sinew_inspection::decision::{self, PersonDecision};
+use sinew_inspection::record::{self, Record};
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::waiting::{self, ShownWait, WaitKind};
+use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
+use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_runtime::local;
+
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::MeshOperator;
+
+/// Records fetched at the same time.
+const AT_ONCE: usize = 16;
+
+/// A question that waits for a person.
+#[derive(Clone, Debug, Serialize)]
+pub struct OpenApproval {
+    /// The question and its node.
+    #[serde(flatten)]
+    pub wait: ShownWait,
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of its workflow.
+    pub workflow: String,
+}
+
+/// A question with the data to judge.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApprovalDetails {
+    /// The question.
+    #[serde(flatten)]
+    pub approval: OpenApproval,
+    /// Input of the execution.
+    pub input: Value,
+    /// Decisions that were made in this execution before.
+    pub decisions: Vec<PersonDecision>,
+}
+
+/// A question that was found, and the execution that asks.
+#[derive(Debug)]
+pub struct FoundApproval {
+    /// The execution.
+    pub record: Record,
+    /// The question.
+    pub wait: ShownWait,
+}
+
+/// Decision of a person.
+#[derive(Clone, Debug, Default)]
+pub struct DecisionRequest {
+    /// The answer; `Null` for a plain yes or no.
+    pub data: Value,
+    /// Comment stored with the decision.
+    pub comment: Option<String>,
+    /// Whether the answer is no.
+    pub reject: bool,
+}
+
+/// A decision that was recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedDecision {
+    /// Id of the execution.
+    pub execution: String,
+    /// The node that asked.
+    pub node: String,
+    /// `approved` or `rejected`.
+    pub status: &'static str,
+    /// The caller who is recorded with it.
+    pub by: String,
+}
+
+impl FoundApproval {
+    /// The question with the data to judge.
+    pub fn details(&self) -> ApprovalDetails {
+        let approval = OpenApproval {
+            wait: self.wait.clone(),
+            execution: self.record.id().to_owned(),
+            workflow: self.record.plan().name.clone(),
+        };
+        let input = self.record.execution.ctx().input().clone();
+        ApprovalDetails { approval, input, decisions: decision::decisions(&self.record) }
+    }
+}
+
+impl MeshOperator {
+    /// Lists questions that wait for people, those that are due first; of all workflows if none is named.
+    pub async fn approvals(&self, workflow: Option<&str>) -> Result<Vec<OpenApproval>, Failure> {
+        let mut open = self.client.open().await?;
+        open.retain(|one| workflow.is_none_or(|name| name == one.workflow));
+        // An execution that works somewhere else may wait for a person all the same.
+        let records: Vec<Result<Record, Failure>> = futures_util::stream::iter(open)
+            .map(|one| async move { self.record(&one.execution).await })
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        // One that ended while we looked waits no more.
+        let mut rows: Vec<OpenApproval> = records.iter().flatten().flat_map(open_approvals).collect();
+        rows.sort_by_key(|row| row.wait.until.unwrap_or(u64::MAX));
+        Ok(rows)
+    }
+
+    /// Finds the question of an execution that waits for a person. `node` chooses between several.
+    pub async fn find_approval(
+        &self,
+        id: &ExecutionId,
+        node: Option<&str>,
+    ) -> Result<FoundApproval, Failure> {
+        let record = self.record(id).await?;
+        let all = waits_for_people(&record);
+        let meant = |wait: &ShownWait| {
+            let planned = wait.activation.map(|act| record.execution.ctx().node_of(act).id.as_str());
+            node.is_none_or(|wanted| wait.node.as_deref() == Some(wanted) || planned == Some(wanted))
+        };
+        let mut found = all.iter().filter(|wait| meant(wait));
+        match (found.next().cloned(), found.next()) {
+            (Some(wait), None) => Ok(FoundApproval { record, wait }),
+            (Some(_), Some(_)) => {
+                let nodes: Vec<&str> = all.iter().filter_map(|wait| wait.node.as_deref()).collect();
+                Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
+                    .hint("choose one with --node"))
+            }
+            (None, _) => {
+                let what = match node {
+                    Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
+                    None => format!("execution {id} does not wait for a person"),
+                };
+                Err(Failure::new(FailureKind::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
+                    .hint("it may have been decided already: see `sinew execution describe`"))
+            }
+        }
+    }
+
+    /// Answers a question, and waits until the answer is recorded.
+    pub async fn decide(
+        &self,
+        found: &FoundApproval,
+        decision: DecisionRequest,
+    ) -> Result<RecordedDecision, Failure> {
+        let id = found.record.execution.id().clone();
+        let verdict = self
+            .signal(Command::Approve(ApproveCommand {
+                execution: id.clone(),
+                node: found.wait.node.clone(),
+                activation: found.wait.activation,
+                data: decision.data,
+                comment: decision.comment,
+                reject: decision.reject,
+            }))
+            .await?;
+        Ok(RecordedDecision {
+            execution: id.to_string(),
+            node: found.wait.node.clone().unwrap_or_default(),
+            status: if decision.reject { "rejected" } else { "approved" },
+            by: record::caller(&verdict.caller),
+        })
+    }
+}
+
+fn open_approvals(record: &Record) -> Vec<OpenApproval> {
+    let row =
+        |wait| OpenApproval { wait, execution: record.id().to_owned(), workflow: record.plan().name.clone() };
+    waits_for_people(record).into_iter().map(row).collect()
+}
+
+fn waits_for_people(record: &Record) -> Vec<ShownWait> {
+    let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
+    let waits = waiting::waits(record, &context);
+    waits.into_iter().filter(|wait| wait.what == WaitKind::Person).collect()
+}

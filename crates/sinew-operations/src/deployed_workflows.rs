@@ -1,0 +1,245 @@
+//! Workflows that are deployed on a mesh: lists, versions, descriptions, tools, and their removal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sinew_dialects::{Lowered, PlanGraph};
+use sinew_inspection::words;
+use sinew_mesh::workflow::Workflows;
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_protocol::code;
+use sinew_protocol::tool::WorkflowTool;
+
+use crate::deployment::find_deployed;
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::{MeshOperator, online};
+use crate::workflow_file::Loaded;
+
+/// One deployed workflow in a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeployedRow {
+    /// Its name.
+    pub name: String,
+    /// Its dialect.
+    pub dialect: String,
+    /// Its description.
+    pub description: String,
+    /// Digest of the newest version.
+    pub digest: String,
+    /// Number of versions.
+    pub versions: usize,
+    /// When the newest was deployed (RFC 3339).
+    pub deployed: String,
+    /// Who deployed it.
+    pub by: String,
+}
+
+/// One version of a deployed workflow.
+#[derive(Clone, Debug, Serialize)]
+pub struct VersionRow {
+    /// Name of the workflow.
+    pub name: String,
+    /// Digest of its plan.
+    pub version: String,
+    /// Its dialect.
+    pub dialect: String,
+    /// When it was deployed (RFC 3339).
+    pub deployed: String,
+    /// Who deployed it.
+    pub by: String,
+}
+
+/// A workflow as a tool.
+#[derive(Clone, Debug, Serialize)]
+pub struct ToolRow {
+    /// Name of the tool.
+    pub name: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Purpose of the tool.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// JSON Schema of its answer; `None` for any JSON.
+    pub output_schema: Option<Value>,
+}
+
+/// A deployed workflow that was removed, or would be.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkflowRemoval {
+    /// Its name.
+    pub name: String,
+    /// Digest of its newest version.
+    pub version: String,
+    /// Open executions of it: they stay as they are.
+    pub open_executions: usize,
+}
+
+impl DeployedRow {
+    /// The rows of all workflows that are deployed.
+    pub fn all(workflows: &Workflows) -> Vec<Self> {
+        let row = |deployed: &sinew_mesh::workflow::Deployment| Self {
+            name: deployed.name.clone(),
+            dialect: deployed.dialect.clone(),
+            description: deployed.description.clone(),
+            digest: deployed.digest.clone(),
+            versions: workflows.versions(&deployed.name).len(),
+            deployed: words::instant(deployed.at),
+            by: deployed.by.clone(),
+        };
+        workflows.list().iter().map(|one| row(&one.deployment)).collect()
+    }
+}
+
+impl VersionRow {
+    /// The versions of a workflow, newest first; none if it is not deployed.
+    pub fn all(workflows: &Workflows, name: &str) -> Vec<Self> {
+        let mut all = workflows.versions(name);
+        all.reverse();
+        let row = |one: &sinew_mesh::workflow::Deployment| Self {
+            name: one.name.clone(),
+            version: one.digest.clone(),
+            dialect: one.dialect.clone(),
+            deployed: words::instant(one.at),
+            by: one.by.clone(),
+        };
+        all.iter().map(|one| row(&one.deployment)).collect()
+    }
+}
+
+impl MeshOperator {
+    /// Tools by workflow: of what is deployed, and of workflows that others announce.
+    pub async fn tools(&self) -> BTreeMap<String, WorkflowTool> {
+        let announced = online(self.mesh()).await.list();
+        let mut found: Vec<WorkflowTool> =
+            announced.iter().filter_map(|one| WorkflowTool::from_card(&one.card)).collect();
+        for version in self.workflows().await.list() {
+            let card = serde_json::from_value(version.deployment.card.clone()).ok();
+            found.extend(card.as_ref().and_then(WorkflowTool::from_card));
+        }
+        found.into_iter().map(|tool| (tool.workflow.clone(), tool)).collect()
+    }
+
+    /// Says what removing a workflow would remove.
+    pub async fn preview_removal(&self, name: &str) -> Result<WorkflowRemoval, Failure> {
+        let (name, version) = find_deployed(self, name, None).await?;
+        let open_executions =
+            self.client.open().await?.into_iter().filter(|one| one.workflow == name).count();
+        Ok(WorkflowRemoval { name, version, open_executions })
+    }
+
+    /// Removes a workflow: nothing new can be started of it, and its card goes.
+    pub async fn remove_workflow(&self, removal: &WorkflowRemoval) -> Result<(), Failure> {
+        Ok(self.mesh().workflows().undeploy(&removal.name).await?)
+    }
+}
+
+impl ToolRow {
+    /// The row of a tool.
+    pub fn of(tool: &WorkflowTool) -> Self {
+        Self {
+            name: tool.declaration().short_name(),
+            workflow: tool.workflow.clone(),
+            description: tool.description.clone(),
+            input_schema: tool.input_schema.clone(),
+            output_schema: tool.output_schema.clone(),
+        }
+    }
+}
+
+/// Finds a tool by the name of its workflow, or by its own long or short name.
+pub fn find_tool<'t>(
+    tools: &'t BTreeMap<String, WorkflowTool>,
+    name: &str,
+) -> Result<&'t WorkflowTool, Failure> {
+    let named = |tool: &&WorkflowTool| tool.name() == name || tool.declaration().short_name() == name;
+    tools.get(name).or_else(|| tools.values().find(named)).ok_or_else(|| {
+        let text = format!("no workflow is there for tool '{name}'");
+        let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_TOOL.as_str(), text);
+        match sinew_source::did_you_mean(name, tools.keys().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("see `sinew tool list`; `sinew workflow deploy FILE` adds one"),
+        }
+    })
+}
+
+/// Description of a workflow: its nodes in file order, its schemas, its partners and its limits.
+pub fn workflow_document(loaded: &Loaded, lowered: &Lowered) -> Value {
+    let plan = &lowered.plan;
+    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
+    let nodes: Vec<Value> = plan
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(ix, node)| {
+            let ix = ix as NodeIndex;
+            let mut row = json!({
+                "id": node.id,
+                "kind": node.kind,
+                "agent": node.agent,
+                "depends_on": waits_for(&graph, ix),
+            });
+            if let Some(label) = &node.label {
+                row["label"] = json!(label);
+            }
+            if let Some(owner) = owners.get(&ix) {
+                row["run_by"] = json!(owner);
+            }
+            if let Some(Some(place)) = lowered.places.get(ix as usize) {
+                row["line"] = json!(place.line);
+            }
+            row
+        })
+        .collect();
+    json!({
+        "name": plan.name,
+        "dialect": plan.dialect,
+        "description": plan.description,
+        "version": plan.version,
+        "digest": sinew_plan::digest(plan),
+        "file": loaded.path,
+        "nodes": nodes,
+        "agents": partners(plan, true),
+        "workflows": partners(plan, false),
+        "input_schema": plan.input_schema,
+        "output_schema": plan.output_schema,
+        "limits": plan.limits,
+        "profile": plan.profile,
+    })
+}
+
+/// Returns the ids of the nodes whose tokens a node receives.
+pub fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIndex) -> Vec<&'p str> {
+    let mut seen = BTreeSet::new();
+    let before = graph.edges_into(ix).map(|(_, edge)| edge.from);
+    before.filter(|from| seen.insert(*from)).map(|from| graph.plan().node(from).id.as_str()).collect()
+}
+
+/// Agents (true) or workflows (false) that the plan works with, by name.
+pub fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
+    plan.nodes
+        .iter()
+        .filter(|node| !node.attached)
+        .filter(
+            |node| if agents { node.op == NodeOperation::Agent } else { node.op == NodeOperation::Workflow },
+        )
+        .filter_map(|node| node.agent.as_deref())
+        .collect()
+}
+
+/// Returns for the body of each map, loop and fork the node that runs it.
+pub fn owners(plan: &Plan) -> BTreeMap<NodeIndex, &str> {
+    let mut owners = BTreeMap::new();
+    for node in &plan.nodes {
+        let bodies = match &node.op {
+            NodeOperation::Map { body } | NodeOperation::Loop { body } => std::slice::from_ref(body),
+            NodeOperation::Fork { bodies } => bodies.as_slice(),
+            _ => &[],
+        };
+        for body in bodies {
+            owners.entry(*body).or_insert(node.id.as_str());
+        }
+    }
+    owners
+}

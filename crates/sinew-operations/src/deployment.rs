@@ -1,0 +1,231 @@
+//! Workflows from files onto a mesh: plans by digest, and the name under which others find the latest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sinew_dialects::Lowered;
+use sinew_executor::client::ClientError;
+use sinew_inspection::drawing;
+use sinew_inspection::words;
+use sinew_mesh::Mesh;
+use sinew_mesh::workflow::{Deployment, StoredPlan};
+use sinew_plan::Plan;
+use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
+use sinew_protocol::code;
+use sinew_runtime::local;
+use sinew_source::Diagnostics;
+
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::MeshOperator;
+use crate::workflow_file::{Loaded, Options, unique_names};
+use crate::workflow_search::{find_workflows, nothing_found};
+
+/// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
+const MOST_DRAWING: usize = 24 * 1024;
+
+/// An agent or a workflow has the name already.
+pub const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
+
+/// A deployed workflow.
+#[derive(Clone, Debug, Serialize)]
+pub struct Deployed {
+    /// The workflow.
+    pub name: String,
+    /// Its version: the digest of its plan.
+    pub version: String,
+    /// Its dialect.
+    pub dialect: String,
+    /// False if the mesh had this version as its latest already.
+    pub new: bool,
+}
+
+/// Stores a plan under its digest.
+pub async fn store(mesh: &Mesh, plan: &Plan, source: Option<&Path>) -> Result<String, Failure> {
+    let stored = StoredPlan {
+        dialect: plan.dialect.clone(),
+        plan: serde_json::to_value(plan).unwrap_or_default(),
+        source: source.map(|path| path.display().to_string()),
+    };
+    let stored = mesh.workflows().put_plan(&stored).await?;
+    let digest = sinew_plan::digest(plan);
+    if stored == digest {
+        return Ok(digest);
+    }
+    let text = format!("plan '{}' is stored as {stored}, not as {digest}", plan.name);
+    Err(Failure::new(FailureKind::Failed, code::FILES_HAVE_ERRORS.as_str(), text))
+}
+
+/// Deploys all workflows of a file. One that is deployed as it is already is left alone.
+pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failure> {
+    // All or nothing, as far as the file goes.
+    for lowered in &loaded.workflows {
+        if lowered.warnings.has_errors() {
+            return Err(Failure::diagnostics(lowered.warnings.clone()));
+        }
+        crate::workflow_file::program(loaded.dialect, lowered)?;
+    }
+    refuse_names_of_agents(mesh, loaded).await?;
+    let mut deployed = Vec::new();
+    for lowered in &loaded.workflows {
+        let plan = &lowered.plan;
+        let version = sinew_plan::digest(plan);
+        let known = mesh.workflows().latest(&plan.name).await?;
+        let new = known.is_none_or(|known| known.deployment.digest != version);
+        if new {
+            store(mesh, plan, Some(&loaded.path)).await?;
+            mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
+        }
+        deployed.push(Deployed { name: plan.name.clone(), version, dialect: plan.dialect.clone(), new });
+    }
+    Ok(deployed)
+}
+
+/// Reads workflow files; the first that has errors fails all.
+pub fn read_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Loaded>, Failure> {
+    let mut loaded = Vec::new();
+    for file in find_workflows(paths, options)? {
+        if file.diagnostics.has_errors() {
+            return Err(Failure::diagnostics(file.diagnostics));
+        }
+        loaded.extend(file.loaded);
+    }
+    if loaded.is_empty() && !paths.iter().any(|path| path == Path::new("-")) {
+        return Err(nothing_found(FailureKind::NotFound, paths));
+    }
+    unique_names(&loaded)?;
+    Ok(loaded)
+}
+
+/// Deploys what was read.
+pub async fn deploy_all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>, Failure> {
+    let mut deployed = Vec::new();
+    for file in loaded {
+        deployed.extend(deploy(mesh, file).await?);
+    }
+    Ok(deployed)
+}
+
+fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> Deployment {
+    let plan = &lowered.plan;
+    let skills = loaded.dialect.card_skills(plan).into_iter();
+    let drawing = drawing::draw(plan, sinew_diagram::Direction::TopDown, None);
+    let mermaid = Some(sinew_diagram::mermaid(&drawing)).filter(|text| text.len() <= MOST_DRAWING);
+    let announcement = Announcement {
+        name: plan.name.clone(),
+        description: plan.description.clone(),
+        version: plan.version.clone().unwrap_or_default(),
+        kind: AgentKind::Workflow,
+        input_schema: plan.input_schema.clone(),
+        output_schema: plan.output_schema.clone(),
+        visualisation: mermaid.clone().map(Visualisation::Mermaid),
+        skills: skills.filter_map(|skill| serde_json::from_value(skill).ok()).collect(),
+        ..Announcement::default()
+    };
+    Deployment {
+        name: plan.name.clone(),
+        digest: digest.to_owned(),
+        dialect: plan.dialect.clone(),
+        description: plan.description.clone(),
+        card: serde_json::to_value(announcement.card(mesh.namespace())).unwrap_or_default(),
+        mermaid: mermaid.unwrap_or_default(),
+        at: local::now(),
+        by: sinew_inspection::record::caller(mesh.caller()),
+    }
+}
+
+/// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
+async fn refuse_names_of_agents(mesh: &Mesh, loaded: &Loaded) -> Result<(), Failure> {
+    let cards = mesh.cards().follow();
+    cards.ready().await;
+    for lowered in &loaded.workflows {
+        let name = &lowered.plan.name;
+        if let Some(announced) = cards.get(name)
+            && card::kind(&announced.card) != AgentKind::Workflow
+        {
+            let text = format!("'{name}' is the name of an agent on the mesh, so no workflow can have it");
+            return Err(Failure::new(FailureKind::Conflict, NAME_TAKEN, text)
+                .hint("give the workflow another name, or stop the agent first"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses agents whose names deployed workflows have.
+pub async fn refuse_names_of_workflows<'a>(
+    mesh: &Mesh,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Failure> {
+    // An agent with credentials of its own may not read workflows; there the permissions keep names apart.
+    if !matches!(mesh.admin().rights().await, Ok(None)) {
+        return Ok(());
+    }
+    for name in names {
+        if mesh.workflows().latest(name).await?.is_some() {
+            let text = format!("'{name}' is the name of a deployed workflow, so no agent can have it");
+            return Err(Failure::new(FailureKind::Conflict, NAME_TAKEN, text).hint(format!(
+                "give the agent another name, or: sinew workflow delete {}",
+                words::shell(name)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether an argument names a deployed workflow, and not a file.
+pub fn is_workflow_name(argument: &Path) -> bool {
+    let text = argument.to_string_lossy();
+    let name = text.split_once('@').map_or(text.as_ref(), |(name, _)| name);
+    !argument.is_file() && text != "-" && !name.contains(['/', '.'])
+}
+
+/// Returns the name and version that a name means: the newest version, or the one that `version` begins.
+pub async fn find_deployed(
+    remote: &MeshOperator,
+    name: &str,
+    version: Option<&str>,
+) -> Result<(String, String), Failure> {
+    let workflows = remote.workflows().await;
+    let Some(latest) = workflows.get(name) else {
+        let known = workflows.list();
+        let names = known.iter().map(|one| one.deployment.name.as_str());
+        let failure = Failure::new(
+            FailureKind::NotFound,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
+            format!("no workflow '{name}' is deployed"),
+        );
+        return Err(match sinew_source::did_you_mean(name, names) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
+        });
+    };
+    let Some(version) = version else { return Ok((name.to_owned(), latest.deployment.digest.clone())) };
+    let versions = workflows.versions(name);
+    let mut digests: Vec<&str> = versions.iter().map(|one| one.deployment.digest.as_str()).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests.retain(|digest| digest.starts_with(version));
+    match digests.as_slice() {
+        [one] => Ok((name.to_owned(), (*one).to_owned())),
+        [] => Err(Failure::new(
+            FailureKind::NotFound,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
+            format!("workflow '{name}' has no version {version}"),
+        )),
+        _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),
+    }
+}
+
+/// Reads a deployed workflow (`NAME` or `NAME@VERSION`), as if it came from a file.
+pub async fn load_deployed(remote: &MeshOperator, argument: &Path) -> Result<Loaded, Failure> {
+    let text = argument.to_string_lossy();
+    let (name, version) = text.split_once('@').map_or((text.as_ref(), None), |(name, at)| (name, Some(at)));
+    let (_, digest) = find_deployed(remote, name, version).await?;
+    let program = remote.client.programs().by_digest(&digest).await.map_err(ClientError::Plan)?;
+    let plan = program.graph.plan().clone();
+    let dialect = sinew_dialects::by_name(&plan.dialect)
+        .ok_or_else(|| Failure::usage(format!("this version has no dialect '{}'", plan.dialect)))?;
+    let places = vec![None; plan.nodes.len()];
+    let lowered = Lowered { plan, places, warnings: Diagnostics::default(), agents: BTreeMap::new() };
+    Ok(Loaded { path: argument.to_owned(), dialect, workflows: vec![lowered] })
+}

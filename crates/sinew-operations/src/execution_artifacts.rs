@@ -1,0 +1,184 @@
+//! Artifacts of an execution: what agents left, and values of the record that events name.
+
+use bytes::Bytes;
+use serde::Serialize;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
+use sinew_protocol::artifact::ArtifactMeta;
+use sinew_protocol::code;
+use sinew_protocol::task::{Content, ResultArtifact};
+use sinew_runtime::events;
+
+use crate::execution_changes::FoundExecution;
+use crate::failure::{Failure, FailureKind, known};
+
+/// An artifact, and the node whose agent left it.
+#[derive(Clone, Debug)]
+pub struct LeftArtifact {
+    /// The node, with its place in maps and loops.
+    pub node: String,
+    /// Number of the attempt that left it, from 1.
+    pub attempt: u32,
+    /// The artifact.
+    pub artifact: ResultArtifact,
+}
+
+/// One artifact in a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArtifactRow {
+    /// Name, version, size, digest and type.
+    #[serde(flatten)]
+    pub meta: ArtifactMeta,
+    /// The node whose agent left it.
+    pub node: String,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Whether its bytes lie in the record itself.
+    pub inline: bool,
+}
+
+impl LeftArtifact {
+    /// Its row in a list.
+    pub fn row(&self) -> ArtifactRow {
+        ArtifactRow {
+            meta: self.artifact.meta.clone(),
+            node: self.node.clone(),
+            attempt: self.attempt,
+            inline: !matches!(self.artifact.content, Content::Url(_)),
+        }
+    }
+
+    /// Tells whether the mesh gave it its name.
+    pub fn is_generated(&self) -> bool {
+        is_generated(self.artifact.meta.name.as_str())
+    }
+}
+
+/// All artifacts that replies of an execution name: those that agents named first, then values of single tasks.
+pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
+    let mut all = left(record);
+    all.retain(|one| node.is_none_or(|node| node == one.node));
+    all.sort_by_key(LeftArtifact::is_generated);
+    all
+}
+
+/// All artifacts that replies of an execution name, in order.
+fn left(record: &Record) -> Vec<LeftArtifact> {
+    let ctx = record.execution.ctx();
+    let mut left = Vec::new();
+    for act in 0..ctx.state.acts.len() as u32 {
+        for replied in &ctx.act(act).replies {
+            let Ok(reply) = &replied.result else { continue };
+            for artifact in reply.artifacts.iter().filter_map(ResultArtifact::from_value) {
+                left.push(LeftArtifact {
+                    node: events::label(&ctx, act),
+                    attempt: replied.attempt,
+                    artifact,
+                });
+            }
+        }
+    }
+    left
+}
+
+/// Tells whether the mesh gave an artifact its name: `output_1a2b3c4d.json` for the output of a task, `call_….json` and
+/// `wi_….json` for the input of a call.
+fn is_generated(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".json") else { return false };
+    let is_id =
+        |id: &str, length: usize| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    stem.strip_prefix("output_").is_some_and(|id| is_id(id, 8))
+        || stem.strip_prefix("call_").is_some_and(|id| is_id(id, 16))
+        || stem.strip_prefix("wi_").and_then(|rest| rest.rsplit_once('_')).is_some_and(|(_, id)| is_id(id, 8))
+}
+
+/// Reads an artifact (`[NODE/]NAME[:vN]`, the newest of several), checked against its digest, or a value of the record
+/// under the name that events give it.
+pub async fn read_artifact(found: &FoundExecution, wanted: &str) -> Result<Bytes, Failure> {
+    match find_artifact(&found.record, wanted) {
+        Ok(one) => fetch(found, &one).await,
+        Err(failure) => value_of_record(&found.record, wanted).ok_or(failure),
+    }
+}
+
+/// An input or output of the record that events name by artifact, as JSON; the newest of several.
+fn value_of_record(record: &Record, wanted: &str) -> Option<Bytes> {
+    let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
+    let (name, version) = split_version(rest);
+    let values = events::value_artifacts(&record.execution.ctx(), record.execution.id());
+    let meant = values.into_iter().rfind(|one| {
+        one.artifact.name.as_str() == name
+            && version.is_none_or(|version| one.artifact.version == Some(version))
+            && node.is_none_or(|node| one.node.as_deref() == Some(node))
+    })?;
+    serde_json::to_vec(&meant.value).ok().map(Bytes::from)
+}
+
+/// Finds an artifact, `[NODE/]NAME[:vN]`; the newest of several.
+pub fn find_artifact(record: &Record, wanted: &str) -> Result<LeftArtifact, Failure> {
+    let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
+    let (name, version) = split_version(rest);
+    let mut all = left(record);
+    let meant = |one: &LeftArtifact| {
+        let meta = &one.artifact.meta;
+        meta.name.as_str() == name
+            && version.is_none_or(|version| version == meta.version)
+            && node.is_none_or(|node| node == one.node)
+    };
+    if let Some(at) = all.iter().rposition(meant) {
+        return Ok(all.swap_remove(at));
+    }
+    let shown = words::one_line(wanted, 100);
+    let text = format!("execution {} has no artifact '{shown}'", record.id());
+    let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_ARTIFACT.as_str(), text);
+    Err(match sinew_source::did_you_mean(name, all.iter().map(|one| one.artifact.meta.name.as_str())) {
+        Some(near) => failure.hint(format!("did you mean '{near}'?")),
+        None => failure.hint("see `sinew artifact list ID`"),
+    })
+}
+
+/// `NAME:v2`, as artifacts are shown, or `NAME:2`.
+fn split_version(text: &str) -> (&str, Option<u32>) {
+    let Some((name, version)) = text.rsplit_once(':') else { return (text, None) };
+    match version.strip_prefix('v').unwrap_or(version).parse() {
+        Ok(version) if !name.is_empty() => (name, Some(version)),
+        _ => (text, None),
+    }
+}
+
+/// Fetches the bytes of an artifact, checked against its digest.
+pub async fn fetch(found: &FoundExecution, one: &LeftArtifact) -> Result<Bytes, Failure> {
+    match (&found.remote, &one.artifact.content) {
+        (Some(remote), _) => Ok(remote.mesh().artifacts().get(&one.artifact).await?),
+        (None, Content::Url(_)) => {
+            let text = format!("the bytes of '{}' lie on the mesh, not in the file", one.artifact.meta.name);
+            Err(Failure::new(FailureKind::NotFound, code::MESH_REQUIRED.as_str(), text))
+        }
+        (None, inline) => {
+            let bytes = inline.bytes().unwrap_or_default();
+            let checked = one.artifact.meta.verify(&bytes);
+            checked.map_err(|bad| Failure::new(FailureKind::Failed, known(bad.code()), bad.to_string()))?;
+            Ok(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_mesh_gave_are_told_from_names_of_people() {
+        for (name, want) in [
+            ("output_1a2b3c4d.json", true),
+            ("call_0123456789abcdef.json", true),
+            ("wi_orders_0000000f.json", true),
+            ("output_report.json", false),
+            ("output.json", false),
+            ("report.md", false),
+            ("wi_fi.json", false),
+        ] {
+            assert_eq!(is_generated(name), want, "{name}");
+        }
+    }
+}

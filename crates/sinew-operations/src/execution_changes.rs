@@ -1,0 +1,129 @@
+//! An execution as it goes on: its record, read again whenever something is told of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::MeshPresence;
+use sinew_mesh::card::Cards;
+use sinew_mesh::event::{EventFilter, EventStart, Events};
+use sinew_protocol::code;
+use tokio::time::Instant;
+
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::MeshOperator;
+use crate::mesh_operator::online;
+
+/// Shortest time between two reads of an execution.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two reads when no event comes: retries have no events, and events may be lost.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time between two reads, for executions that take long to read.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Share of the time that reading may take: one part in so many.
+const POLL_SHARE: u32 = 20;
+
+/// An execution that was found.
+pub struct FoundExecution {
+    /// The execution as it was read.
+    pub record: Record,
+    /// Where it lives; none if it came from a file.
+    pub remote: Option<MeshOperator>,
+}
+
+impl FoundExecution {
+    /// Returns what is known of the agents and the executor of an execution that goes on.
+    pub async fn presence(&self) -> Result<MeshPresence, Failure> {
+        match &self.remote {
+            Some(remote) if !self.record.execution.state().ended => {
+                remote.presence(self.record.execution.id()).await
+            }
+            _ => Ok(MeshPresence::default()),
+        }
+    }
+}
+
+/// Follows one execution.
+pub struct ExecutionChanges {
+    /// The execution as it was read last.
+    pub record: Arc<Record>,
+    /// The executor that serves it, and the agents, as they were then.
+    presence: MeshPresence,
+    cards: Cards,
+    remote: MeshOperator,
+    events: Events,
+    poll_at: Instant,
+}
+
+impl ExecutionChanges {
+    /// Follows an execution that was found on a mesh.
+    pub async fn of(found: FoundExecution) -> Result<Self, Failure> {
+        let FoundExecution { record, remote: Some(remote) } = found else {
+            return Err(Failure::new(
+                FailureKind::Usage,
+                code::MESH_REQUIRED.as_str(),
+                "an execution in a file does not go on",
+            ));
+        };
+        let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
+        let events = remote.mesh().events().follow(&filter, EventStart::Now).await?;
+        let cards = online(remote.mesh()).await;
+        // Events between the first read and the subscription are in this record.
+        let record = Arc::new(remote.record(record.execution.id()).await?);
+        let presence = MeshPresence::default();
+        Ok(Self { record, presence, cards, remote, events, poll_at: Instant::now() + POLL_INTERVAL })
+    }
+
+    /// Where it lives.
+    pub const fn remote(&self) -> &MeshOperator {
+        &self.remote
+    }
+
+    /// The agents that are online.
+    pub const fn cards(&self) -> &Cards {
+        &self.cards
+    }
+
+    /// Returns the agents as they are now, and the executor as it was when the execution was read last.
+    pub fn presence(&self) -> MeshPresence {
+        MeshPresence { agents: Some(MeshOperator::heartbeats(&self.cards)), ..self.presence.clone() }
+    }
+
+    /// Waits for something new; false once the execution has ended and all was seen. May be given up and called again:
+    /// neither the time of the next read nor an event is lost.
+    pub async fn next(&mut self) -> Result<bool, Failure> {
+        let before = self.record.execution.journal().len();
+        loop {
+            if self.record.execution.state().ended {
+                return Ok(false);
+            }
+            self.wait_for_poll().await;
+            let began = Instant::now();
+            let id = self.record.execution.id().clone();
+            let record = self.remote.record(&id).await?;
+            let has_owner = Some(self.remote.client.has_owner(&id).await?);
+            let is_same = record.execution.journal().len() == before && has_owner == self.presence.has_owner;
+            self.presence.has_owner = has_owner;
+            self.record = Arc::new(record);
+            let pause = (began.elapsed() * POLL_SHARE).clamp(POLL_INTERVAL, MAX_POLL_INTERVAL);
+            self.poll_at = Instant::now() + pause;
+            if !is_same {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Waits for an event or the time of the next read.
+    async fn wait_for_poll(&mut self) {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(self.poll_at) => return,
+            _ = self.events.next() => {
+                // Events that come together are looked at together. From here on a read is due, whatever happens.
+                self.poll_at = self.poll_at.min(Instant::now() + MIN_POLL_INTERVAL);
+            }
+        }
+        tokio::time::sleep_until(self.poll_at).await;
+        while self.events.try_next().is_some() {}
+    }
+}

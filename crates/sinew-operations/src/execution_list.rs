@@ -1,0 +1,124 @@
+//! Lists of executions: those that go on first, then the newest.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use sinew_engine::Time;
+use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_mesh::history::HistoryFilter;
+
+use crate::failure::Failure;
+use crate::mesh_operator::{MeshOperator, RowDetails};
+
+/// Closed executions that are read to find those that are wanted.
+const MAX_ROWS_READ: usize = 5_000;
+
+/// Part of a list that is read.
+#[derive(Clone, Debug)]
+pub struct ListDepth {
+    /// Rows whose details are read; the others are counted only.
+    pub limit: usize,
+    /// Which details are read for them.
+    pub details: RowDetails,
+    /// Only rows behind this place.
+    pub after: Option<ExecutionCursor>,
+}
+
+/// Place of an execution in a list, as text for a client: `1.1763860000000.ID`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionCursor {
+    is_closed: bool,
+    started: Time,
+    execution: String,
+}
+
+impl ExecutionCursor {
+    /// The place of a row.
+    pub fn of(row: &ExecutionRow) -> Self {
+        Self { is_closed: row.status.is_terminal(), started: row.started, execution: row.execution.clone() }
+    }
+
+    /// Whether a row stands behind this place.
+    fn is_before(&self, row: &ExecutionRow) -> bool {
+        let key = (self.is_closed, std::cmp::Reverse(self.started), self.execution.as_str());
+        let of_row = (row.status.is_terminal(), std::cmp::Reverse(row.started), row.execution.as_str());
+        key.cmp(&of_row) == Ordering::Less
+    }
+}
+
+impl fmt::Display for ExecutionCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", u8::from(self.is_closed), self.started, self.execution)
+    }
+}
+
+/// The text is no place in a list of executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCursor;
+
+impl FromStr for ExecutionCursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let (is_closed, rest) = text.split_once('.').ok_or(BadCursor)?;
+        let (started, execution) = rest.split_once('.').ok_or(BadCursor)?;
+        let is_closed = match is_closed {
+            "0" => false,
+            "1" => true,
+            _ => return Err(BadCursor),
+        };
+        let started = started.parse().map_err(|_| BadCursor)?;
+        Ok(Self { is_closed, started, execution: execution.to_owned() })
+    }
+}
+
+impl MeshOperator {
+    /// Lists the executions that a filter wants, in order. The rows behind `limit` have no labels and reasons.
+    pub async fn list(&self, wanted: &RowFilter, depth: ListDepth) -> Result<Vec<ExecutionRow>, Failure> {
+        let mut rows = self.rows(&history_filter(wanted), MAX_ROWS_READ).await?;
+        // Labels of closed executions are known once their records are read.
+        let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
+        rows.retain(|row| others.takes(row));
+        rows.retain(|row| depth.after.as_ref().is_none_or(|after| after.is_before(row)));
+        list::sort(&mut rows);
+        if wanted.labels.is_empty() {
+            let rest = rows.split_off(rows.len().min(depth.limit));
+            rows = self.with_details(rows, depth.details).await?;
+            rows.extend(rest);
+        } else {
+            rows = self.with_details(rows, RowDetails::All).await?;
+            rows.retain(|row| wanted.takes(row));
+        }
+        Ok(rows)
+    }
+}
+
+/// The part of a filter that the server of the history applies.
+fn history_filter(wanted: &RowFilter) -> HistoryFilter {
+    let status = match wanted.status.as_slice() {
+        [status] if status.is_terminal() => Some(status.as_str().to_owned()),
+        _ => None,
+    };
+    HistoryFilter {
+        workflow: wanted.workflow.first().filter(|_| wanted.workflow.len() == 1).cloned(),
+        status,
+        since: wanted.since,
+        until: wanted.until,
+        ..HistoryFilter::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_they_were_written() {
+        let cursor = ExecutionCursor { is_closed: true, started: 17, execution: "a.b".to_owned() };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for bad in ["", "1", "1.x.id", "2.1.id", "1.2"] {
+            assert_eq!(bad.parse::<ExecutionCursor>(), Err(BadCursor), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Messages of agents: those in the facts of an execution, and those that are heard while agents work.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use sinew_inspection::events::{self, EventLine, EventWords};
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
+use sinew_mesh::live::Progress;
+use sinew_protocol::TaskId;
+use sinew_protocol::a2a::{PartContent, StreamResponse};
+use sinew_protocol::task::progress_text;
+use sinew_runtime::{activation_key, local};
+
+/// Returns the messages in the facts of an execution. A last one says that later ones were not kept, if that is so.
+pub fn stored_messages(record: &Record) -> Vec<Value> {
+    let lines = events::lines(record, EventWords::Facts);
+    let last = (!record.execution.state().has_room_for_progress()).then(|| {
+        json!({
+            "at": words::instant(record.at()),
+            "level": "warn",
+            "text": "(later messages of this execution are not kept: those above have 1 MiB)",
+        })
+    });
+    lines.iter().filter_map(spoken).chain(last).collect()
+}
+
+/// Agent and node of a task.
+#[derive(Clone, Debug)]
+pub struct TaskAgent {
+    /// Node, with its place.
+    pub node: String,
+    /// Attempt of the node.
+    pub attempt: u32,
+    /// Name of the agent.
+    pub agent: String,
+}
+
+/// The tasks that an execution has given to agents.
+pub fn given_tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
+    let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
+    let mut known = HashMap::new();
+    for act in 0..ctx.state.acts.len() as u32 {
+        let one = ctx.act(act);
+        let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
+        let key = activation_key(id, program, ctx.state, act);
+        for attempt in 1..=one.attempt {
+            let (node, agent) = (sinew_runtime::events::label(&ctx, act), asked.clone());
+            known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
+        }
+    }
+    known
+}
+
+/// Returns the progress message of an agent; `None` if the update holds none.
+pub fn live_message(progress: &Progress, who: &TaskAgent) -> Option<Value> {
+    let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
+        return None;
+    };
+    let message = update.status.message?;
+    let texts: Vec<String> = message
+        .parts
+        .iter()
+        .filter_map(|part| match &part.content {
+            PartContent::Text(text) => Some(text.clone()),
+            PartContent::Data(value) => Some(progress_text(value)),
+            _ => None,
+        })
+        .collect();
+    Some(json!({
+        "at": words::instant(local::now()),
+        "node": who.node,
+        "attempt": who.attempt,
+        "agent": who.agent,
+        "level": "info",
+        "text": texts.join("\n"),
+        "stored": false,
+    }))
+}
+
+/// Counts of the messages that were heard from agents and that were read from the record, so that each is shown once.
+#[derive(Clone, Debug, Default)]
+pub struct ShownMessages(HashMap<(String, u64, String), [u32; 2]>);
+
+impl ShownMessages {
+    /// Counts a message. Returns whether it has not been shown: the other source has not brought it as often as this one.
+    pub fn is_new(&mut self, said: &Value) -> bool {
+        let word = |key: &str| said[key].as_str().unwrap_or_default();
+        let key =
+            (word("node").to_owned(), said["attempt"].as_u64().unwrap_or_default(), word("text").to_owned());
+        let counts = self.0.entry(key).or_default();
+        let heard = usize::from(said["stored"] == json!(false));
+        counts[heard] += 1;
+        counts[heard] > counts[1 - heard]
+    }
+}
+
+/// A fact that says something to people who look for what went on.
+fn spoken(line: &EventLine) -> Option<Value> {
+    let fact = &line.event;
+    let (level, text) = match line.kind.as_str() {
+        "progressed" => ("info", progress_text(&fact["value"])),
+        "replied" => {
+            let fault = fact["result"].get("fault")?;
+            let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
+            (
+                "error",
+                format!(
+                    "attempt {}: {}{again}",
+                    fact["attempt"],
+                    fault["message"].as_str().unwrap_or_default()
+                ),
+            )
+        }
+        "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
+        _ => return None,
+    };
+    // An agent says when it said something; its clock cannot be ahead of the record.
+    let said_at = fact["value"]["at"].as_u64().map_or(line.at, |at| at.min(line.at));
+    Some(json!({
+        "at": words::instant(said_at),
+        "node": line.node,
+        "attempt": fact["attempt"],
+        "level": level,
+        "text": text,
+    }))
+}

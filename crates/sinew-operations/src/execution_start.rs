@@ -1,0 +1,206 @@
+//! New executions: of a workflow, or made of an old execution with outputs that are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
+use sinew_inspection::record::Record;
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
+
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::MeshOperator;
+
+/// An output that another execution cannot be given.
+const NOT_GIVEN: &str = code::OUTPUT_NOT_TRANSFERABLE.as_str();
+/// The execution has no node of this name.
+const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
+
+/// An execution to be, made of an old one.
+#[derive(Clone, Debug)]
+pub struct NewExecution {
+    /// The label that names the old execution.
+    pub label: &'static str,
+    /// Its input.
+    pub input: Value,
+    /// Where it begins, and outputs that are given.
+    pub mode: ExecutionMode,
+    /// Whether it runs the newest version of the workflow instead of the same.
+    pub latest: bool,
+}
+
+/// What a new execution would be.
+#[derive(Clone, Debug, Serialize)]
+pub struct StartPreview {
+    /// Name of the workflow.
+    pub would_start: String,
+    /// Digest of its version; `None` for the newest.
+    pub version: Option<String>,
+    /// Its input.
+    pub input: Value,
+    /// Nodes whose outputs are given.
+    pub given: Vec<String>,
+    /// Nodes at which it begins.
+    pub from: Vec<String>,
+}
+
+/// A new execution that was started.
+#[derive(Clone, Debug)]
+pub struct LaunchedExecution {
+    /// Its id.
+    pub execution: ExecutionId,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// The label that names the old execution.
+    pub label: &'static str,
+    /// Id of the old execution.
+    pub of: String,
+}
+
+impl LaunchedExecution {
+    /// The document of it: the label is a member of its own.
+    pub fn document(&self) -> Value {
+        let mut document = json!({ "execution": self.execution.as_str(), "workflow": self.workflow });
+        document[self.label] = json!(self.of);
+        document
+    }
+}
+
+impl NewExecution {
+    /// The version that it would run; `None` for the newest.
+    pub fn version(&self, old: &Record) -> Option<String> {
+        (!self.latest).then(|| old.execution.program().graph.digest().to_owned())
+    }
+
+    /// Says what it would be.
+    pub fn preview(&self, old: &Record) -> StartPreview {
+        StartPreview {
+            would_start: old.plan().name.clone(),
+            version: self.version(old),
+            input: self.input.clone(),
+            given: self.mode.given.keys().cloned().collect(),
+            from: self.mode.from.clone(),
+        }
+    }
+}
+
+impl MeshOperator {
+    /// Starts an execution that is made of an old one.
+    pub async fn launch(&self, old: &Record, new: NewExecution) -> Result<LaunchedExecution, Failure> {
+        let workflow = old.plan().name.clone();
+        let version = new.version(old);
+        let key = uuid::Uuid::now_v7().to_string();
+        let mut command = self.client.start_command(key, workflow.clone(), new.input);
+        let execution = command.execution.clone();
+        command.version = version;
+        command.labels.clone_from(&old.about.labels);
+        command.labels.insert(new.label.into(), old.id().to_owned());
+        command.user.clone_from(&old.about.user);
+        if new.mode != ExecutionMode::default() {
+            command.mode = serde_json::to_value(&new.mode).unwrap_or_default();
+        }
+        self.client.start(command).await?;
+        Ok(LaunchedExecution { execution, workflow, label: new.label, of: old.id().to_owned() })
+    }
+}
+
+/// The label of a fork that names the old execution.
+const FORK_OF: &str = "fork_of";
+
+/// The execution that leaves the way of an old one at these nodes, with these outputs. Without nodes, behind the outputs.
+pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> Result<NewExecution, Failure> {
+    let plan = record.plan();
+    let named: Vec<String> = set.iter().map(|(node, _)| node.clone()).collect();
+    let (at, named) = (planned_nodes(plan, at)?, planned_nodes(plan, &named)?);
+    let again = nodes_behind(plan, if at.is_empty() { &named } else { &at });
+    if let Some(ix) = named.iter().find(|ix| !is_work(plan, **ix)) {
+        let id = &plan.node(*ix).id;
+        let why =
+            format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
+        return Err(
+            Failure::new(FailureKind::Conflict, NOT_GIVEN, why).hint("set the output that it looks at")
+        );
+    }
+    let mut mode = ExecutionMode { given: kept_outputs(record, &again)?, ..ExecutionMode::default() };
+    mode.given.extend(set);
+    let input = Value::clone(record.execution.ctx().input());
+    Ok(NewExecution { label: FORK_OF, input, mode, latest: false })
+}
+
+/// Nodes of the workflow itself, by name. What a map or a loop runs begins and ends with it.
+pub fn planned_nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Failure> {
+    let find = |name: &String| {
+        let found = plan.find(name).filter(|ix| !plan.node(*ix).inner);
+        found.ok_or_else(|| {
+            let inner = plan.find(name).is_some();
+            let why = if inner { "is run by another node: name that one" } else { "is not in it" };
+            Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("node '{name}' {why}"))
+                .hint("`sinew execution tree ID` shows its nodes")
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// These nodes and all that depend on them.
+pub fn nodes_behind(plan: &Plan, begun: &[NodeIndex]) -> BTreeSet<NodeIndex> {
+    let mut found = BTreeSet::new();
+    let mut left = begun.to_vec();
+    while let Some(ix) = left.pop() {
+        if found.insert(ix) {
+            left.extend(plan.edges.iter().filter(|edge| edge.from == ix).map(|edge| edge.to));
+        }
+    }
+    found
+}
+
+/// Outputs of the nodes of the workflow itself that ended well, except these.
+///
+/// What a node computes is computed again, and people are asked again: where their tokens went is not in a value.
+pub fn kept_outputs(
+    record: &Record,
+    except: &BTreeSet<NodeIndex>,
+) -> Result<BTreeMap<String, SharedJson>, Failure> {
+    let state = record.execution.state();
+    let plan = record.plan();
+    let mut kept = BTreeMap::new();
+    let mut at_ports = Vec::new();
+    for ix in (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
+        let one = state.last(ROOT, ix).map(|act| state.act(act));
+        let Some(output) =
+            one.filter(|one| one.end == Some(ActivationEnd::Succeeded)).and_then(|one| one.output.as_ref())
+        else {
+            continue;
+        };
+        let id = plan.node(ix).id.clone();
+        if output.ports.is_empty() {
+            kept.insert(id, Arc::clone(&output.value));
+        } else {
+            at_ports.push(id);
+        }
+    }
+    if at_ports.is_empty() {
+        return Ok(kept);
+    }
+    let why = format!(
+        "outputs of {} cannot be given to another execution: in dialect {} they lie at ports",
+        at_ports.join(", "),
+        plan.dialect
+    );
+    Err(Failure::new(FailureKind::Conflict, NOT_GIVEN, why)
+        .hint("`sinew execution rerun ID` runs all of it again"))
+}
+
+/// True if others work for the node; what it computes itself, and what people say, decides where tokens go.
+fn is_work(plan: &Plan, ix: NodeIndex) -> bool {
+    matches!(
+        plan.node(ix).op,
+        NodeOperation::Agent
+            | NodeOperation::Workflow
+            | NodeOperation::Map { .. }
+            | NodeOperation::Loop { .. }
+            | NodeOperation::Fork { .. }
+    )
+}

@@ -1,0 +1,38 @@
+//! Exports of executions as files.
+
+use std::path::Path;
+
+use sinew_inspection::record::{Record, parse};
+use sinew_protocol::code;
+
+use crate::failure::{Failure, FailureKind};
+use crate::workflow_file;
+
+/// Bytes of an export.
+const MAX_EXPORT_BYTES: u64 = 1 << 30;
+
+/// Reads an export.
+pub fn read(path: &Path) -> Result<Record, Failure> {
+    let bytes = workflow_file::read_up_to(path, MAX_EXPORT_BYTES)?;
+    parse(&bytes).map_err(|why| {
+        let name = if path == Path::new("-") { "<stdin>".into() } else { path.display().to_string() };
+        Failure::new(
+            FailureKind::Failed,
+            code::NOT_EXPORT_OF_EXECUTION.as_str(),
+            format!("{name} is no export of an execution: {why}"),
+        )
+        .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
+    })
+}
+
+/// Writes a record to a file.
+pub fn write(record: &Record, file: &Path) -> Result<(), Failure> {
+    let text = serde_json::to_vec(&record.to_json()).unwrap_or_default();
+    std::fs::write(file, text).map_err(|error| {
+        Failure::new(
+            FailureKind::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", file.display()),
+        )
+    })
+}

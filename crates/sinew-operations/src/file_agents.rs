@@ -1,0 +1,170 @@
+//! Ready-made agents behind the in-process driver.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use sinew_agents::{AgentSet, Artifacts, LocalPeers};
+use sinew_dialects::Lowered;
+use sinew_engine::{RequestTarget, TaskReply};
+use sinew_inspection::words;
+use sinew_plan::NodeOperation;
+use sinew_protocol::Fault;
+use sinew_protocol::code;
+use sinew_runtime::execution_tree::Call;
+use sinew_runtime::local::{Agents, Progress};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+
+/// No agent of the name is known here.
+const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
+
+/// Time for the last messages of a call to be passed on.
+pub const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Agents from files, with the artifacts of one execution.
+pub struct FileAgents {
+    /// The agents.
+    pub set: AgentSet,
+    /// Where they leave artifacts.
+    pub artifacts: Arc<dyn Artifacts>,
+}
+
+/// File that marks the folder of a node plugin.
+const PLUGIN: &str = "definition.json";
+/// How deep plugins may lie below `nodes/`.
+const PLUGIN_DEPTH: u32 = 4;
+
+/// Reads agents from files and folders; without any, from beside the workflow, from `agent-cards/` there and here, and from
+/// the node plugins below `nodes/` there.
+pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
+    let mut places: Vec<PathBuf> = paths.to_vec();
+    if places.is_empty() {
+        let beside = match workflow.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let usual = [beside.join("agent-cards"), beside.clone(), PathBuf::from("agent-cards")];
+        let mut plugins = Vec::new();
+        plugin_folders(&beside.join("nodes"), 0, &mut plugins);
+        let mut seen = Vec::new();
+        for place in usual.into_iter().chain(plugins).filter(|place| place.is_dir()) {
+            let real = place.canonicalize().unwrap_or_else(|_| place.clone());
+            if !seen.contains(&real) {
+                seen.push(real);
+                places.push(place);
+            }
+        }
+    }
+    AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+}
+
+/// The folders of node plugins in a folder, by name.
+fn plugin_folders(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    if folder.join(PLUGIN).is_file() {
+        found.push(folder.to_owned());
+        return;
+    }
+    // A folder that cannot be listed has no agents; a graph that needs them reports them missing.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let inside =
+        entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut inside: Vec<PathBuf> = inside.map(|entry| entry.path()).collect();
+    inside.sort();
+    for inner in inside.iter().filter(|_| depth < PLUGIN_DEPTH) {
+        plugin_folders(inner, depth + 1, found);
+    }
+}
+
+impl Agents for FileAgents {
+    fn call(
+        &self,
+        call: Call,
+        progress: Progress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<TaskReply, Fault>> {
+        let RequestTarget::Agent(name) = &call.ask.target else {
+            // Sub-workflows are the driver's own business.
+            return std::future::ready(Err(unknown(call.ask.target.name()))).boxed();
+        };
+        let Some(agent) = self.set.get(name).cloned() else {
+            let missing = unknown(name).with_details(vec![advice_on_missing(name, &self.set)]);
+            return std::future::ready(Err(missing)).boxed();
+        };
+        let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+        let mut task =
+            sinew_agents::Call::new(name, Value::clone(&call.ask.input), Arc::clone(&self.artifacts));
+        task.instruction.clone_from(&call.ask.instruction);
+        task.input_schema.clone_from(&call.ask.input_schema);
+        task.output_schema.clone_from(&call.ask.output_schema);
+        task.context = context(&call);
+        task.cancel = cancel;
+        task.progress = sender;
+        task.peers = Arc::new(LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts)));
+        async move {
+            // Ends with the call: its sender goes away with `task`.
+            let told = tokio::spawn(async move {
+                while let Some(value) = said.recv().await {
+                    // Pieces of an answer that is still arriving are for people who watch, not facts.
+                    if value.get("type").is_none_or(|kind| kind != "text") {
+                        progress.say(value);
+                    }
+                }
+            });
+            let reply = agent.call(task).await;
+            // Messages count until the attempt ends.
+            let _ = tokio::time::timeout(MESSAGES_TIMEOUT, told).await;
+            let reply = reply?;
+            let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
+            let (usage, events) = (reply.usage, reply.events);
+            Ok(TaskReply { artifacts, usage, events, ..TaskReply::new(reply.output) })
+        }
+        .boxed()
+    }
+}
+
+/// The request around the input, as agents see it.
+fn context(call: &Call) -> Value {
+    json!({
+        "workflow": call.workflow,
+        "execution": call.execution.as_str(),
+        "node": call.node,
+        "path": call.path,
+        "task": call.task.as_str(),
+        "activation": call.activation.as_str(),
+        "attempt": call.key.attempt,
+        "purpose": call.ask.tag,
+        "request": call.ask.context,
+    })
+}
+
+/// Returns what to do about an agent that is not in a set: the near name that may be meant, and the command that makes one.
+pub fn advice_on_missing(name: &str, set: &AgentSet) -> String {
+    let make = format!("`sinew new agent {}` makes one", words::shell(name));
+    match sinew_source::did_you_mean(name, set.names()) {
+        Some(near) => format!("did you mean '{near}'? {make}"),
+        None => make,
+    }
+}
+
+/// Returns the agents that a workflow names and a set does not have, each with the first node that names it.
+pub fn missing_agents<'p>(lowered: &'p Lowered, set: &AgentSet) -> Vec<(&'p str, usize)> {
+    let mut missing: Vec<(&str, usize)> = Vec::new();
+    for (at, node) in lowered.plan.nodes.iter().enumerate() {
+        let asked = node.agent.as_deref().filter(|_| node.op == NodeOperation::Agent && !node.attached);
+        if let Some(name) = asked.filter(|name| set.get(name).is_none())
+            && !missing.iter().any(|(known, _)| *known == name)
+        {
+            missing.push((name, at));
+        }
+    }
+    missing
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::error(NO_SUCH_AGENT, format!("Agent '{name}' not found in registry")).with_retryable(false)
+}

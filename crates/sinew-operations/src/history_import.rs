@@ -1,0 +1,80 @@
+//! Executions from elsewhere that enter the history of a mesh.
+
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
+use sinew_mesh::history::ClosedExecution;
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{ExecutionId, Token, code};
+
+use crate::deployment;
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::MeshOperator;
+
+/// Refuses an execution that has not ended: no mesh can go on with it.
+pub fn refuse_open(record: &Record) -> Result<(), Failure> {
+    let status = words::status_of(record.execution.state());
+    if !status.is_terminal() {
+        return Err(Failure::new(
+            FailureKind::Conflict,
+            code::EXECUTION_NOT_ENDED.as_str(),
+            format!("it has not ended: it is {}", status.as_str()),
+        ));
+    }
+    Ok(())
+}
+
+/// Puts an execution that has ended into the history of a mesh, under its own id. Returns the id, and how it ended.
+pub async fn import_execution(
+    remote: &MeshOperator,
+    record: &Record,
+) -> Result<(ExecutionId, ExecutionStatus), Failure> {
+    refuse_open(record)?;
+    let status = words::status_of(record.execution.state());
+    let id = record.execution.id().clone();
+    if remote.client.record(&id).await?.is_some() {
+        return Err(Failure::new(
+            FailureKind::Conflict,
+            code::EXECUTION_EXISTS.as_str(),
+            format!("the mesh has an execution {id} already"),
+        ));
+    }
+    deployment::store(remote.mesh(), record.plan(), None).await?;
+    let (state, stored) = (record.execution.state(), stored(record));
+    let closed = ClosedExecution {
+        execution: id.clone(),
+        workflow: record.plan().name.clone(),
+        status: status.as_str().to_owned(),
+        started: state.started_at,
+        ended: state.at,
+        caller: Token::of(&record.about.caller).to_string(),
+        entries: stored.entry_count(),
+    };
+    remote.mesh().history().put(&closed, stored.encode()).await?;
+    Ok((id, status))
+}
+
+/// The record as the mesh keeps it.
+fn stored(record: &Record) -> ExecutionRecord {
+    let rounds = record.execution.journal().iter();
+    ExecutionRecord {
+        meta: ExecutionMeta {
+            execution: record.execution.id().clone(),
+            workflow: record.plan().name.clone(),
+            dialect: record.plan().dialect.clone(),
+            plan: record.execution.program().graph.digest().to_owned(),
+            caller: Token::of(&record.about.caller),
+            user: record.about.user.clone(),
+            user_config: serde_json::Value::Null,
+            session: record.about.session.clone(),
+            labels: record.about.labels.clone(),
+            created: record.execution.state().started_at,
+            parent: None,
+            traceparent: None,
+            start_digest: None,
+        },
+        rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
+        commands: record.commands.clone(),
+        hold: None,
+    }
+}

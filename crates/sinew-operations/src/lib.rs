@@ -1,0 +1,41 @@
+//! Operations of a person or program on a mesh, and on files of workflows and agents.
+//!
+//! Place in the flow: above client, inspection and dialects, below the command line and the HTTP API. Both call these
+//! functions and serialise their results, so that `-o json` and the API give the same documents.
+//!
+//! The crate never prints, reads no arguments of a command line, and does not decide how a result is shown.
+
+pub mod agent_calls;
+pub mod agent_list;
+pub mod approvals;
+pub mod artifact_folder;
+pub mod conversion_trial;
+pub mod deployed_workflows;
+pub mod deployment;
+pub mod dev_note;
+pub mod doctor;
+pub mod duration;
+pub mod execution_artifacts;
+pub mod execution_changes;
+pub mod execution_list;
+pub mod execution_messages;
+pub mod execution_retry;
+pub mod execution_start;
+pub mod export_file;
+pub mod failure;
+pub mod file_agents;
+pub mod file_watch;
+pub mod history_import;
+pub mod input_check;
+pub mod local_records;
+pub mod mesh_operator;
+pub mod mesh_status;
+pub mod quantity;
+pub mod quarantine;
+pub mod ready_made;
+pub mod sample_input;
+pub mod sarif;
+pub mod served_agents;
+pub mod tool_input;
+pub mod workflow_file;
+pub mod workflow_search;

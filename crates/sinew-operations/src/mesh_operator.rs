@@ -1,0 +1,302 @@
+//! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sinew_executor::client::Client;
+use sinew_inspection::list::{ExecutionRow, RowFault};
+use sinew_inspection::record::{self, Record};
+use sinew_inspection::view_context::MeshPresence;
+use sinew_inspection::words;
+use sinew_mesh::Mesh;
+use sinew_mesh::card::Cards;
+use sinew_mesh::history::{ClosedExecution, HistoryFilter};
+use sinew_mesh::workflow::Workflows;
+use sinew_protocol::code;
+use sinew_protocol::command::Command;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::query::Summary;
+use sinew_protocol::{ExecutionId, Token};
+use sinew_runtime::Program;
+
+use crate::failure::{Failure, FailureKind};
+
+/// Returns the agents of a mesh, once all cards are read.
+pub async fn online(mesh: &Mesh) -> Cards {
+    let cards = mesh.cards().follow();
+    cards.ready().await;
+    cards
+}
+
+/// No execution has this id, or begins with it.
+pub const NO_SUCH_EXECUTION: &str = code::EXECUTION_NOT_FOUND.as_str();
+/// Several executions begin with this text.
+pub const SEVERAL: &str = code::EXECUTION_AMBIGUOUS.as_str();
+/// A command was refused.
+const REFUSED: &str = code::CLIENT_COMMAND_REFUSED.as_str();
+
+/// Executions that are looked through for the first characters of an id.
+const LOOKED_THROUGH: usize = 20_000;
+/// Executions that are looked through for the latest that nobody else started.
+const NEWEST: usize = 30;
+/// How long a decision about a command is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Records fetched at the same time.
+const AT_ONCE: usize = 16;
+
+/// Closed executions whose records are read for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowDetails {
+    /// All: labels are wanted.
+    All,
+    /// Executions that did not end well: only the reason is wanted.
+    Faults,
+}
+
+/// A mesh, as an operator works with it.
+#[derive(Clone, Debug)]
+pub struct MeshOperator {
+    /// Client of the executions.
+    pub client: Client,
+}
+
+impl MeshOperator {
+    /// Works through a client.
+    pub const fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        self.client.mesh()
+    }
+
+    /// The workflows that are deployed on it.
+    pub async fn workflows(&self) -> Workflows {
+        let workflows = self.mesh().workflows().follow();
+        workflows.ready().await;
+        workflows
+    }
+
+    /// Returns the milliseconds since the last heartbeat of each agent that is online.
+    pub fn heartbeats(cards: &Cards) -> BTreeMap<String, u64> {
+        let names = cards.list().into_iter().map(|announced| announced.card.name.clone());
+        names.filter_map(|name| Some((name.clone(), cards.age(&name)?.as_millis() as u64))).collect()
+    }
+
+    /// Returns how the mesh stands as far as an execution is concerned: its agents and its executor.
+    pub async fn presence(&self, id: &ExecutionId) -> Result<MeshPresence, Failure> {
+        let cards = online(self.mesh()).await;
+        let has_owner = Some(self.client.has_owner(id).await?);
+        Ok(MeshPresence { agents: Some(Self::heartbeats(&cards)), has_owner })
+    }
+
+    /// The execution that a text names.
+    pub async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
+        if text == "@latest" {
+            return self.latest().await;
+        }
+        let whole = parse(text)?;
+        if self.client.record(&whole).await?.is_some() {
+            return Ok(whole);
+        }
+        let rows = self.rows(&HistoryFilter::default(), LOOKED_THROUGH).await?;
+        // A start that no executor has taken has no record.
+        if rows.iter().any(|row| row.execution == text)
+            || self.client.own_stored_start(&whole).await?.is_some()
+        {
+            return Ok(whole);
+        }
+        let mut found = rows.iter().filter(|row| row.execution.starts_with(text));
+        match (found.next(), found.next()) {
+            (None, _) => Err(self.missing(&whole).await?),
+            (Some(row), None) => parse(&row.execution),
+            (Some(first), Some(second)) => {
+                let more = found.count();
+                let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let (first, second) = (&first.execution, &second.execution);
+                Err(Failure::new(
+                    FailureKind::Usage,
+                    SEVERAL,
+                    format!("'{text}' begins several executions: {first}, {second}{others}"),
+                )
+                .hint("give more of its characters"))
+            }
+        }
+    }
+
+    /// The execution that was started last; one that another execution started does not count, if there is a choice.
+    async fn latest(&self) -> Result<ExecutionId, Failure> {
+        let mut rows = self.rows(&HistoryFilter::default(), NEWEST).await?;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.started));
+        for row in rows.iter().take(NEWEST) {
+            let id = parse(&row.execution)?;
+            if self.client.record(&id).await?.is_some_and(|stored| stored.meta.parent.is_none()) {
+                return Ok(id);
+            }
+        }
+        let newest = rows.first();
+        let none = || Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
+        parse(&newest.ok_or_else(none)?.execution)
+    }
+
+    /// All that is known of an execution.
+    pub async fn record(&self, id: &ExecutionId) -> Result<Record, Failure> {
+        let Some(stored) = self.client.record(id).await? else { return Err(self.missing(id).await?) };
+        let folded = self.client.folded(&stored).await?;
+        Record::decode(stored, folded.program().clone()).map_err(|why| {
+            Failure::new(
+                FailureKind::Failed,
+                code::NOT_EXPORT_OF_EXECUTION.as_str(),
+                format!("the record of {id} cannot be used: {why}"),
+            )
+        })
+    }
+
+    /// Returns why there is no record of an execution: its start is stored and no executor has taken it, or there is none.
+    async fn missing(&self, id: &ExecutionId) -> Result<Failure, Failure> {
+        let is_stored = self.client.own_stored_start(id).await?.is_some()
+            || self.client.open().await?.iter().any(|summary| summary.execution == *id);
+        if !is_stored {
+            let shard = id.shard(self.mesh().admin().layout().await?.shards);
+            let unknown = no_such(id.as_str());
+            return Ok(if self.client.unlisted_shards().await?.contains(&shard) {
+                unknown.hint(
+                    "no executor serves its shard, and starts of other callers that are stored there are not shown to \
+                     this user",
+                )
+            } else {
+                unknown
+            });
+        }
+        let text = format!("execution {id} is stored, and no executor has taken it");
+        Ok(Failure::new(FailureKind::Conflict, code::START_NOT_TAKEN.as_str(), text).hint(
+            "`sinew serve executor` or `sinew dev` starts an executor; `sinew top` shows those there are",
+        ))
+    }
+
+    /// Open executions and the latest closed ones: at most `limit` of those.
+    pub async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ExecutionRow>, Failure> {
+        let summaries = self.client.open().await?;
+        let heartbeats = if summaries.iter().any(|summary| !summary.agents.is_empty()) {
+            Some(Self::heartbeats(&online(self.mesh()).await))
+        } else {
+            None
+        };
+        let presence = MeshPresence { agents: heartbeats, has_owner: None };
+        let mut rows: Vec<ExecutionRow> =
+            summaries.into_iter().map(|summary| open(summary, &presence)).collect();
+        for closed in self.mesh().history().list(filter, limit).await? {
+            // One that was just closed may be told of by its owner still.
+            let row = self::closed(closed);
+            match rows.iter_mut().find(|known| known.execution == row.execution) {
+                Some(known) if !known.status.is_terminal() && known.started <= row.started => {}
+                Some(known) => *known = row,
+                None => rows.push(row),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Fills in what only the records of closed executions know: labels, and why they failed.
+    pub async fn with_details(
+        &self,
+        rows: Vec<ExecutionRow>,
+        details: RowDetails,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let filled = futures_util::stream::iter(rows).map(|mut row| async move {
+            let is_wanted = row.status.is_terminal()
+                && (details == RowDetails::All || !matches!(row.status, ExecutionStatus::Success));
+            if is_wanted && let Some(stored) = self.client.record(&parse(&row.execution)?).await? {
+                row.labels.clone_from(&stored.meta.labels);
+                if row.status != ExecutionStatus::Success {
+                    // A record that cannot be folded is listed all the same.
+                    let folded = self.client.folded(&stored).await.ok();
+                    let record =
+                        folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
+                    row.fault = record.as_ref().and_then(RowFault::of);
+                }
+            }
+            Ok(row)
+        });
+        filled.buffered(AT_ONCE).collect::<Vec<Result<ExecutionRow, Failure>>>().await.into_iter().collect()
+    }
+
+    /// Gives a command and waits for what became of it.
+    pub async fn signal(&self, command: Command) -> Result<Verdict, Failure> {
+        let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
+        let verdict = self.client.signal(&id, command, PATIENCE).await?;
+        if verdict.accepted {
+            return Ok(verdict);
+        }
+        let reason = if verdict.reason.is_empty() { "it was refused" } else { &verdict.reason };
+        Err(Failure::new(FailureKind::Conflict, REFUSED, reason.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Result<ExecutionId, Failure> {
+    ExecutionId::parse(text).map_err(|_| no_such(text))
+}
+
+fn no_such(text: &str) -> Failure {
+    let shown = words::one_line(text, 80);
+    Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, format!("there is no execution '{shown}'"))
+        .hint("see `sinew execution list`; the first characters of an id and @latest do")
+}
+
+/// Returns what an open execution waits for. An agent that cannot answer is told with the reason.
+pub fn waiting_for(summary: &Summary, presence: &MeshPresence) -> Option<String> {
+    let concern = summary
+        .agents
+        .iter()
+        .find_map(|agent| presence.short_concern(agent).map(|concern| format!("agent {agent} ({concern})")));
+    concern.or_else(|| summary.waiting.clone())
+}
+
+fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
+    let waiting = waiting_for(&summary, presence);
+    ExecutionRow {
+        execution: summary.execution.to_string(),
+        workflow: summary.workflow,
+        status: status_of_word(summary.status.as_str()),
+        started: summary.started,
+        ended: summary.ended,
+        caller: record::caller(&summary.caller),
+        waiting,
+        fault: None,
+        labels: summary.labels,
+    }
+}
+
+fn closed(closed: ClosedExecution) -> ExecutionRow {
+    let caller = Token::parse(&closed.caller).ok().map(|token| record::caller(&token));
+    ExecutionRow {
+        execution: closed.execution.to_string(),
+        workflow: closed.workflow,
+        status: status_of_word(&closed.status),
+        started: closed.started,
+        ended: Some(closed.ended),
+        caller: caller.unwrap_or(closed.caller),
+        waiting: None,
+        fault: None,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// Returns the status of a word of the wire; an execution with an unknown word goes on, as far as anybody can tell.
+pub fn status_of_word(word: &str) -> ExecutionStatus {
+    ExecutionStatus::parse(word).unwrap_or(ExecutionStatus::Running)
+}
+
+/// The adapter of a dialect.
+pub fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
+    sinew_dialects::by_name(dialect).map(sinew_dialects::Dialect::adapter)
+}
+
+/// The workflow that asks the agent of this name once.
+pub fn agent_call(agent: &str) -> Option<Program> {
+    let plan = sinew_dialects::sam::agent_call_plan(agent)?;
+    Program::new(plan, adapter("sam")?).ok()
+}

@@ -1,0 +1,228 @@
+//! How a mesh stands: executors, shards, streams, agents and their queues, open executions. For `top` and `doctor`.
+
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use sinew_inspection::view_context::MeshPresence;
+use sinew_mesh::Mesh;
+use sinew_mesh::fleet::Snapshot;
+use sinew_mesh::task::queue_name;
+use sinew_protocol::Token;
+use sinew_protocol::code;
+use sinew_protocol::query::AN_OPERATOR;
+use sinew_protocol::stream::STREAMS;
+use sinew_runtime::local;
+
+use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::status_of_word;
+use crate::mesh_operator::{MeshOperator, waiting_for};
+
+/// All of it, at one time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MeshStatus {
+    /// Name of the mesh.
+    pub namespace: String,
+    /// Shards of the mesh.
+    pub shards: u32,
+    /// Shards that some executor owns.
+    pub owned: u32,
+    /// Executors that are alive.
+    pub executors: Vec<ExecutorStatus>,
+    /// Open executions by status.
+    pub executions: BTreeMap<&'static str, usize>,
+    /// Streams of the mesh.
+    pub streams: Vec<StreamStatus>,
+    /// Agents that are online or have a queue, by name.
+    pub agents: Vec<AgentStatus>,
+    /// Cards that are refused.
+    pub refused_cards: usize,
+    /// Messages that were set aside.
+    pub quarantined: u64,
+    /// Open executions that wait for something, those that were started first; not all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingExecution>,
+    /// Open executions that no executor works on until an operator has looked at them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set_aside: Vec<String>,
+}
+
+/// Waiting executions that are told.
+const MAX_WAITING: usize = 10;
+
+/// An open execution and what it waits for.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingExecution {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Milliseconds since it was started.
+    pub age_ms: u64,
+    /// The wait, in words.
+    pub waiting: String,
+}
+
+/// An executor.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutorStatus {
+    /// Id of the executor.
+    pub id: String,
+    /// Version of Sinew.
+    pub version: String,
+    /// Host and process.
+    pub place: String,
+    /// Shards that the executor owns.
+    pub shards: usize,
+}
+
+/// A stream.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamStatus {
+    /// Name on the server.
+    pub name: String,
+    /// Messages in the stream.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub bytes: u64,
+}
+
+/// An agent: its card, its queue, or both.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct AgentStatus {
+    /// Name of the agent.
+    pub name: String,
+    /// Whether the card of the agent is announced.
+    pub online: bool,
+    /// Milliseconds since the last heartbeat; `None` if the agent is offline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard_ms: Option<u64>,
+    /// Tasks that nobody has taken.
+    pub queued: u64,
+    /// Tasks that were taken and not answered.
+    pub working: usize,
+    /// Tasks that were taken more than once.
+    pub redelivered: usize,
+}
+
+/// Looks at everything.
+pub async fn read_status(
+    remote: &MeshOperator,
+    cards: &sinew_mesh::card::Cards,
+) -> Result<MeshStatus, Failure> {
+    let mesh = remote.mesh();
+    let layout = mesh.admin().layout().await?;
+    let seen: Snapshot = mesh.fleet().look().await?;
+    let mut status = MeshStatus {
+        namespace: mesh.namespace().to_owned(),
+        shards: layout.shards.get(),
+        owned: seen.owners.values().filter(|(owner, _)| owner.is_some()).count() as u32,
+        refused_cards: cards.refused().len(),
+        ..MeshStatus::default()
+    };
+    status.executors = executors(seen);
+    add_executions(remote, cards, &mut status).await?;
+    add_streams(mesh, layout.keeps_events, &mut status).await?;
+    add_cards(cards, &mut status);
+    status.agents.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(status)
+}
+
+fn executors(seen: Snapshot) -> Vec<ExecutorStatus> {
+    seen.members
+        .into_iter()
+        .map(|(id, member)| ExecutorStatus {
+            id,
+            version: member.beat.version,
+            place: member.beat.place,
+            shards: member.beat.shards.len(),
+        })
+        .collect()
+}
+
+/// Adds open executions: how many there are of each status, and what waits.
+async fn add_executions(
+    remote: &MeshOperator,
+    cards: &sinew_mesh::card::Cards,
+    status: &mut MeshStatus,
+) -> Result<(), Failure> {
+    let presence = MeshPresence { agents: Some(MeshOperator::heartbeats(cards)), has_owner: None };
+    let mut summaries = remote.client.open().await?;
+    summaries.sort_by_key(|summary| summary.started);
+    for summary in summaries {
+        if let Some(waiting) = waiting_for(&summary, &presence)
+            && status.waiting.len() < MAX_WAITING
+        {
+            status.waiting.push(WaitingExecution {
+                execution: summary.execution.to_string(),
+                workflow: summary.workflow.clone(),
+                age_ms: local::now().saturating_sub(summary.started),
+                waiting,
+            });
+        }
+        if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
+            status.set_aside.push(summary.execution.to_string());
+        }
+        *status.executions.entry(status_of_word(summary.status.as_str()).as_str()).or_default() += 1;
+    }
+    Ok(())
+}
+
+/// Adds streams, and the queues of agents in one of them.
+async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut MeshStatus) -> Result<(), Failure> {
+    let unseen = |what: &str, error: &dyn std::fmt::Display| {
+        Failure::new(
+            FailureKind::Failed,
+            code::NATS_SERVER_REFUSED.as_str(),
+            format!("cannot look at {what}: {error}"),
+        )
+    };
+    for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
+        let name = kind.name(mesh.namespace());
+        let stream =
+            mesh.admin().jetstream().get_stream(&name).await.map_err(|error| unseen(&name, &error))?;
+        let state = stream.cached_info().state.clone();
+        if kind.kind == "QUARANTINE" {
+            status.quarantined = state.messages;
+        }
+        if kind.kind == "TASKS" {
+            let mut consumers = stream.consumers();
+            while let Some(found) = consumers.next().await {
+                let queue = found.map_err(|error| unseen(&name, &error))?;
+                if let Some(token) =
+                    queue.name.strip_prefix("agent-").and_then(|token| Token::parse(token).ok())
+                    && queue_name(&token) == queue.name
+                {
+                    status.agents.push(AgentStatus {
+                        name: token.name().unwrap_or_else(|| token.to_string()),
+                        queued: queue.num_pending,
+                        working: queue.num_ack_pending,
+                        redelivered: queue.num_redelivered,
+                        ..AgentStatus::default()
+                    });
+                }
+            }
+        }
+        status.streams.push(StreamStatus { name, messages: state.messages, bytes: state.bytes });
+    }
+    Ok(())
+}
+
+/// Adds agents that are announced.
+fn add_cards(cards: &sinew_mesh::card::Cards, status: &mut MeshStatus) {
+    for announced in cards.list() {
+        let name = &announced.card.name;
+        let heard_ms = cards.age(name).map(|age| age.as_millis() as u64);
+        match status.agents.iter_mut().find(|agent| agent.name == *name) {
+            Some(agent) => (agent.online, agent.heard_ms) = (true, heard_ms),
+            None => {
+                status.agents.push(AgentStatus {
+                    name: name.clone(),
+                    online: true,
+                    heard_ms,
+                    ..AgentStatus::default()
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Agents from files, served on a mesh through the SDK.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use sinew_agent::StepPlace;
+use sinew_agents::{
+    AgentSet, ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerCall,
+    PeerDescription, Peers, StepAppend, StepRecord, Steps,
+};
+use sinew_mesh::Mesh;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::{Fault, code};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Failure, FailureKind, known};
+use crate::file_agents::MESSAGES_TIMEOUT;
+
+/// Agents that are served. Those that were replaced finish what they have begun.
+pub struct ServedAgents {
+    tasks: JoinSet<Result<(), sinew_agent::AgentError>>,
+    generation: CancellationToken,
+}
+
+impl ServedAgents {
+    /// Serves agents until `stop` is cancelled.
+    pub fn serve(mesh: &Mesh, agents: &AgentSet, stop: &CancellationToken) -> Self {
+        let mut served = Self { tasks: JoinSet::new(), generation: CancellationToken::new() };
+        served.replace(mesh, agents, stop);
+        served
+    }
+
+    /// Serves other agents from now on.
+    pub fn replace(&mut self, mesh: &Mesh, agents: &AgentSet, stop: &CancellationToken) {
+        let generation = stop.child_token();
+        for agent in agents.iter() {
+            self.tasks.spawn(served_agent(agent).serve(mesh.clone(), generation.clone()));
+        }
+        // The new ones are there before the old ones leave.
+        std::mem::replace(&mut self.generation, generation).cancel();
+    }
+
+    /// Waits for an agent that fails.
+    pub async fn failure(&mut self) -> Failure {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(Err(error))) => {
+                    return Failure::new(FailureKind::Failed, known(error.code()), error.to_string());
+                }
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits until all have ended.
+    pub async fn stopped(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Returns an agent of a file as an agent of the SDK.
+pub fn served_agent(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
+    let inner = Arc::clone(agent);
+    let (input, output) = (agent.input_schema().cloned(), agent.output_schema().cloned());
+    let mut served = sinew_agent::Agent::dynamic(agent.name(), input, output, move |input, context| {
+        let agent = Arc::clone(&inner);
+        async move { Ok(answer(&agent, input, &context).await?) }
+    })
+    .description(agent.description())
+    .version(agent.version())
+    .concurrency(agent.concurrency() as usize)
+    .delivery(agent.delivery())
+    .timeout(agent.timeout());
+    for skill in agent.announcement().skills {
+        served = served.a2a_skill(skill);
+    }
+    served
+}
+
+async fn answer(
+    agent: &sinew_agents::Agent,
+    input: Value,
+    context: &sinew_agent::Context,
+) -> Result<Value, Fault> {
+    let kept = Arc::new(TaskArtifacts(context.clone()));
+    let mut call = Call::new(agent.name(), input, kept);
+    call.instruction = context.instruction().map(str::to_owned);
+    call.input_schema = context.input_schema().cloned();
+    call.output_schema = context.output_schema().cloned();
+    call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    call.context = match context.context() {
+        // An execution words it as the in-process driver does, so that an agent cannot tell where it works.
+        worded if worded.get("request").is_some() => worded.clone(),
+        other => json!({
+            "workflow": context.workflow(),
+            "execution": context.execution().as_str(),
+            "node": context.node(),
+            "task": context.task().as_str(),
+            "activation": context.activation(),
+            "attempt": context.attempt(),
+            "request": other,
+        }),
+    };
+    call.cancel = context.cancel().clone();
+    call.delivery = context.delivery();
+    // The SDK has as many places, and frees those of tasks that wait for others.
+    call.limited_by_caller = true;
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+    call.progress = sender;
+    let told = context.clone();
+    // Ends with the call: its sender goes away with it.
+    let forwarded = tokio::spawn(async move {
+        while let Some(value) = said.recv().await {
+            told.progress(value);
+        }
+    });
+    if agent.is_model() {
+        call.peers = Arc::new(MeshPeers(context.clone()));
+        call.conversation = Some(context.activation().to_owned());
+        call.steps = Some(Arc::new(TaskSteps { context: context.clone(), keep: agent.log_keep() }));
+    }
+    let reply = agent.call(call).await;
+    // The result takes the messages along.
+    let _ = tokio::time::timeout(MESSAGES_TIMEOUT, forwarded).await;
+    let reply = reply?;
+    if !reply.usage.is_null() {
+        context.usage(reply.usage);
+    }
+    Ok(reply.output)
+}
+
+/// The agents and workflows of the mesh as peers of a model agent.
+struct MeshPeers(sinew_agent::Context);
+
+impl Peers for MeshPeers {
+    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+        async move { self.0.peers().await.iter().map(described).collect() }.boxed()
+    }
+
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+        async move {
+            let asked = self.0.parked(self.0.call_keyed(&call.agent, &call.key, call.input));
+            tokio::select! {
+                biased;
+                () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
+                answer = asked => answer.map_err(sinew_agent::Failure::into_fault),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn described(card: &AgentCard) -> PeerDescription {
+    PeerDescription {
+        name: card.name.clone(),
+        description: card.description.clone(),
+        input_schema: card::input_schema(card).cloned(),
+        output_schema: card::output_schema(card).cloned(),
+        is_workflow: card::kind(card) == AgentKind::Workflow,
+        skills: card
+            .skills
+            .iter()
+            .flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat())
+            .collect(),
+    }
+}
+
+/// The log of a task's activation as the log of a conversation.
+struct TaskSteps {
+    context: sinew_agent::Context,
+    keep: Option<Duration>,
+}
+
+impl Steps for TaskSteps {
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>> {
+        async move {
+            let records = self.context.step_log().read(0).await;
+            let records = records.map_err(sinew_agent::Failure::into_fault)?;
+            let read = |record: &bytes::Bytes| {
+                serde_json::from_slice(record).map_err(|error| {
+                    let text = format!("the log of the conversation holds a record that is not one: {error}");
+                    Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(false)
+                })
+            };
+            records.iter().map(read).collect()
+        }
+        .boxed()
+    }
+
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>> {
+        async move {
+            let bytes = serde_json::to_vec(&record).map_err(|error| {
+                Fault::error(code::STEPS_UNAVAILABLE.as_str(), error.to_string()).with_retryable(false)
+            })?;
+            let written = self.context.step_log().append(place, bytes.into(), self.keep).await;
+            Ok(match written.map_err(sinew_agent::Failure::into_fault)? {
+                StepPlace::Written => StepAppend::Stored,
+                StepPlace::Taken => StepAppend::Taken,
+            })
+        }
+        .boxed()
+    }
+
+    fn give_way(&self) {
+        self.context.step_log().give_way();
+    }
+}
+
+/// Artifacts of a ready-made agent travel with its result; those that steps name are stored at once.
+struct TaskArtifacts(sinew_agent::Context);
+
+impl Artifacts for TaskArtifacts {
+    fn put(&self, name: &str, bytes: &[u8], media_type: Option<&str>) -> Result<ArtifactRef, ArtifactError> {
+        let media_type = media_type.unwrap_or_else(|| sinew_agents::media_type(name));
+        let put = self.0.artifacts().put(name, media_type, bytes.to_vec());
+        put.map_err(|failure| not_kept("keep an artifact", failure))
+    }
+
+    fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
+        let missing = |_| ArtifactError::Missing { name: name.to_owned(), version };
+        self.0.artifacts().get(name, version).map(Vec::from).map_err(missing)
+    }
+
+    fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError> {
+        let mut all = self.0.artifacts().list();
+        all.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        Ok(all)
+    }
+
+    fn store(&self) -> BoxFuture<'_, Result<Vec<KeptArtifact>, ArtifactError>> {
+        async move {
+            let stored = self.0.store_artifacts().await;
+            let stored = stored.map_err(|failure| not_kept("store an artifact", failure))?;
+            let kept = stored.into_iter().map(|(meta, address)| KeptArtifact {
+                name: meta.name.to_string(),
+                version: meta.version,
+                media_type: meta.media_type,
+                address,
+            });
+            Ok(kept.collect())
+        }
+        .boxed()
+    }
+
+    fn restore<'a>(&'a self, kept: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
+        async move {
+            for one in kept {
+                let restored =
+                    self.0.restore_artifact(&one.name, one.version, &one.media_type, &one.address).await;
+                restored.map_err(|failure| not_kept("fetch an artifact of an earlier process", failure))?;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn not_kept(action: &'static str, failure: sinew_agent::Failure) -> ArtifactError {
+    ArtifactError::Io { action, reason: failure.into_fault().message }
+}

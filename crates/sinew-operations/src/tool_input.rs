@@ -1,0 +1,32 @@
+//! Arguments of tools as inputs of workflows.
+
+use serde_json::{Map, Value};
+use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
+use sinew_source::Schema;
+
+use crate::failure::{Failure, FailureKind, known};
+
+/// Returns the input of the workflow for arguments of its tool, checked as the declaration says.
+pub fn tool_input(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value, Failure> {
+    let check = |schema: &Value, instance: &Value| match Schema::compile(schema) {
+        Err(error) => vec![error.to_string()],
+        Ok(schema) => schema
+            .errors(instance)
+            .into_iter()
+            .map(|one| format!("{}: {}", one.pointer, one.message))
+            .collect(),
+    };
+    // The suffix names an artifact, and here the input travels in the command.
+    match tool.prepare(arguments, 0, check) {
+        Ok(ToolInput::Parameters { content, .. }) => Ok(content),
+        Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(
+            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, and a command line has none"
+        ))
+        .hint("`sinew run NAME --mesh --input-artifact ADDRESS` takes one that `sinew artifact put` stored")),
+        Err(fault) => {
+            let lines: Vec<&str> =
+                std::iter::once(&fault.message).chain(&fault.details).map(String::as_str).collect();
+            Err(Failure::new(FailureKind::Usage, known(&fault.code), lines.join("\n  ")))
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Workflow files in files and folders.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_agents::{Agent, AgentSet};
+use sinew_protocol::code;
+use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
+
+use crate::failure::{Failure, FailureKind};
+use crate::file_agents;
+use crate::ready_made::add_ready_made;
+use crate::workflow_file::{self, Loaded, Options};
+
+/// No workflow was found.
+pub const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
+/// A file is larger than its limit.
+const TOO_LARGE: &str = code::FILE_TOO_LARGE.as_str();
+/// Folders that hold other people's files or our own leavings.
+const PASSED_BY: [&str; 2] = ["node_modules", "target"];
+
+/// A file, and what came of reading it.
+#[derive(Debug)]
+pub struct SearchedFile {
+    /// Its path, as it is shown.
+    pub path: PathBuf,
+    /// Its workflows, where they could be read.
+    pub loaded: Option<Loaded>,
+    /// All that is wrong with it.
+    pub diagnostics: Diagnostics,
+}
+
+/// Reads every workflow file among the paths, in the order of the paths, folders by name. A file that is named is
+/// always read; a file that a folder holds only if it is broken or a dialect knows it.
+pub fn find_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<SearchedFile>, Failure> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let mut files = Vec::new();
+            walk(path, &mut files)?;
+            for file in files {
+                found.extend(read(&file, options, true)?);
+            }
+        } else {
+            found.extend(read(path, options, false)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<SearchedFile>, Failure> {
+    let bytes = match workflow_file::read(path) {
+        Ok(bytes) => bytes,
+        // Of many files in a folder one that is too large is a finding, like any other error in a file.
+        Err(failure) if failure.code == TOO_LARGE => {
+            let diagnostics = too_large(path, &failure);
+            return Ok(Some(SearchedFile { path: path.to_owned(), loaded: None, diagnostics }));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let document = match workflow_file::workflow_document(path, &bytes, options) {
+        Ok(document) => document,
+        Err(diagnostics) => {
+            return Ok(Some(SearchedFile { path: path.to_owned(), loaded: None, diagnostics }));
+        }
+    };
+    if in_folder {
+        let known = match options.dialect.as_deref().and_then(sinew_dialects::by_name) {
+            Some(dialect) => dialect.detect(&document) > 0,
+            None => sinew_dialects::detect(&document).is_some(),
+        };
+        if !known {
+            return Ok(None);
+        }
+    }
+    let sources = document.sources.clone();
+    // Agent files that cannot be read are findings of `sinew agent list`.
+    let agents = file_agents::load(&[], path).unwrap_or_default();
+    let options = Options { agent_schemas: schemas_of(&agents), ..options.clone() };
+    let (loaded, diagnostics) = match workflow_file::lower(path, document, &options) {
+        Ok(loaded) => {
+            let diagnostics = check(&loaded, agents, sources);
+            (Some(loaded), diagnostics)
+        }
+        Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
+        Err(failure) => return Err(failure),
+    };
+    Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
+}
+
+/// The finding about a file that is larger than workflow files may be.
+fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
+    let mut sources = Sources::default();
+    sources.add(path.display().to_string(), "");
+    let mut diagnostics = Diagnostics::new(sources);
+    let finding = Diagnostic::error(TOO_LARGE, failure.message.clone());
+    diagnostics.push(finding.at(sinew_source::Span::default()));
+    diagnostics
+}
+
+/// The schemas that agents declare, by the names under which lowering asks for them.
+fn schemas_of(agents: &AgentSet) -> BTreeMap<String, Value> {
+    let parts = |agent: &Arc<Agent>| {
+        let of =
+            |part: &str, schema: Option<&Value>| Some((format!("{part}:{}", agent.name()), schema?.clone()));
+        [of("agent-input", agent.input_schema()), of("agent-output", agent.output_schema())]
+    };
+    agents.iter().flat_map(parts).flatten().collect()
+}
+
+/// Returns the findings of lowering, and those that only the finished plan shows.
+fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics {
+    let mut diagnostics = Diagnostics::new(sources);
+    // A folder without agent files says nothing about the agents of its workflows.
+    let has_agents = !agents.is_empty() && add_ready_made(&mut agents).is_ok();
+    for lowered in &loaded.workflows {
+        if has_agents {
+            for (name, node) in file_agents::missing_agents(lowered, &agents) {
+                // Other dialects have names of their own for work that the file leaves open.
+                let is_written = loaded.dialect.name() == "sam"
+                    || sinew_source::did_you_mean(name, agents.names()).is_some();
+                if !is_written {
+                    continue;
+                }
+                diagnostics.extend([missing_agent(
+                    name,
+                    lowered.places.get(node).copied().flatten(),
+                    &agents,
+                )]);
+            }
+        }
+        diagnostics.extend(lowered.warnings.items.iter().cloned());
+        if let Err(failure) = workflow_file::program(loaded.dialect, lowered) {
+            diagnostics.push(sinew_source::Diagnostic::error(failure.code, failure.message));
+        }
+    }
+    diagnostics.sort();
+    diagnostics
+}
+
+/// The finding about an agent that no file beside the workflow declares.
+fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
+    let finding = Diagnostic::warning(
+        code::AGENT_WITHOUT_FILE.as_str(),
+        format!("no agent file beside the workflow declares '{name}'"),
+    );
+    let finding = finding.hint(file_agents::advice_on_missing(name, agents));
+    match at {
+        Some(at) => finding.at(at),
+        None => finding,
+    }
+}
+
+/// One document for all files: what was read, and the findings in order.
+pub fn validation_document(files: &[SearchedFile]) -> Value {
+    let read: Vec<Value> = files
+        .iter()
+        .map(|file| {
+            let workflows: Vec<&str> = file
+                .loaded
+                .iter()
+                .flat_map(|loaded| &loaded.workflows)
+                .map(|lowered| lowered.plan.name.as_str())
+                .collect();
+            json!({
+                "file": file.path,
+                "dialect": file.loaded.as_ref().map(|loaded| loaded.dialect.name()),
+                "workflows": workflows,
+                "errors": file.diagnostics.errors(),
+                "warnings": file.diagnostics.warnings(),
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "errors": files.iter().map(|file| file.diagnostics.errors()).sum::<usize>(),
+        "warnings": files.iter().map(|file| file.diagnostics.warnings()).sum::<usize>(),
+        "files": read,
+        "diagnostics": findings(files),
+    })
+}
+
+/// The findings in all files, in order.
+pub fn findings(files: &[SearchedFile]) -> Vec<Value> {
+    let of = |file: &SearchedFile| -> Value {
+        let text = sinew_source::render_json(&file.diagnostics);
+        serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take()).unwrap_or_default()
+    };
+    files.iter().flat_map(|file| of(file).as_array_mut().map(std::mem::take).unwrap_or_default()).collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let unreadable = |error: std::io::Error| Failure::unreadable(folder, &error);
+    let mut entries =
+        std::fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder == Path::new(".") { PathBuf::from(&name) } else { entry.path() };
+        // Links to folders are not followed, so no walk goes round in circles.
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            if !name.starts_with('.') && !PASSED_BY.contains(&name.as_str()) {
+                walk(&path, files)?;
+            }
+        } else if is_candidate(&name) && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// True if a file of this name may be a workflow.
+fn is_candidate(name: &str) -> bool {
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));
+    matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')
+}
+
+/// Returns the error for paths without a workflow.
+pub fn nothing_found(kind: FailureKind, paths: &[PathBuf]) -> Failure {
+    let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Failure::new(kind, NOTHING_FOUND, format!("no workflow file in {}", places.join(", "))).hint(
+        "workflow files end in .yaml, .yml or .json; a file is always read when it is named, folders are searched",
+    )
+}

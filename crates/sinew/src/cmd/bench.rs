@@ -1,0 +1,132 @@
+//! `sinew bench`: what executions cost on this machine, beside the floor of messages that no engine can avoid.
+
+use clap::{Args, Subcommand};
+use sinew_bench::{BenchOptions, BenchPart, BenchReport, BenchRole, measure, play_role};
+use sinew_operations::failure::Failure;
+
+use crate::cmd::serve::{self, ExecutorArgs};
+use crate::connect::block;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew bench
+  sinew bench --quick
+  sinew bench -o json > bench.json";
+
+/// Arguments of `sinew bench`.
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    long_about = "Measure what executions cost on this machine, with a release build. Starts its own NATS servers (one that syncs every \
+                  write to the disk, one that does not), executors and agents, each a process of its own, and runs in \
+                  interleaved rounds:\n\n\
+                  J1  three agents one after the other, one execution at a time\n\
+                  J2  a fan-out of 100 and the join\n\
+                  J3  2,000 times J1, 64 in flight\n\n\
+                  beside the floor: bare loops over the same server in the same rounds that send the messages no \
+                  engine can avoid (n: nothing durable; a4: an append at the start and after each step; g4: the same \
+                  in groups; queued: a4 with a work queue and stored results). Ratios within one run are what counts.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct BenchArgs {
+    /// One round, a tenth of the work
+    #[arg(long)]
+    quick: bool,
+    /// A few of everything, to see that it works
+    #[arg(long, hide = true, conflicts_with_all = ["quick", "rounds"])]
+    smoke: bool,
+    /// Rounds; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Shards of the meshes [default: as `sinew mesh provision`]
+    #[arg(long)]
+    shards: Option<u32>,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size])]
+    only: Vec<Part>,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+/// Parts of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// J1 to J3 beside the floor
+    Jobs,
+    /// Two executors beside one, where they are the limit
+    Executors,
+    /// Many open executions, wide fan-outs, memory, recovery
+    Size,
+}
+
+/// Processes that `sinew bench` starts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// Two agents that answer what they get
+    #[command(hide = true)]
+    Agent(At),
+    /// Answer the bare loops
+    #[command(hide = true)]
+    Echo(At),
+    /// Does what it reads from stdin, and says how long it took
+    #[command(hide = true)]
+    Driver(At),
+    /// Serve as an executor until the benchmark ends
+    #[command(hide = true)]
+    Executor(Box<ExecutorArgs>),
+}
+
+/// Where a role works.
+#[derive(Args, Debug)]
+pub(crate) struct At {
+    /// Address of the server
+    #[arg(long)]
+    nats: String,
+}
+
+/// Does what the command line says.
+pub(crate) fn bench(args: &BenchArgs, output: &Output) -> Result<Exit, Failure> {
+    if let Some(role) = &args.role {
+        return play(role, output);
+    }
+    if cfg!(debug_assertions) && !args.smoke {
+        let refused =
+            Failure::usage("this build of sinew is not optimised, so its figures would say nothing");
+        return Err(refused.hint("build it with: cargo build --release -p sinew"));
+    }
+    let options = BenchOptions {
+        quick: args.quick,
+        smoke: args.smoke,
+        rounds: args.rounds,
+        shards: args.shards,
+        parts: args.only.iter().map(|part| (*part).into()).collect(),
+    };
+    let report = block(measure(&options, &|text| output.note(text)))?;
+    output.value(&report, BenchReport::table);
+    Ok(Exit::Ok)
+}
+
+impl From<Part> for BenchPart {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Jobs => Self::Jobs,
+            Part::Executors => Self::Executors,
+            Part::Size => Self::Size,
+        }
+    }
+}
+
+/// Plays the role of a process of the bench.
+fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
+    let (role, at) = match role {
+        Role::Executor(args) => {
+            sinew_bench::end_with_parent();
+            return serve::executor(args, output);
+        }
+        Role::Agent(at) => (BenchRole::Agent, at),
+        Role::Echo(at) => (BenchRole::Echo, at),
+        Role::Driver(at) => (BenchRole::Driver, at),
+    };
+    play_role(role, &at.nats).map(|()| Exit::Ok)
+}
