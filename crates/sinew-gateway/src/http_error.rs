@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 use sinew_protocol::code::{self, Code};
 
 /// Media type of problem details.
@@ -14,9 +15,12 @@ pub(crate) struct HttpProblem {
     status: StatusCode,
     code: String,
     detail: String,
+    hint: Option<String>,
+    /// Findings in a file that was sent.
+    findings: Option<Value>,
 }
 
-/// The members of RFC 9457, and the operator code.
+/// The members of RFC 9457, the operator code, advice and findings.
 #[derive(Serialize)]
 struct ProblemBody<'a> {
     r#type: &'static str,
@@ -24,11 +28,28 @@ struct ProblemBody<'a> {
     status: u16,
     detail: &'a str,
     code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<&'a Value>,
 }
 
 impl HttpProblem {
     pub(crate) fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
-        Self { status, code: code.as_str().to_owned(), detail: detail.into() }
+        Self::coded(status, code.as_str(), detail)
+    }
+
+    /// A refusal with a code that came as text.
+    pub(crate) fn coded(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self { status, code: code.to_owned(), detail: detail.into(), hint: None, findings: None }
+    }
+
+    pub(crate) fn with_hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+
+    pub(crate) fn with_findings(self, findings: Option<Value>) -> Self {
+        Self { findings, ..self }
     }
 
     /// The path leads to no route, or to an agent that is not offered.
@@ -45,6 +66,8 @@ impl IntoResponse for HttpProblem {
             status: self.status.as_u16(),
             detail: &self.detail,
             code: &self.code,
+            hint: self.hint.as_deref(),
+            findings: self.findings.as_ref(),
         };
         // Plain data with text keys can always be written.
         let body = serde_json::to_vec(&body).unwrap_or_default();

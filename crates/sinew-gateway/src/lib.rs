@@ -7,6 +7,7 @@
 //! gateways stand beside each other and any of them answers.
 
 mod a2a_request;
+mod api;
 mod caller;
 mod cards;
 mod error;

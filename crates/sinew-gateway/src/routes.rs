@@ -11,6 +11,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::code;
 
+use crate::api::{self, API_ROUTES, ApiOperation};
 use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{Endpoint, short};
@@ -28,6 +29,8 @@ pub(crate) enum RouteWork {
     Operation(CoreMethod),
     /// An operation named behind a colon at the end of the path: `tasks/ID:cancel`.
     TaskVerb,
+    /// An operation of the REST API.
+    Api(ApiOperation),
 }
 
 /// One route.
@@ -87,7 +90,9 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
         work,
     };
     let below = ENDPOINTS.iter().flat_map(|base| ENDPOINT_ROUTES.map(|one| route(base, one)));
-    plain.map(|one| route("", one)).into_iter().chain(below).collect()
+    let api =
+        API_ROUTES.iter().map(|one| route(api::BASE, (one.method, one.path, RouteWork::Api(one.operation))));
+    plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
 /// The router of all routes, behind the guard.
@@ -141,6 +146,7 @@ async fn serve(
         RouteWork::JsonRpc => jsonrpc::serve(state, endpoint, request).await,
         RouteWork::Operation(method) => rest::serve(state, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, endpoint, path, request).await,
+        RouteWork::Api(operation) => api::serve(state, operation, path, request).await,
     }
 }
 

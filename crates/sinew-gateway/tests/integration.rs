@@ -6,6 +6,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod api;
 mod bindings;
 mod cards;
 mod decisions;

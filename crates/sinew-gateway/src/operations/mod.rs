@@ -101,6 +101,16 @@ impl A2aOperations {
         }))
     }
 
+    /// The client of the mesh, under the gateway's own name.
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// A live view of the agents.
+    pub(crate) fn cards(&self) -> &Cards {
+        &self.0.cards
+    }
+
     /// Namespace of the mesh.
     pub fn mesh_namespace(&self) -> &str {
         self.0.client.mesh().namespace()

@@ -1,0 +1,130 @@
+//! One request of the API: its caller on the mesh, its parameters, and its body.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sinew_operations::execution_changes::FoundExecution;
+use sinew_operations::mesh_operator::MeshOperator;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
+use sinew_protocol::unique_keys::check_unique_keys;
+
+use crate::a2a_request::{BodyError, is_json, read_body};
+use crate::caller::CallerIdentity;
+use crate::http_error::HttpProblem;
+use crate::operations::short;
+use crate::state::GatewayState;
+
+/// A request of the API.
+pub(super) struct ApiCall {
+    pub(super) state: Arc<GatewayState>,
+    /// The mesh, under the caller's name.
+    pub(super) operator: MeshOperator,
+    pub(super) parts: Parts,
+    path: BTreeMap<String, String>,
+    /// The body, at most as large as the gateway reads.
+    pub(super) body: Bytes,
+}
+
+impl ApiCall {
+    /// Reads the request.
+    pub(super) async fn read(
+        state: Arc<GatewayState>,
+        path: BTreeMap<String, String>,
+        request: Request,
+    ) -> Result<Self, HttpProblem> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(&state, body).await.map_err(|error| match error {
+            BodyError::TooLarge => HttpProblem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                code::GATEWAY_REQUEST_WRONG,
+                "the body is larger than this gateway reads",
+            ),
+            BodyError::Broken => HttpProblem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                code::GATEWAY_REQUEST_WRONG,
+                "the body did not arrive whole",
+            ),
+        })?;
+        let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
+        let caller = caller.unwrap_or_else(|| state.own_caller.clone());
+        let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller));
+        Ok(Self { state, operator, parts, path, body })
+    }
+
+    /// A parameter of the path; empty if the route has none of this name.
+    pub(super) fn path(&self, name: &str) -> &str {
+        self.path.get(name).map_or("", String::as_str)
+    }
+
+    /// The query. Unknown parameters are refused: they would be passed over in silence.
+    pub(super) fn query<Q: DeserializeOwned>(&self) -> Result<Q, HttpProblem> {
+        match Query::<Q>::try_from_uri(&self.parts.uri) {
+            Ok(Query(query)) => Ok(query),
+            Err(error) => Err(bad_request(format!("query: {}", short(&error.body_text(), 300)))),
+        }
+    }
+
+    /// The body as JSON; an empty one is `{}`.
+    pub(super) fn json<B: DeserializeOwned>(&self) -> Result<B, HttpProblem> {
+        if self.body.is_empty() {
+            return read_json(b"{}");
+        }
+        // A page elsewhere can have a browser post a form or a text, and no JSON, without asking first.
+        let named = self.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if !is_json(named) {
+            let text = "send the body as Content-Type: application/json";
+            return Err(HttpProblem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                code::GATEWAY_REQUEST_WRONG,
+                text,
+            ));
+        }
+        check_unique_keys(&self.body).map_err(|error| bad_request(format!("the body: {error}")))?;
+        read_json(&self.body)
+    }
+
+    /// The id of the execution in the path: an id, its first characters, or `@latest`.
+    pub(super) async fn execution(&self) -> Result<ExecutionId, HttpProblem> {
+        Ok(self.operator.find(self.path("id")).await?)
+    }
+
+    /// The execution in the path, as it stands.
+    pub(super) async fn found(&self) -> Result<FoundExecution, HttpProblem> {
+        let id = self.execution().await?;
+        let record = self.operator.record(&id).await?;
+        Ok(FoundExecution { record, remote: Some(self.operator.clone()) })
+    }
+}
+
+/// A document as an answer.
+pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem> {
+    answer_with(StatusCode::OK, document)
+}
+
+/// A document as an answer with a status.
+pub(super) fn answer_with(status: StatusCode, document: &impl Serialize) -> Result<Response, HttpProblem> {
+    let bytes = serde_json::to_vec(document).map_err(|error| {
+        let text = format!("the answer cannot be written: {error}");
+        HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
+    })?;
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+    Ok((status, headers, bytes).into_response())
+}
+
+/// A request that is wrong in a way its sender can mend.
+pub(super) fn bad_request(text: impl Into<String>) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, code::GATEWAY_REQUEST_WRONG, text)
+}
+
+fn read_json<B: DeserializeOwned>(bytes: &[u8]) -> Result<B, HttpProblem> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| bad_request(format!("the body: {}", short(&error.to_string(), 300))))
+}

@@ -1,0 +1,72 @@
+//! Questions for people, and their answers.
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_operations::approvals::DecisionRequest;
+
+use super::api_call::{ApiCall, answer, bad_request};
+use crate::http_error::HttpProblem;
+
+/// Query of a list of questions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalsQuery {
+    /// Only of this workflow.
+    workflow: Option<String>,
+}
+
+pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ApprovalsQuery = call.query()?;
+    answer(&call.operator.approvals(query.workflow.as_deref()).await?)
+}
+
+/// Query of a question.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalQuery {
+    /// The node that asks, if several do.
+    node: Option<String>,
+}
+
+pub(super) async fn show(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ApprovalQuery = call.query()?;
+    let id = call.execution().await?;
+    answer(&call.operator.find_approval(&id, query.node.as_deref()).await?.details())
+}
+
+/// A decision.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DecisionBody {
+    /// The node that asks, if several do.
+    node: Option<String>,
+    /// `approve` or `reject`.
+    decision: DecisionWord,
+    /// The answer, if it says more than yes.
+    #[serde(default)]
+    data: Value,
+    /// Comment stored with the decision; required to reject.
+    comment: Option<String>,
+}
+
+/// Word of a decision.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum DecisionWord {
+    Approve,
+    Reject,
+}
+
+pub(super) async fn decide(call: ApiCall) -> Result<Response, HttpProblem> {
+    let body: DecisionBody = call.json()?;
+    let reject = body.decision == DecisionWord::Reject;
+    if reject && body.comment.as_deref().is_none_or(|comment| comment.trim().is_empty()) {
+        return Err(bad_request("comment: a rejection says why"));
+    }
+    let id = call.execution().await?;
+    let found = call.operator.find_approval(&id, body.node.as_deref()).await?;
+    let decision = DecisionRequest { data: body.data, comment: body.comment, reject };
+    answer(&call.operator.decide(&found, decision).await?)
+}

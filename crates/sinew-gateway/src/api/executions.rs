@@ -1,0 +1,361 @@
+//! Reading executions.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sinew_inspection::describe::describe as describe_execution;
+use sinew_inspection::drawing::{self, DrawnProgress};
+use sinew_inspection::events::{self, EventWords};
+use sinew_inspection::list::{ExecutionRow, RowFilter};
+use sinew_inspection::node_description::{describe_node, find_activation};
+use sinew_inspection::record::{self, Record};
+use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::view_context::ViewContext;
+use sinew_inspection::waiting::waits;
+use sinew_inspection::words;
+use sinew_operations::execution_artifacts;
+use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
+use sinew_operations::execution_result::ExecutionResult;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::mesh_operator::RowDetails;
+use sinew_plan::Plan;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{Vocabulary, code};
+use sinew_runtime::local;
+
+use super::api_call::{ApiCall, answer, bad_request};
+use super::event_stream;
+use crate::http_error::HttpProblem;
+
+/// Executions of a page, unless the client wants another number.
+const PAGE: usize = 50;
+/// Most executions of a page.
+const MAX_PAGE: usize = 500;
+/// Events of a page.
+const EVENTS_PAGE: usize = 1_000;
+/// Levels of a tree: a plan may nest maps and loops thousands deep.
+const MAX_TREE_DEPTH: usize = 100;
+
+/// Query of a list of executions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Only with one of these statuses, separated by commas: `failed,waiting`.
+    status: Option<String>,
+    /// Only of this workflow.
+    workflow: Option<String>,
+    /// Only with these labels, separated by commas: `team=a,stage=test`.
+    label: Option<String>,
+    /// Only started at or after this time: milliseconds since 1970 UTC.
+    since: Option<u64>,
+    /// Only started before this time: milliseconds since 1970 UTC.
+    until: Option<u64>,
+    /// Executions of a page, at most 500. 50 unless given.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// The status of a word: the one of documents, or the one that people read.
+fn status_of(word: &str) -> Option<ExecutionStatus> {
+    ExecutionStatus::ALL.into_iter().find(|one| one.as_str() == word || words::status_word(*one) == word)
+}
+
+/// A page of executions.
+#[derive(Serialize)]
+struct ExecutionPage {
+    executions: Vec<ExecutionRow>,
+    /// Cursor of the next page; `None` on the last.
+    next: Option<String>,
+    /// Shards that no executor serves: starts that are stored there may be missing.
+    unlisted_shards: usize,
+}
+
+impl ListQuery {
+    fn filter(&self) -> Result<RowFilter, HttpProblem> {
+        let parts = |text: &Option<String>| -> Vec<String> {
+            let text = text.as_deref().unwrap_or_default();
+            text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        let status = parts(&self.status)
+            .into_iter()
+            .map(|word| status_of(&word).ok_or_else(|| bad_request(format!("status: {word:?} is none"))));
+        let labels = parts(&self.label).into_iter().map(|pair| {
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| bad_request("label: expected KEY=VALUE"))?;
+            Ok((key.to_owned(), value.to_owned()))
+        });
+        Ok(RowFilter {
+            status: status.collect::<Result<_, HttpProblem>>()?,
+            workflow: self.workflow.clone().into_iter().collect(),
+            labels: labels.collect::<Result<_, HttpProblem>>()?,
+            since: self.since,
+            until: self.until,
+        })
+    }
+}
+
+pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ListQuery = call.query()?;
+    let limit = query.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
+    let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
+    let depth = ListDepth { limit: limit + 1, details: RowDetails::All, after };
+    let mut executions = call.operator.list(&query.filter()?, depth).await?;
+    let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]).to_string());
+    executions.truncate(limit);
+    let unlisted_shards = call.operator.client.unlisted_shards().await.map_err(Failure::from)?.len();
+    answer(&ExecutionPage { executions, next, unlisted_shards })
+}
+
+pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+    let found = call.found().await?;
+    answer(&describe_execution(&found.record, local::now(), &found.presence().await?))
+}
+
+/// Query of a record.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordQuery {
+    /// Leave out all values, questions, comments and messages.
+    #[serde(default)]
+    redact: bool,
+}
+
+pub(super) async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: RecordQuery = call.query()?;
+    let found = call.found().await?;
+    let record = if query.redact { record::redact(&found.record) } else { found.record };
+    answer(&record.to_json())
+}
+
+/// Query of a tree.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TreeQuery {
+    /// Levels that are listed, at most 100. 1, the workflow's own nodes, unless given.
+    depth: Option<usize>,
+    /// Only this node and what is below it.
+    node: Option<String>,
+}
+
+pub(super) async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: TreeQuery = call.query()?;
+    let found = call.found().await?;
+    let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
+    let depth = query.depth.unwrap_or(if query.node.is_some() { MAX_TREE_DEPTH } else { 1 });
+    let options = TreeOptions { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: Vec::new(), node: query.node };
+    match tree::tree(&found.record, &context, &options) {
+        Some(branches) => answer(&branches),
+        None => Err(no_such_node(options.node.as_deref().unwrap_or_default())),
+    }
+}
+
+/// Query of a node.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeQuery {
+    /// The node, with its place in maps and loops: `enrich_3`.
+    name: String,
+}
+
+pub(super) async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: NodeQuery = call.query()?;
+    let found = call.found().await?;
+    let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
+    let act = find_activation(&found.record, &query.name).ok_or_else(|| no_such_node(&query.name))?;
+    answer(&describe_node(&found.record, act, &context))
+}
+
+fn no_such_node(node: &str) -> HttpProblem {
+    let text = format!("there is no node {:?} in it", crate::operations::short(node, 100));
+    Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text).into()
+}
+
+/// Query of events.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsQuery {
+    /// Words of the events: `mesh` (unless given), `spec`, `native` for those of the dialect, `facts` for the engine's.
+    words: Option<EventVocabulary>,
+    /// Only about this node.
+    node: Option<String>,
+    /// Only behind the event with this `seq`.
+    after: Option<String>,
+    /// Events of a page, at most 1,000.
+    limit: Option<usize>,
+}
+
+/// Words of events.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum EventVocabulary {
+    Mesh,
+    Spec,
+    Native,
+    Facts,
+}
+
+/// A page of events.
+#[derive(Serialize)]
+struct EventPage {
+    events: Vec<events::EventLine>,
+    /// The `seq` of the last event, if more follow; what `after` takes.
+    next: Option<String>,
+}
+
+pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: EventsQuery = call.query()?;
+    let words = match query.words.unwrap_or(EventVocabulary::Mesh) {
+        EventVocabulary::Mesh => EventWords::Mesh(Vocabulary::Current),
+        EventVocabulary::Spec => EventWords::Mesh(Vocabulary::Spec),
+        EventVocabulary::Native => EventWords::Native,
+        EventVocabulary::Facts => EventWords::Facts,
+    };
+    let header =
+        |name: header::HeaderName| call.parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let is_stream = header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
+    // A browser that lost a stream says where it was.
+    let last = call.parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let after = last.filter(|_| is_stream).or(query.after.as_deref());
+    let after = after.map(event_stream::parse_place).transpose()?.unwrap_or_default();
+    let found = call.found().await?;
+    if is_stream {
+        return event_stream::respond(
+            &call.state,
+            found,
+            event_stream::EventChoice { words, node: query.node, after },
+        )
+        .await;
+    }
+    let lines = events::lines(&found.record, words);
+    let is_wanted = |line: &events::EventLine| {
+        line.place() > after && query.node.as_deref().is_none_or(|node| line.is_about(node))
+    };
+    let limit = query.limit.unwrap_or(EVENTS_PAGE).clamp(1, EVENTS_PAGE);
+    let mut wanted = lines.into_iter().filter(is_wanted);
+    let page: Vec<events::EventLine> = wanted.by_ref().take(limit).collect();
+    let next = wanted.next().and_then(|_| page.last()).map(|last| last.seq.clone());
+    answer(&EventPage { events: page, next })
+}
+
+pub(super) async fn result(call: ApiCall) -> Result<Response, HttpProblem> {
+    answer(&ExecutionResult::of(&call.found().await?.record))
+}
+
+/// Query of a drawing.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DrawingQuery {
+    /// `svg` (unless given), `mermaid` or `json`.
+    format: Option<DrawingForm>,
+    /// `light` (unless given) or `dark`.
+    theme: Option<DrawingGround>,
+    /// `td`, top down (unless given), or `lr`.
+    direction: Option<DrawingDirection>,
+}
+
+/// Form of a drawing.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingForm {
+    Svg,
+    Mermaid,
+    Json,
+}
+
+/// Ground of a picture.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingGround {
+    Light,
+    Dark,
+}
+
+/// Direction of a drawing.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingDirection {
+    Td,
+    Lr,
+}
+
+pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: DrawingQuery = call.query()?;
+    let found = call.found().await?;
+    let (record, presence) = (&found.record, found.presence().await?);
+    let graph = &record.execution.program().graph;
+    let context = ViewContext::of(&record.execution, local::now(), &presence);
+    let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(record, &context));
+    query.respond(graph.plan(), Some((&run, record)))
+}
+
+impl DrawingQuery {
+    /// A plan as a drawing, with an execution in it if there is one.
+    pub(super) fn respond(
+        &self,
+        plan: &Plan,
+        run: Option<(&DrawnProgress, &Record)>,
+    ) -> Result<Response, HttpProblem> {
+        let direction = match self.direction {
+            Some(DrawingDirection::Lr) => sinew_diagram::Direction::LeftRight,
+            _ => sinew_diagram::Direction::TopDown,
+        };
+        let theme = match self.theme {
+            Some(DrawingGround::Dark) => sinew_diagram::DrawingTheme::Dark,
+            _ => sinew_diagram::DrawingTheme::Light,
+        };
+        let mut drawing = drawing::draw(plan, direction, run.map(|(run, _)| run));
+        drawing.caption = run.map(|(_, record)| drawing::caption(record));
+        let text = |media_type: &'static str, text: String| {
+            ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], text).into_response()
+        };
+        match self.format.unwrap_or(DrawingForm::Svg) {
+            DrawingForm::Json => answer(&drawing),
+            DrawingForm::Mermaid => {
+                Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing)))
+            }
+            DrawingForm::Svg => {
+                let svg = sinew_diagram::svg_in(&drawing, theme).map_err(|error| {
+                    Failure::new(FailureKind::Failed, error.code(), error.to_string())
+                        .hint("format=mermaid has no limit of nodes")
+                })?;
+                // Opened as a page of its own, a picture must not load or run anything.
+                let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+                let headers =
+                    [(header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+                Ok((headers, text("image/svg+xml", svg)).into_response())
+            }
+        }
+    }
+}
+
+pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
+    let found = call.found().await?;
+    let rows: Vec<_> =
+        execution_artifacts::artifacts(&found.record, None).iter().map(|one| one.row()).collect();
+    answer(&rows)
+}
+
+/// Query of an artifact.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArtifactQuery {
+    /// `[NODE/]NAME[:vN]`; the newest of several.
+    name: String,
+}
+
+pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ArtifactQuery = call.query()?;
+    let found = call.found().await?;
+    let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
+    // What an agent left is data, whatever it says it is: a browser saves it and shows nothing.
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, bytes).into_response())
+}

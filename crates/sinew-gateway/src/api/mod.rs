@@ -1,0 +1,81 @@
+//! The REST API below `/api/v1`: operations on a mesh as HTTP, with the documents that `-o json` prints.
+//!
+//! Place in the flow: a route of the table names an [`ApiOperation`], which calls one function of `sinew-operations` under the
+//! caller's own name and serialises its result. Nothing is decided here.
+
+mod agents;
+mod api_call;
+mod approvals;
+mod event_stream;
+mod executions;
+mod openapi;
+mod problems;
+mod steering;
+mod table;
+mod workflows;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+
+use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
+
+pub(crate) use table::{API_ROUTES, ApiOperation};
+
+use api_call::ApiCall;
+
+/// Base path of the API.
+pub(crate) const BASE: &str = "/api/v1";
+
+/// Answers one request.
+pub(crate) async fn serve(
+    state: Arc<GatewayState>,
+    operation: ApiOperation,
+    path: BTreeMap<String, String>,
+    request: Request,
+) -> Response {
+    let answer = match ApiCall::read(state, path, request).await {
+        Ok(call) => perform(operation, call).await,
+        Err(problem) => Err(problem),
+    };
+    answer.unwrap_or_else(HttpProblem::into_response)
+}
+
+async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, HttpProblem> {
+    match operation {
+        ApiOperation::Document => Ok(openapi::respond()),
+        ApiOperation::Pulse => agents::pulse(call).await,
+        ApiOperation::ListExecutions => executions::list(call).await,
+        ApiOperation::StartExecution => steering::start(call).await,
+        ApiOperation::DescribeExecution => executions::describe(call).await,
+        ApiOperation::GetRecord => executions::record(call).await,
+        ApiOperation::GetTree => executions::tree(call).await,
+        ApiOperation::DescribeNode => executions::node(call).await,
+        ApiOperation::GetEvents => executions::events(call).await,
+        ApiOperation::GetResult => executions::result(call).await,
+        ApiOperation::DrawExecution => executions::draw(call).await,
+        ApiOperation::ListArtifacts => executions::artifacts(call).await,
+        ApiOperation::GetArtifact => executions::artifact(call).await,
+        ApiOperation::CancelExecution => steering::cancel(call).await,
+        ApiOperation::PauseExecution => steering::pause(call).await,
+        ApiOperation::ResumeExecution => steering::resume(call).await,
+        ApiOperation::RetryExecution => steering::retry(call).await,
+        ApiOperation::ForkExecution => steering::fork(call).await,
+        ApiOperation::ListApprovals => approvals::list(call).await,
+        ApiOperation::GetApproval => approvals::show(call).await,
+        ApiOperation::Decide => approvals::decide(call).await,
+        ApiOperation::ListWorkflows => workflows::list(call).await,
+        ApiOperation::DescribeWorkflow => workflows::describe(call).await,
+        ApiOperation::ListVersions => workflows::versions(call).await,
+        ApiOperation::DrawWorkflow => workflows::draw(call).await,
+        ApiOperation::ValidateWorkflow => workflows::validate(call).await,
+        ApiOperation::DeployWorkflow => workflows::deploy(call).await,
+        ApiOperation::DeleteWorkflow => workflows::delete(call).await,
+        ApiOperation::ListAgents => agents::list(call).await,
+        ApiOperation::DescribeAgent => agents::describe(call).await,
+        ApiOperation::ListTools => agents::tools(call).await,
+    }
+}

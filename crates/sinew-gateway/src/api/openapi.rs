@@ -1,0 +1,143 @@
+//! The OpenAPI 3.1 document, made of the table of operations.
+
+use std::sync::LazyLock;
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use super::BASE;
+use super::table::{API_ROUTES, ApiBody, ApiRoute};
+
+/// Media type of problems.
+const PROBLEM: &str = "application/problem+json";
+
+/// The document, as it is served.
+static DOCUMENT: LazyLock<String> =
+    LazyLock::new(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n");
+
+pub(super) fn respond() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
+}
+
+/// The document.
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for route in &API_ROUTES {
+        let path = paths.entry(format!("{BASE}{}", route.path)).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Sinew",
+            "description": "Operations on an agent mesh. Documents are those of `sinew … -o json`.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "paths": paths,
+        "components": { "schemas": { "Problem": problem_schema() } },
+    })
+}
+
+fn operation(route: &ApiRoute) -> Value {
+    let mut operation = json!({
+        "operationId": format!("{:?}", route.operation),
+        "summary": route.summary,
+        "parameters": parameters(route),
+        "responses": {
+            "2XX": { "description": "Done", "content": { route.answer: {} } },
+            "default": {
+                "description": "Refused or failed",
+                "content": { PROBLEM: { "schema": { "$ref": "#/components/schemas/Problem" } } },
+            },
+        },
+    });
+    match &route.body {
+        Some(ApiBody::Json(schema)) => {
+            operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema() } } });
+        }
+        Some(ApiBody::Text) => {
+            operation["requestBody"] = json!({ "required": true, "content": { "application/yaml": { "schema": { "type": "string" } } } });
+        }
+        None => {}
+    }
+    operation
+}
+
+/// Parameters of the path, then those of the query.
+fn parameters(route: &ApiRoute) -> Vec<Value> {
+    let names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut all: Vec<Value> = names
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect();
+    let schema = route.query.map(|schema| schema()).unwrap_or_default();
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let definitions = &schema["$defs"];
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        let mut member = member.clone();
+        let description = member.as_object_mut().and_then(|member| member.remove("description"));
+        all.push(json!({
+            "name": name,
+            "in": "query",
+            "required": required.iter().any(|one| one == name),
+            "description": description,
+            "schema": inlined(&member, definitions),
+        }));
+    }
+    all
+}
+
+/// A schema of a parameter with what it refers to in its place: parameters have no `$defs`.
+fn inlined(schema: &Value, definitions: &Value) -> Value {
+    match schema {
+        Value::Object(members) => match members.get("$ref").and_then(Value::as_str) {
+            Some(address) => definitions[address.rsplit('/').next().unwrap_or_default()].clone(),
+            None => {
+                members.iter().map(|(name, member)| (name.clone(), inlined(member, definitions))).collect()
+            }
+        },
+        Value::Array(items) => items.iter().map(|item| inlined(item, definitions)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Members of a problem (RFC 9457), with the operator code.
+fn problem_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code"],
+        "properties": {
+            "type": { "type": "string" },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string" },
+            "code": { "type": "string", "description": "Operator code; `sinew explain CODE` has its page." },
+            "hint": { "type": "string" },
+            "findings": { "type": "array", "description": "Findings in files.", "items": { "type": "object" } },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_the_one_that_is_checked_in() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, DOCUMENT.as_str()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), *DOCUMENT, "UPDATE=1 writes it");
+    }
+
+    #[test]
+    fn operations_have_one_route_each() {
+        let mut names: Vec<String> =
+            API_ROUTES.iter().map(|route| format!("{:?}", route.operation)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), API_ROUTES.len());
+    }
+}

@@ -1,0 +1,166 @@
+//! Starting, stopping and repeating executions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_engine::RetryRequest;
+use sinew_executor::client::ClientError;
+use sinew_operations::deployment::find_deployed;
+use sinew_operations::execution_retry::preview_retry;
+use sinew_operations::execution_start::fork as fork_of;
+use sinew_operations::failure::Failure;
+use sinew_operations::input_check::check_input;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand, StartCommand};
+
+use super::api_call::{ApiCall, answer, answer_with, bad_request};
+use crate::http_error::HttpProblem;
+
+/// A start.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StartBody {
+    /// Name of the workflow.
+    workflow: String,
+    /// The first characters of a version's digest; the newest version unless given.
+    version: Option<String>,
+    /// Input of the execution.
+    #[serde(default)]
+    input: Value,
+    /// Id of the execution; a new one unless given.
+    id: Option<String>,
+    /// Key of this start: repeated starts of a caller under one key are one execution.
+    idempotency_key: Option<String>,
+    /// Labels that lists can be filtered by.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
+    let body: StartBody = call.json()?;
+    let client = &call.operator.client;
+    let (workflow, digest) = find_deployed(&call.operator, &body.workflow, body.version.as_deref()).await?;
+    let program =
+        client.programs().by_digest(&digest).await.map_err(ClientError::Plan).map_err(Failure::from)?;
+    check_input(&program, &body.input, &sinew_engine::ExecutionMode::default())?;
+    let mut command = match (&body.id, &body.idempotency_key) {
+        (Some(_), Some(_)) => return Err(bad_request("give an id or an idempotency_key, not both")),
+        (Some(id), None) => {
+            let id = ExecutionId::parse(id).map_err(|error| bad_request(format!("id: {error}")))?;
+            StartCommand::new(id, workflow.clone(), body.input)
+        }
+        (None, Some(key)) => client.start_command(key.as_str(), workflow.clone(), body.input),
+        (None, None) => client.start_command(uuid::Uuid::now_v7().to_string(), workflow.clone(), body.input),
+    };
+    command.version = Some(digest).filter(|_| body.version.is_some());
+    command.labels = body.labels;
+    let execution = command.execution.clone();
+    let is_new = client.start(command).await.map_err(Failure::from)?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    answer_with(status, &json!({ "execution": execution.as_str(), "workflow": workflow, "new": is_new }))
+}
+
+/// A command that may say why.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CommandBody {
+    /// Why; recorded with the execution.
+    #[serde(default)]
+    reason: String,
+}
+
+pub(super) async fn cancel(call: ApiCall) -> Result<Response, HttpProblem> {
+    let CommandBody { reason } = call.json()?;
+    let execution = call.execution().await?;
+    signal(&call, Command::Cancel(CancelCommand { execution, reason }), "cancelled").await
+}
+
+pub(super) async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
+    let CommandBody { reason } = call.json()?;
+    let execution = call.execution().await?;
+    signal(&call, Command::Pause(PauseCommand { execution, reason }), "paused").await
+}
+
+/// A command without parameters.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeBody {}
+
+pub(super) async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
+    let ResumeBody {} = call.json()?;
+    let execution = call.execution().await?;
+    signal(&call, Command::Resume(ResumeCommand { execution }), "resumed").await
+}
+
+async fn signal(call: &ApiCall, command: Command, status: &str) -> Result<Response, HttpProblem> {
+    let execution = command.execution().to_string();
+    call.operator.signal(command).await?;
+    answer(&json!({ "execution": execution, "status": status }))
+}
+
+/// A retry.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryBody {
+    /// Nodes that run again; all that failed or were cancelled unless given.
+    #[serde(default)]
+    nodes: Vec<String>,
+    /// Whether nothing but these nodes, and what depends on them, runs again.
+    #[serde(default)]
+    only: bool,
+    /// Input for the one node, or for the whole execution without a node.
+    input: Option<Value>,
+    /// Why; recorded with the execution.
+    #[serde(default)]
+    reason: String,
+    /// Say what would be kept, run again and reset, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
+    let body: RetryBody = call.json()?;
+    let found = call.found().await?;
+    let wanted = RetryRequest { nodes: body.nodes, only: body.only, input: body.input };
+    let preview = preview_retry(&found, &wanted).await?;
+    if body.dry_run {
+        return answer(&preview);
+    }
+    call.operator.retry(&found.record, wanted, body.reason).await?;
+    answer(&json!({ "execution": found.record.id(), "status": "running" }))
+}
+
+/// A fork.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForkBody {
+    /// Nodes at which the new execution leaves the way of the old one; behind the nodes of `outputs` unless given.
+    #[serde(default)]
+    at: Vec<String>,
+    /// Outputs that replace those of the old execution, by node.
+    #[serde(default)]
+    outputs: BTreeMap<String, Value>,
+    /// Say what would be started, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
+    let body: ForkBody = call.json()?;
+    if body.at.is_empty() && body.outputs.is_empty() {
+        return Err(bad_request("`at` names nodes, or `outputs` gives outputs"));
+    }
+    let record = call.found().await?.record;
+    let outputs = body.outputs.into_iter().map(|(node, output)| (node, Arc::new(output)));
+    let new = fork_of(&record, &body.at, outputs.collect())?;
+    if body.dry_run {
+        return answer(&new.preview(&record));
+    }
+    let launched = call.operator.launch(&record, new).await?;
+    answer_with(StatusCode::CREATED, &launched.document())
+}

@@ -1,0 +1,206 @@
+//! Every operation of the API in one table: its route, its parameters, its body and its answer.
+
+use serde_json::Value;
+
+use super::executions::{
+    ArtifactQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TreeQuery,
+};
+use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
+use super::{approvals, workflows};
+
+/// An operation of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ApiOperation {
+    Document,
+    Pulse,
+    ListExecutions,
+    StartExecution,
+    DescribeExecution,
+    GetRecord,
+    GetTree,
+    DescribeNode,
+    GetEvents,
+    GetResult,
+    DrawExecution,
+    ListArtifacts,
+    GetArtifact,
+    CancelExecution,
+    PauseExecution,
+    ResumeExecution,
+    RetryExecution,
+    ForkExecution,
+    ListApprovals,
+    GetApproval,
+    Decide,
+    ListWorkflows,
+    DescribeWorkflow,
+    ListVersions,
+    DrawWorkflow,
+    ValidateWorkflow,
+    DeployWorkflow,
+    DeleteWorkflow,
+    ListAgents,
+    DescribeAgent,
+    ListTools,
+}
+
+/// A row of the table.
+pub(crate) struct ApiRoute {
+    pub(crate) method: &'static str,
+    /// Path below [`super::BASE`].
+    pub(crate) path: &'static str,
+    pub(crate) operation: ApiOperation,
+    /// Summary in the OpenAPI document.
+    pub(crate) summary: &'static str,
+    /// JSON Schema of the query, an object whose members are the parameters; `None` without a query.
+    pub(crate) query: Option<fn() -> Value>,
+    /// The body; `None` without one.
+    pub(crate) body: Option<ApiBody>,
+    /// Media type of the answer.
+    pub(crate) answer: &'static str,
+}
+
+/// Body of a request.
+pub(crate) enum ApiBody {
+    /// JSON, with its schema.
+    Json(fn() -> Value),
+    /// A workflow file.
+    Text,
+}
+
+const JSON: &str = "application/json";
+
+const fn get(path: &'static str, operation: ApiOperation, summary: &'static str) -> ApiRoute {
+    ApiRoute { method: "GET", path, operation, summary, query: None, body: None, answer: JSON }
+}
+
+const fn post(path: &'static str, operation: ApiOperation, summary: &'static str, body: ApiBody) -> ApiRoute {
+    ApiRoute { method: "POST", path, operation, summary, query: None, body: Some(body), answer: JSON }
+}
+
+impl ApiRoute {
+    const fn with_query(self, query: fn() -> Value) -> Self {
+        Self { query: Some(query), ..self }
+    }
+
+    const fn answers(self, answer: &'static str) -> Self {
+        Self { answer, ..self }
+    }
+}
+
+/// The JSON Schema of a type, without the name of its dialect of JSON Schema.
+fn schema<T: schemars::JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("$schema");
+        members.remove("title");
+    }
+    schema
+}
+
+use ApiBody::{Json, Text};
+
+/// All operations, in the order of the document.
+pub(crate) const API_ROUTES: [ApiRoute; 31] = [
+    get("/openapi.json", ApiOperation::Document, "This document"),
+    get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
+    get(
+        "/executions",
+        ApiOperation::ListExecutions,
+        "List executions: those that go on first, then the newest",
+    )
+    .with_query(schema::<ListQuery>),
+    post("/executions", ApiOperation::StartExecution, "Start a workflow", Json(schema::<StartBody>)),
+    get(
+        "/executions/{id}",
+        ApiOperation::DescribeExecution,
+        "Status of an execution, with causes and next steps",
+    ),
+    get("/executions/{id}/record", ApiOperation::GetRecord, "Everything that is known of an execution")
+        .with_query(schema::<RecordQuery>),
+    get("/executions/{id}/tree", ApiOperation::GetTree, "Nodes of an execution")
+        .with_query(schema::<TreeQuery>),
+    get("/executions/{id}/node", ApiOperation::DescribeNode, "Input, output and attempts of a node")
+        .with_query(schema::<NodeQuery>),
+    get(
+        "/executions/{id}/events",
+        ApiOperation::GetEvents,
+        "Events, as a page or as a stream (text/event-stream)",
+    )
+    .with_query(schema::<EventsQuery>),
+    get("/executions/{id}/result", ApiOperation::GetResult, "Output or error of an execution"),
+    get(
+        "/executions/{id}/drawing",
+        ApiOperation::DrawExecution,
+        "Drawing of the workflow with the execution in it",
+    )
+    .with_query(schema::<DrawingQuery>)
+    .answers("image/svg+xml"),
+    get("/executions/{id}/artifacts", ApiOperation::ListArtifacts, "Artifacts that agents left"),
+    get("/executions/{id}/artifact", ApiOperation::GetArtifact, "Bytes of an artifact")
+        .with_query(schema::<ArtifactQuery>)
+        .answers("application/octet-stream"),
+    post(
+        "/executions/{id}/cancel",
+        ApiOperation::CancelExecution,
+        "Cancel an execution",
+        Json(schema::<CommandBody>),
+    ),
+    post(
+        "/executions/{id}/pause",
+        ApiOperation::PauseExecution,
+        "Pause an execution",
+        Json(schema::<CommandBody>),
+    ),
+    post(
+        "/executions/{id}/resume",
+        ApiOperation::ResumeExecution,
+        "Resume an execution",
+        Json(schema::<ResumeBody>),
+    ),
+    post(
+        "/executions/{id}/retry",
+        ApiOperation::RetryExecution,
+        "Run again what failed, in the same execution",
+        Json(schema::<RetryBody>),
+    ),
+    post(
+        "/executions/{id}/fork",
+        ApiOperation::ForkExecution,
+        "Start an execution that leaves the way of this one at a node",
+        Json(schema::<ForkBody>),
+    ),
+    get("/approvals", ApiOperation::ListApprovals, "Questions that wait for people")
+        .with_query(schema::<approvals::ApprovalsQuery>),
+    get("/executions/{id}/approval", ApiOperation::GetApproval, "A question with the data to judge")
+        .with_query(schema::<approvals::ApprovalQuery>),
+    post(
+        "/executions/{id}/decisions",
+        ApiOperation::Decide,
+        "Approve, reject or answer a question",
+        Json(schema::<approvals::DecisionBody>),
+    ),
+    get("/workflows", ApiOperation::ListWorkflows, "Workflows that are deployed"),
+    get("/workflows/{name}", ApiOperation::DescribeWorkflow, "Nodes, schemas and partners of a workflow")
+        .with_query(schema::<workflows::VersionQuery>),
+    get("/workflows/{name}/versions", ApiOperation::ListVersions, "Versions of a workflow, newest first"),
+    get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
+        .with_query(schema::<DrawingQuery>)
+        .answers("image/svg+xml"),
+    post("/workflows/validate", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
+        .with_query(schema::<workflows::FileQuery>),
+    post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
+        .with_query(schema::<workflows::FileQuery>),
+    ApiRoute {
+        method: "DELETE",
+        path: "/workflows/{name}",
+        operation: ApiOperation::DeleteWorkflow,
+        summary: "Remove a workflow: nothing new is started of it",
+        query: Some(schema::<workflows::DeleteQuery>),
+        body: None,
+        answer: JSON,
+    },
+    get("/agents", ApiOperation::ListAgents, "Agents that are online"),
+    get("/agents/{name}", ApiOperation::DescribeAgent, "Skills and schemas of an agent"),
+    get("/tools", ApiOperation::ListTools, "Workflows as tools, with the schemas of their arguments"),
+];

@@ -1,0 +1,113 @@
+//! Workflows of the mesh, and files that become workflows.
+
+use std::path::Path;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, workflow_document};
+use sinew_operations::deployment::{deploy as deploy_file, find_deployed, load_deployed};
+use sinew_operations::posted_file::{check_posted_file, posted_workflow};
+use sinew_operations::workflow_file::Loaded;
+use sinew_operations::workflow_search::validation_document;
+
+use super::api_call::{ApiCall, answer, answer_with, bad_request};
+use super::executions::DrawingQuery;
+use crate::http_error::HttpProblem;
+
+pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+    answer(&DeployedRow::all(&call.operator.workflows().await))
+}
+
+/// Query of a workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VersionQuery {
+    /// The first characters of a version's digest; the newest version unless given.
+    version: Option<String>,
+}
+
+async fn load(call: &ApiCall, version: Option<&str>) -> Result<Loaded, HttpProblem> {
+    let name = call.path("name");
+    let named = version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"));
+    Ok(load_deployed(&call.operator, Path::new(&named)).await?)
+}
+
+pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: VersionQuery = call.query()?;
+    let loaded = load(&call, query.version.as_deref()).await?;
+    answer(&workflow_document(&loaded, loaded.pick(None)?))
+}
+
+pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
+    let name = call.path("name");
+    find_deployed(&call.operator, name, None).await?;
+    answer(&VersionRow::all(&call.operator.workflows().await, name))
+}
+
+pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: DrawingQuery = call.query()?;
+    let loaded = load(&call, None).await?;
+    query.respond(&loaded.pick(None)?.plan, None)
+}
+
+/// Query of a file that is posted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileQuery {
+    /// Name of the file in findings, and of a workflow that has no name of its own.
+    name: Option<String>,
+    /// Dialect of the file, instead of what its content says.
+    dialect: Option<String>,
+}
+
+impl FileQuery {
+    fn name(&self) -> Result<&str, HttpProblem> {
+        let name = self.name.as_deref().unwrap_or("workflow.yaml");
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        match name.len() {
+            1..=200 if name.bytes().all(is_plain) => Ok(name),
+            _ => Err(bad_request("name: letters, digits, dots, dashes and underscores, at most 200")),
+        }
+    }
+}
+
+pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: FileQuery = call.query()?;
+    let file = check_posted_file(query.name()?, &call.body, query.dialect.as_deref())?;
+    answer(&validation_document(&[file]))
+}
+
+pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: FileQuery = call.query()?;
+    let loaded = posted_workflow(query.name()?, &call.body, query.dialect.as_deref())?;
+    let deployed = deploy_file(call.operator.mesh(), &loaded).await?;
+    let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
+    answer_with(status, &deployed)
+}
+
+/// Query of a removal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteQuery {
+    /// Say what would be removed, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn delete(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: DeleteQuery = call.query()?;
+    let removal = call.operator.preview_removal(call.path("name")).await?;
+    if !query.dry_run {
+        call.operator.remove_workflow(&removal).await?;
+    }
+    let status = if query.dry_run { "would delete" } else { "deleted" };
+    answer(&json!({
+        "name": removal.name,
+        "version": removal.version,
+        "status": status,
+        "open_executions": removal.open_executions,
+    }))
+}

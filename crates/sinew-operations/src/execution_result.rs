@@ -1,0 +1,36 @@
+//! Results of executions and nodes.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
+use sinew_protocol::Fault;
+use sinew_protocol::query::ExecutionStatus;
+
+/// Result of an execution, as far as there is one.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionResult {
+    /// Id of the execution.
+    pub execution: String,
+    /// Status of the execution.
+    pub status: ExecutionStatus,
+    /// Its output; `Null` while it goes on, and if there is none.
+    pub output: Value,
+    /// Why it failed; `None` if it did not.
+    pub error: Option<Fault>,
+}
+
+impl ExecutionResult {
+    /// The result of a record.
+    pub fn of(record: &Record) -> Self {
+        let ctx = record.execution.ctx();
+        let status = words::status_of(ctx.state);
+        let outcome = ctx.outcome().filter(|_| status.is_terminal());
+        Self {
+            execution: record.id().to_owned(),
+            status,
+            output: outcome.and_then(|outcome| outcome.output.as_deref().cloned()).unwrap_or_default(),
+            error: outcome.and_then(|outcome| outcome.fault.clone()),
+        }
+    }
+}

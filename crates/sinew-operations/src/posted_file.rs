@@ -1,0 +1,68 @@
+//! Workflow files that a client sends. They come from strangers: nothing is read beside them, and no variable is known.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sinew_dialects::{FileVariables, LowerOptions, load_workflow_file};
+use sinew_source::{Diagnostics, Limits, LoadOptions, VariableRules, Variables};
+
+use crate::failure::Failure;
+use crate::workflow_file::{Loaded, dialect_of, program};
+use crate::workflow_search::SearchedFile;
+
+/// Reason why a file beside a posted file is not read.
+const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
+
+/// Reads and checks a file. All that is wrong with it is in its diagnostics.
+pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<SearchedFile, Failure> {
+    let (loaded, diagnostics) = match posted_workflow(name, bytes, dialect) {
+        Ok(loaded) => {
+            let found = warnings(&loaded);
+            (Some(loaded), found)
+        }
+        Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
+        Err(failure) => return Err(failure),
+    };
+    Ok(SearchedFile { path: PathBuf::from(name), loaded, diagnostics })
+}
+
+/// Reads and lowers a file. All that is wrong with it is in the failure's diagnostics.
+pub fn posted_workflow(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<Loaded, Failure> {
+    let load_options = LoadOptions {
+        name,
+        variables: Variables::Kept,
+        read: &|_: &Path| Err(NOTHING_BESIDE.to_owned()),
+        limits: Limits::default(),
+    };
+    let no_rules = VariableRules::default();
+    let variables = FileVariables { rules: &no_rules, environment: &|_: &str| None };
+    let named = dialect.and_then(sinew_dialects::by_name);
+    let document =
+        load_workflow_file(bytes, &load_options, named, variables).map_err(Failure::diagnostics)?;
+    let dialect = dialect_of(&document, dialect)?;
+    let path = PathBuf::from(name);
+    let stem = path.file_stem().map_or_else(|| "workflow".into(), |stem| stem.to_string_lossy().into_owned());
+    let options = LowerOptions {
+        default_name: stem.trim_end_matches(".workflow"),
+        read: &|_| Err(NOTHING_BESIDE.to_owned()),
+        list: &|_| Err(NOTHING_BESIDE.to_owned()),
+        agents: &BTreeMap::new(),
+    };
+    let workflows = dialect.lower(document, &options).map_err(Failure::diagnostics)?;
+    Ok(Loaded { path, dialect, workflows })
+}
+
+/// Returns the findings of lowering, and those that only the finished plan shows.
+fn warnings(loaded: &Loaded) -> Diagnostics {
+    let mut found: Option<Diagnostics> = None;
+    for lowered in &loaded.workflows {
+        let all = found.get_or_insert_with(|| Diagnostics::new(lowered.warnings.sources.clone()));
+        all.extend(lowered.warnings.items.iter().cloned());
+        if let Err(failure) = program(loaded.dialect, lowered) {
+            all.push(sinew_source::Diagnostic::error(failure.code, failure.message));
+        }
+    }
+    let mut found = found.unwrap_or_default();
+    found.sort();
+    found
+}
