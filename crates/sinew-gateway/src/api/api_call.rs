@@ -104,6 +104,17 @@ impl ApiCall {
     }
 }
 
+/// Does work that takes a processor for long beside the threads that answer requests.
+pub(super) async fn compute<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HttpProblem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "the work of a request ended by a panic");
+        let text = "the work of the request failed; the gateway's log says more";
+        HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
+    })
+}
+
 /// A document as an answer.
 pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem> {
     answer_with(StatusCode::OK, document)

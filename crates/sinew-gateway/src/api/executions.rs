@@ -24,7 +24,7 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer, bad_request};
+use super::api_call::{ApiCall, answer, bad_request, compute};
 use super::event_stream;
 use crate::http_error::HttpProblem;
 
@@ -288,12 +288,12 @@ pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
     let graph = &record.execution.program().graph;
     let context = ViewContext::of(&record.execution, local::now(), &presence);
     let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(record, &context));
-    query.respond(graph.plan(), Some((&run, record)))
+    query.respond(graph.plan(), Some((&run, record))).await
 }
 
 impl DrawingQuery {
     /// A plan as a drawing, with an execution in it if there is one.
-    pub(super) fn respond(
+    pub(super) async fn respond(
         &self,
         plan: &Plan,
         run: Option<(&DrawnProgress, &Record)>,
@@ -317,7 +317,8 @@ impl DrawingQuery {
                 Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing)))
             }
             DrawingForm::Svg => {
-                let svg = sinew_diagram::svg_in(&drawing, theme).map_err(|error| {
+                let painted = compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
+                let svg = painted.map_err(|error| {
                     Failure::new(FailureKind::Failed, error.code(), error.to_string())
                         .hint("format=mermaid has no limit of nodes")
                 })?;

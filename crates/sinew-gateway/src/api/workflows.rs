@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, workflow_document};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed, load_deployed};
+use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_workflow};
 use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::validation_document;
 
-use super::api_call::{ApiCall, answer, answer_with, bad_request};
+use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
 use super::executions::DrawingQuery;
 use crate::http_error::HttpProblem;
 
@@ -50,7 +51,7 @@ pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let loaded = load(&call, None).await?;
-    query.respond(&loaded.pick(None)?.plan, None)
+    query.respond(&loaded.pick(None)?.plan, None).await
 }
 
 /// Query of a file that is posted.
@@ -76,13 +77,18 @@ impl FileQuery {
 
 pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
-    let file = check_posted_file(query.name()?, &call.body, query.dialect.as_deref())?;
-    answer(&validation_document(&[file]))
+    let (name, body) = (query.name()?.to_owned(), call.body.clone());
+    let checked = compute(move || {
+        let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
+        Ok::<_, Failure>(validation_document(&[file]))
+    });
+    answer(&checked.await??)
 }
 
 pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
-    let loaded = posted_workflow(query.name()?, &call.body, query.dialect.as_deref())?;
+    let (name, body) = (query.name()?.to_owned(), call.body.clone());
+    let loaded = compute(move || posted_workflow(&name, &body, query.dialect.as_deref())).await??;
     let deployed = deploy_file(call.operator.mesh(), &loaded).await?;
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)
