@@ -21,7 +21,7 @@ workflow:
 async fn commands_of_the_page_work() {
     let page = include_str!("../../../docs/gateway.md").replace("\\\n", "");
     let commands: Vec<&str> = page.lines().filter(|line| line.starts_with("curl ")).collect();
-    assert_eq!(commands.len(), 2, "{commands:?}");
+    assert_eq!(commands.len(), 5, "{commands:?}");
     let world = GatewayWorld::new(&[("greet", GREET)]).await;
     world.serve_echo().await;
     let mut answers: Vec<Value> = Vec::new();
@@ -37,5 +37,8 @@ async fn commands_of_the_page_work() {
     let task = &answers[1]["task"];
     assert_eq!(state(task), "TASK_STATE_COMPLETED", "{task}");
     assert_eq!(task["artifacts"][0]["parts"][0]["data"], json!({"name": "Ada"}));
+    assert_eq!(answers[2]["executions"][0]["workflow"], "greet", "{}", answers[2]);
+    assert_eq!(answers[3]["new"], true, "{}", answers[3]);
+    assert_eq!(answers[4]["nodes"][0]["agent"], "one", "{}", answers[4]);
     world.end().await;
 }
