@@ -50,8 +50,9 @@ async fn the_python_sdk_calls_workflows() {
         assert_eq!(call["data"], json!({"value": "hello"}), "{call}");
         assert_eq!((&call["listed"], &call["kinds"][0]), (&json!(true), &json!("task")), "{call}");
         assert_eq!(call["refused"], "TaskNotFoundError", "{call}");
+        // A stream of an execution that has ended already is its task alone.
         let count = call["kinds"].as_array().unwrap().len();
-        assert_eq!(count > 1, call["streaming"] == true, "{call}");
+        assert!(count == 1 || call["streaming"] == true, "{call}");
     }
     world.end().await;
 }
