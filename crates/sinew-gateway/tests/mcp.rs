@@ -192,17 +192,13 @@ async fn only_a_word_cancels_a_task() {
         let handle = client.send_cancellable_request(request, options).await.unwrap();
         tokio::time::timeout(PATIENCE, begun.notified()).await.unwrap();
         handle.cancel(Some("not needed".to_owned())).await.unwrap();
-        let mut newest_task = world.newest_task().await;
         if is_newest_http {
-            // There the word would be the end of the stream, which a broken connection says as well.
-            go_on.notify_one();
-            while newest_task["status"]["state"] != "TASK_STATE_COMPLETED" {
-                newest_task = world.newest_task().await;
-            }
+            // There the word would be the end of the stream, which a broken connection says as well. Handlers of
+            // cancelled tasks still wait, so all are told to go on.
+            go_on.notify_waiters();
+            world.newest_task_is("TASK_STATE_COMPLETED").await;
         } else {
-            while newest_task["status"]["state"] != "TASK_STATE_CANCELED" {
-                newest_task = world.newest_task().await;
-            }
+            world.newest_task_is("TASK_STATE_CANCELED").await;
         }
         assert_eq!(world.task_count().await, before + 1);
         client.cancel().await.unwrap();
@@ -223,7 +219,7 @@ async fn a_client_that_goes_away_cancels_nothing() {
         calling.abort();
         client.cancel().await.unwrap();
         go_on.notify_one();
-        while world.newest_task().await["status"]["state"] != "TASK_STATE_COMPLETED" {}
+        world.newest_task_is("TASK_STATE_COMPLETED").await;
     }
     world.end().await;
 }

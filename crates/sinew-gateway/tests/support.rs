@@ -175,6 +175,13 @@ impl GatewayWorld {
         tokio::spawn(sinew_gateway::serve_mcp(mesh, GatewayOptions::new(adapters), pipes, stop));
     }
 
+    /// Waits until the task that changed last is in a state.
+    pub(crate) async fn newest_task_is(&self, wanted: &str) {
+        let reached = async { while state(&self.newest_task().await) != wanted {} };
+        let reached = tokio::time::timeout(PATIENCE, reached).await;
+        assert!(reached.is_ok(), "the newest task is not {wanted}: {}", self.newest_task().await);
+    }
+
     /// Tasks of the gateway's caller.
     pub(crate) async fn task_count(&self) -> u64 {
         let page = self.rpc("/a2a", "ListTasks", &json!({"pageSize": 1})).await;

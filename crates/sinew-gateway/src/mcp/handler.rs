@@ -1,6 +1,7 @@
 //! The server of the protocol: lists, calls, resources and tasks of one client.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::request::Parts;
@@ -21,6 +22,7 @@ use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{Token, code};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::open_calls::{OpenCall, OpenCalls};
@@ -89,11 +91,18 @@ fn tools_of(operations: &A2aOperations) -> Vec<Tool> {
 pub(crate) struct McpHandler {
     shared: Arc<McpShared>,
     calls: OpenCalls,
+    /// Whether this client is told of changed tools already, however often it says that it has begun.
+    is_told: Arc<AtomicBool>,
+    /// Fires when the client has gone.
+    gone: CancellationToken,
+    _gone_guard: Arc<DropGuard>,
 }
 
 impl McpHandler {
     pub(super) fn new(shared: Arc<McpShared>) -> Self {
-        Self { shared, calls: OpenCalls::default() }
+        let gone = CancellationToken::new();
+        let guard = Arc::new(gone.clone().drop_guard());
+        Self { shared, calls: OpenCalls::default(), is_told: Arc::default(), gone, _gone_guard: guard }
     }
 
     fn operations(&self) -> &A2aOperations {
@@ -231,12 +240,19 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut tools = self.shared.tools.clone();
         tools.mark_unchanged();
-        let peer = context.peer;
+        let (peer, gone) = (context.peer, self.gone.clone());
         tokio::spawn(async move {
-            while tools.changed().await.is_ok() && !peer.is_transport_closed() {
-                if peer.notify_tool_list_changed().await.is_err() {
+            loop {
+                let changed = tokio::select! {
+                    () = gone.cancelled() => return,
+                    changed = tools.changed() => changed,
+                };
+                if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
                     return;
                 }
             }

@@ -93,15 +93,16 @@ impl McpEndpoint {
                 return busy("as many sessions are open at this gateway as may be; try again in a moment");
             }
         }
+        // Taken before the work begins: any answer may be a stream.
+        let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+            return busy("as many streams are open at this gateway as may be; try again in a moment");
+        };
         let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
         let (parts, body) = answer.into_parts();
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
             return Response::from_parts(parts, Body::new(body));
         }
-        let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-            return busy("as many streams are open at this gateway as may be; try again in a moment");
-        };
         let body = body.map_frame(move |frame| {
             // A stream counts until its body is dropped.
             let _held = &permit;
