@@ -148,7 +148,7 @@ impl McpHandler {
         let bytes = self.operations().artifact_bytes(call, address, MAX_RESOURCE_BYTES).await?;
         let name = address.uri.artifact.name.as_str();
         Ok(match String::from_utf8(bytes.to_vec()) {
-            Ok(text) if name.ends_with(".json") => {
+            Ok(text) if name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json")) => {
                 ResourceContents::text(text, uri).with_mime_type("application/json")
             }
             Ok(text) => ResourceContents::text(text, uri),

@@ -23,7 +23,7 @@ pub async fn serve_mcp_stdio(
     stop: CancellationToken,
 ) -> Result<(), GatewayError> {
     let (reader, writer) = stdio_pipes();
-    serve_mcp(mesh, options, (reader, writer), stop).await
+    Box::pin(serve_mcp(mesh, options, (reader, writer), stop)).await
 }
 
 /// Serves over any pair of pipes: the one that requests come from, and the one that answers go to.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CreateTaskResult, ElicitationCapability,
-    ErrorCode, ErrorData, InputRequiredResult, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CreateTaskResult,
+    ElicitationCapability, ErrorCode, ErrorData, InputRequiredResult, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ impl ClientAbilities {
         let has_forms = |it: &ElicitationCapability| it.form.is_some() || it.url.is_none();
         Self {
             elicits: abilities.as_ref().and_then(|it| it.elicitation.as_ref()).is_some_and(has_forms),
-            keeps_tasks: abilities.as_ref().is_some_and(|it| it.supports_tasks()),
+            keeps_tasks: abilities.as_ref().is_some_and(ClientCapabilities::supports_tasks),
             repeats_with_answers: version
                 .is_some_and(|it| it.as_str() >= ProtocolVersion::V_2026_07_28.as_str()),
         }

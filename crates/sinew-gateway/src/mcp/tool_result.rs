@@ -22,6 +22,10 @@ const POLL_INTERVAL_MS: u64 = 1_000;
 const MAX_ERROR_TEXT: usize = 2_000;
 /// Characters of a question that a result repeats.
 const MAX_PROMPT: usize = 1_000;
+/// Details of a failure that a result repeats.
+const MAX_DETAILS: usize = 20;
+/// Characters of a node's name in a result.
+const MAX_NODE: usize = 200;
 /// Media type of content that is not named.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
@@ -102,13 +106,14 @@ fn waiting_text(task: &Task, questions: &[OpenQuestion]) -> String {
          Question: {}\n",
         short(&said, MAX_PROMPT)
     );
-    for OpenQuestion { node, .. } in questions {
-        text.push_str(&format!(
+    for question in questions {
+        let node = short(&question.node, MAX_NODE);
+        let line = format!(
             "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node}`.\n"
-        ));
+        );
+        text.push_str(&line);
     }
-    text.push_str(&format!("State and result afterwards: the resource {}.", task_uri(id)));
-    text
+    text + &format!("State and result afterwards: the resource {}.", task_uri(id))
 }
 
 /// The fault of a task that failed, or its words.
@@ -125,10 +130,9 @@ fn failure_of(task: &Task) -> Fault {
 /// A failure as a result that the model reads.
 pub(super) fn failure(fault: &Fault, task: Option<&str>) -> CallToolResult {
     let message = short(&fault.message, MAX_ERROR_TEXT);
-    let mut text = format!("{}: {message}", fault.code);
-    for detail in fault.details.iter().take(20) {
-        text.push_str(&format!("\n- {}", short(detail, 300)));
-    }
+    let details = fault.details.iter().take(MAX_DETAILS);
+    let details: Vec<String> = details.map(|detail| format!("\n- {}", short(detail, 300))).collect();
+    let text = format!("{}: {message}{}", fault.code, details.concat());
     let mut meta = task.map(task_meta).unwrap_or_default();
     let about = json!({"code": fault.code, "message": message, "retryable": fault.retryable});
     meta.0.insert(ERROR_META.to_owned(), about);
