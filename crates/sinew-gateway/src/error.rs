@@ -27,7 +27,7 @@ pub enum GatewayError {
     /// The first messages of a client of MCP over pipes.
     #[error("the client did not begin as MCP demands: {reason}")]
     Handshake {
-        /// What was wrong.
+        /// Reason given by the library.
         reason: String,
     },
     /// Every machine of the network could call, and nobody would ask who calls.

@@ -56,7 +56,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Serve(cmd::serve::ServeCommand),
     /// Offer workflows and agents as tools of MCP, to hosts that start this command
-    Mcp(cmd::mcp::McpArgs),
+    Mcp(Box<cmd::mcp::McpArgs>),
     /// Make and check what the mesh needs on a server
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),

@@ -271,7 +271,8 @@ fn check_gateway_page(page: &str) {
                 let said = crate::common::Said::by(child.stderr.take().unwrap());
                 let told = said.wait_for("http://");
                 let at = told.split("http://").nth(1).unwrap();
-                address = at.split(|c: char| c == '/' || c.is_whitespace()).next().unwrap().to_owned();
+                let end = at.split(|c: char| c == '/' || c.is_whitespace()).next().unwrap();
+                end.clone_into(&mut address);
                 gateway = Some(Role(child));
                 continue;
             }

@@ -12,14 +12,14 @@ fn task(state: &str, more: Value) -> Task {
     serde_json::from_value(task).unwrap()
 }
 
-fn artifacts(parts: Value) -> Value {
+fn artifacts(parts: &Value) -> Value {
     json!({"artifacts": [{"artifactId": "a", "parts": parts}]})
 }
 
 #[test]
 fn parts_of_a_result_are_content() {
     let check = |parts: Value, content: Value, structured: Option<Value>| {
-        let result = result_of_task(&task("COMPLETED", artifacts(parts.clone())), &[]);
+        let result = result_of_task(&task("COMPLETED", artifacts(&parts)), &[]);
         assert_eq!(serde_json::to_value(&result.content).unwrap(), content, "{parts}");
         assert_eq!(result.structured_content, structured, "{parts}");
         assert_eq!(result.is_error, Some(false), "{parts}");
@@ -105,7 +105,7 @@ fn tasks_have_states_of_the_extension() {
     };
     check("SUBMITTED", "working");
     check("WORKING", "working");
-    // Nothing can be asked of this client, so the task works as far as it knows.
+    // This client cannot be asked, so the task works as far as it knows.
     check("INPUT_REQUIRED", "working");
     check("COMPLETED", "completed");
     check("FAILED", "completed");
