@@ -4,6 +4,8 @@ use clap::Command;
 
 /// Lines of a short help.
 const MAX_SHORT_HELP_LINES: usize = 24;
+/// Columns of the terminal that holds a short help.
+const HELP_COLUMNS: usize = 80;
 /// Examples of a short help, with their heading.
 const MAX_EXAMPLE_LINES: usize = 4;
 
@@ -39,11 +41,21 @@ fn shorten_leaf(mut command: Command) -> Command {
     left.sort_by_key(|(is_own, _)| *is_own);
     let (headed, own): (Vec<_>, Vec<_>) = left.into_iter().partition(|(is_own, _)| !is_own);
     let mut next = headed.into_iter().rev().chain(own.into_iter().rev());
-    while command.clone().render_help().to_string().lines().count() > MAX_SHORT_HELP_LINES {
+    while help_lines(&command) > MAX_SHORT_HELP_LINES {
         let Some((_, id)) = next.next() else { break };
-        command = command.mut_arg(id, |arg| arg.hide_short_help(true));
+        // A command that is built finds its arguments by position, so none may move: `mut_arg` would put it last.
+        command = command.mut_args(|arg| {
+            let is_next = *arg.get_id() == id;
+            if is_next { arg.hide_short_help(true) } else { arg }
+        });
     }
     command
+}
+
+/// Lines that `-h` prints: the text, and an empty one behind it.
+fn help_lines(command: &Command) -> usize {
+    let mut narrow = command.clone().term_width(HELP_COLUMNS).max_term_width(HELP_COLUMNS);
+    narrow.render_help().to_string().lines().count() + 1
 }
 
 #[cfg(test)]
@@ -67,7 +79,7 @@ mod tests {
         let mut count = 0;
         each_leaf(&shorten_help(Cli::command()), "sinew", &mut |command, path| {
             let help = command.clone().render_help().to_string();
-            let lines = help.lines().count();
+            let lines = help_lines(command);
             assert!(lines <= MAX_SHORT_HELP_LINES, "{path}: {lines} lines\n{help}");
             count += 1;
         });

@@ -1,5 +1,6 @@
 //! `sinew completions` and `sinew man`: made from the same definition that the command line is parsed with.
 
+use sinew_inspection::words;
 use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,7 @@ pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<E
     })?;
     output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {
         Format::Name => pages.join("\n"),
-        _ => format!("{} pages in {}", pages.len(), args.folder.display()),
+        _ => format!("{} in {}", words::count(pages.len(), "page"), args.folder.display()),
     });
     Ok(Exit::Ok)
 }

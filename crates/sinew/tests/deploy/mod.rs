@@ -11,6 +11,7 @@ mod manifests;
 mod monitoring;
 mod nats;
 mod promql;
+mod slow_link;
 mod topology;
 mod units;
 

@@ -69,7 +69,9 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
         entries: stored.entry_count(),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
-    output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
+    output.value(&json!({ "execution": id.as_str(), "status": words::status_word(status) }), |_| {
+        id.to_string()
+    });
     Ok(Exit::Ok)
 }
 

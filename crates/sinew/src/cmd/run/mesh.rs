@@ -300,7 +300,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
-            "status": words::status_of(state),
+            "status": words::status_word(words::status_of(state)),
             "duration_ms": state.at.saturating_sub(state.started_at),
             "output": outcome.and_then(|outcome| outcome.output.clone()),
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
@@ -314,7 +314,9 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
     }
     let native = args.native.then(|| record.execution.native_result());
     let value = native.as_ref().or_else(|| outcome.and_then(|outcome| outcome.output.as_deref()));
-    if let Some(value) = value {
+    if output.format == Format::Name {
+        output.line(record.id());
+    } else if let Some(value) = value {
         match value {
             Value::String(text) if output.format == Format::Table => output.text(text),
             value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
