@@ -17,10 +17,12 @@ pub(crate) fn shorten_help(command: Command) -> Command {
 }
 
 fn shorten(command: Command) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    if names.is_empty() {
+    // A command whose own commands are hidden does the work itself.
+    let is_leaf = !command.get_subcommands().any(|one| !one.is_hide_set() && one.get_name() != "help");
+    if is_leaf {
         return shorten_leaf(command);
     }
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, shorten))
 }
 

@@ -6,13 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::{BOOKING, BROKEN, FLOW, PRICING, Role, Said, World, text};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_mesh::async_nats::Subscriber;
 use sinew_mesh::server::{Server, ServerOptions};
-
-/// How long a message may take.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 const SLOW: &str = r#"
 workflow:
@@ -667,53 +662,4 @@ fn a_server_that_is_full_or_too_small_is_named() {
     }
     let words = world.ends(&["mesh", "check"], 1);
     assert!(words.contains("problem  sinew_COMMANDS holds 98") && words.contains("[SINEW-7043]"), "{words}");
-}
-
-/// Requests are written in the vocabulary of `--vocabulary`, and cards of workflows say which; answers mean the same.
-#[test]
-fn requests_are_written_in_the_vocabulary_that_was_asked_for() {
-    for (vocabulary, written, other) in [
-        ("spec", "workflow_node_request", "structured_invocation_request"),
-        ("sam", "structured_invocation_request", "workflow_node_request"),
-    ] {
-        let (world, first) = World::new();
-        first.stop();
-        let _executor = world.serve(&["serve", "executor", "--vocabulary", vocabulary]);
-        world.write("flow/orders.yaml", FLOW);
-        world.write("cards/pricing.agent.yaml", PRICING);
-        world.write("cards/booking.agent.yaml", BOOKING);
-        let _agents = world.serve(&["serve", "agent", "cards"]);
-        world.ok(&["workflow", "deploy", "flow"]);
-        world.online(&["Pricing", "Booking", "orders"]);
-        let (mesh, messages) = world.runtime.block_on(async {
-            let mesh = world.connect("watching").await;
-            let messages = mesh.client().subscribe("sinew.v1.>").await.unwrap();
-            mesh.client().flush().await.unwrap();
-            (mesh, messages)
-        });
-        let done = world.json(&["run", "orders", "--mesh", "-p", "amount=5", "--wait", "-q"]);
-        assert_eq!(
-            (&done["status"], &done["output"]),
-            (&json!("succeeded"), &json!({"booked": 10})),
-            "{vocabulary}"
-        );
-        let card = world.json(&["agent", "card", "orders", "--mesh"]).to_string();
-        assert!(card.contains(&format!("\"vocabulary\":\"{vocabulary}\"")), "{card}");
-        let seen = heard(&world, messages, written);
-        drop(mesh);
-        assert!(seen.contains(written) && !seen.contains(other), "{vocabulary}: {seen}");
-    }
-}
-
-/// Collects messages until one of them has this word.
-fn heard(world: &World, mut messages: Subscriber, word: &str) -> String {
-    world.runtime.block_on(async {
-        let mut all = String::new();
-        while !all.contains(word) {
-            let message = tokio::time::timeout(PATIENCE, messages.next()).await;
-            let Ok(Some(message)) = message else { panic!("no message has {word:?}: {all}") };
-            all.push_str(&String::from_utf8_lossy(&message.payload));
-        }
-        all
-    })
 }

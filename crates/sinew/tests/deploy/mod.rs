@@ -11,6 +11,7 @@ mod manifests;
 mod monitoring;
 mod nats;
 mod promql;
+mod rare_alerts;
 mod slow_link;
 mod topology;
 mod units;

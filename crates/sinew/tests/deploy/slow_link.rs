@@ -86,13 +86,19 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
+/// Returns the items of a note that says what its writer has in hand.
+fn in_hand(sent: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(sent);
+    let (_, items) = text.split_once("\"in_hand\":[")?;
+    Some(items.split(']').next().unwrap_or_default().to_owned())
+}
+
 /// Returns when the rule lets these bytes pass.
 fn hold_back(shared: &(Mutex<LinkState>, Condvar), sent: &[u8]) {
     let (lock, changed) = shared;
     let mut state = lock.lock().expect("a lock");
     if let LinkRule::HoldsAppendsOf(execution) = &state.rule
-        && contains(sent, b"in_hand")
-        && contains(sent, execution.as_bytes())
+        && in_hand(sent).is_some_and(|items| items.contains(&format!("\"{execution}\"")))
     {
         state.has_noted = true;
     }
