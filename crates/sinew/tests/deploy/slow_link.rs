@@ -17,16 +17,16 @@ pub(super) enum LinkRule {
     Open,
     /// Each append to a journal arrives so much later.
     DelaysAppends(Duration),
-    /// No append to a journal arrives.
-    HoldsAppends,
-    /// No append arrives once the owner of a shard has noted that it has this execution in hand.
+    /// Nothing arrives.
+    HoldsAll,
+    /// No append arrives while the owner of the one shard has noted that it has this execution in hand.
     HoldsAppendsOf(String),
 }
 
 #[derive(Debug)]
 struct LinkState {
     rule: LinkRule,
-    /// Whether the note of [`LinkRule::HoldsAppendsOf`] has passed.
+    /// Whether the last note names the execution of [`LinkRule::HoldsAppendsOf`].
     has_noted: bool,
     /// Whether an append is held back now.
     is_holding: bool,
@@ -86,10 +86,10 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Returns the items of a note that says what its writer has in hand.
+/// Returns the items of the last note that says what its writer has in hand.
 fn in_hand(sent: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(sent);
-    let (_, items) = text.split_once("\"in_hand\":[")?;
+    let (_, items) = text.rsplit_once("\"in_hand\":[")?;
     Some(items.split(']').next().unwrap_or_default().to_owned())
 }
 
@@ -98,15 +98,19 @@ fn hold_back(shared: &(Mutex<LinkState>, Condvar), sent: &[u8]) {
     let (lock, changed) = shared;
     let mut state = lock.lock().expect("a lock");
     if let LinkRule::HoldsAppendsOf(execution) = &state.rule
-        && in_hand(sent).is_some_and(|items| items.contains(&format!("\"{execution}\"")))
+        && let Some(items) = in_hand(sent)
     {
-        state.has_noted = true;
+        state.has_noted = items.contains(&format!("\"{execution}\""));
+    }
+    if state.rule == LinkRule::HoldsAll {
+        let _opened = changed.wait_while(state, |state| state.rule == LinkRule::HoldsAll).expect("a lock");
+        return;
     }
     if !contains(sent, APPEND) {
         return;
     }
     match state.rule.clone() {
-        LinkRule::Open => {}
+        LinkRule::Open | LinkRule::HoldsAll => {}
         LinkRule::DelaysAppends(time) => {
             drop(state);
             let arrival = Instant::now() + time;
@@ -115,7 +119,7 @@ fn hold_back(shared: &(Mutex<LinkState>, Condvar), sent: &[u8]) {
             }
         }
         LinkRule::HoldsAppendsOf(_) if !state.has_noted => {}
-        LinkRule::HoldsAppends | LinkRule::HoldsAppendsOf(_) => {
+        LinkRule::HoldsAppendsOf(_) => {
             state.is_holding = true;
             changed.notify_all();
             let opened = changed.wait_while(state, |state| state.rule != LinkRule::Open);

@@ -267,14 +267,15 @@ async fn ended(
     }
     report(args, &record, output);
     let status = words::status_of(record.execution.state());
+    let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
+    let waits = waiting::waits(&record, &context);
     match status {
         ExecutionStatus::Running | ExecutionStatus::Paused => {
-            let id = words::shell(id.as_str());
-            output.note(&format!("it is {}; it goes on: sinew execution watch {id}", status.as_str()));
+            let id = words::shell(words::short_id(id.as_str()));
+            let why = waiting::summary(&waits).map(|why| format!(" and waits for {why}")).unwrap_or_default();
+            output.note(&format!("it is {}{why}; it goes on: sinew execution watch {id}", status.as_str()));
         }
         ExecutionStatus::Waiting => {
-            let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
-            let waits = waiting::waits(&record, &context);
             for wait in waits.iter().filter(|wait| wait.what == waiting::WaitKind::Person) {
                 let node = wait.node.as_deref().unwrap_or_default();
                 let prompt =
