@@ -105,7 +105,7 @@ fn complaints_have_places() {
         // A script of several lines has its own places.
         (
             "name: x\nrun:\n  script:\n    source: |\n      def f(x):\n          y = 1\n          return {'a' 1}\n",
-            "7:22 SINEW-3001 the script cannot be used",
+            "7:23 SINEW-3001 the script cannot be used",
         ),
         (
             "name: x\nrun: {script: {source: \"def f(x):\\n  return {'a' 1}\\n\"}}\n",

@@ -17,7 +17,7 @@ pub(super) enum LinkRule {
     Open,
     /// Each append to a journal arrives so much later.
     DelaysAppends(Duration),
-    /// Nothing arrives.
+    /// No frame arrives.
     HoldsAll,
     /// No append arrives while the owner of the one shard has noted that it has this execution in hand.
     HoldsAppendsOf(String),
