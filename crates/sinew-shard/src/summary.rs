@@ -19,6 +19,11 @@ pub struct RowState {
 const MAX_ROW_AGENTS: usize = 8;
 
 impl RowState {
+    /// Whether a person is waited for, and nothing else goes on.
+    pub fn is_waiting(&self) -> bool {
+        self.status == ExecutionStatus::Waiting
+    }
+
     /// Reads it from a state.
     pub fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };

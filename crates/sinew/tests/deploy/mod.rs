@@ -7,6 +7,7 @@
 
 mod alerts;
 mod commands;
+mod figures;
 mod manifests;
 mod monitoring;
 mod nats;
