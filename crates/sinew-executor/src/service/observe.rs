@@ -88,7 +88,9 @@ fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static 
             .increment(by);
     };
     if is_new {
-        ["success", "failure", "error", "timeout"].into_iter().for_each(|outcome| count(outcome, 0));
+        for outcome in ["success", "failure", "error", "timeout"] {
+            count(outcome, 0);
+        }
     }
     count(outcome, 1);
 }
@@ -101,7 +103,9 @@ fn workflow_execution(workflow: &str, status: &'static str) {
             .increment(by);
     };
     if is_new {
-        ["success", "failure", "cancelled"].into_iter().for_each(|status| count(status, 0));
+        for status in ["success", "failure", "cancelled"] {
+            count(status, 0);
+        }
     }
     count(status, 1);
 }

@@ -244,6 +244,11 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
     let loud = scraped_until(&[&one, &two], |samples| {
         count(samples, "sinew_quarantined_total", None) > 0.0
             && count(samples, "sinew_spans_lost_total", None) > 0.0
+            // An end is told before the facts that led to it are counted.
+            && count(samples, "sinew_activations_failed_total", Some(("code", "SINEW-3002"))) > 0.0
+            && count(samples, "sinew_attempts_ended_total", Some(("outcome", "invalid"))) > 0.0
+            && count(samples, "sinew_attempts_ended_total", Some(("outcome", "timeout"))) > 0.0
+            && count(samples, "sinew_conversions_failed_total", None) > 0.0
             && count(samples, "sinew_executions_ended_total", Some(("status", "failure"))) >= 3.0
             // The second executor takes its part of the shards at its own time.
             && count(samples, "sinew_shards_owned", None) >= 4.0

@@ -13,7 +13,7 @@ use serde_json::json;
 use sinew_protocol::Token;
 use sinew_protocol::journal::Commit;
 
-use super::alerts::{SERVE, SLOW, ScrapedExecutor, count, flow, owned, rules, scraped_until};
+use super::alerts::{SLOW, ScrapedExecutor, count, flow, owned, rules, scraped_until};
 use super::promql::{Sample, ScrapeWindow};
 use super::slow_link::{LinkRule, SlowLink};
 use crate::common::World;

@@ -70,7 +70,7 @@ fn one(key: &str, want: &Node, seen: &Seen, found: &mut Vec<Mismatch>) {
                 None => found.push(Mismatch::new(
                     want.span,
                     key,
-                    vec![format!("expected a text with {part:?}, but it ended with {}", seen.status)],
+                    vec![format!("expected a text with {part:?}, but its status is {}", seen.status)],
                 )),
             }
         }
@@ -147,8 +147,8 @@ fn json(what: &str, want: &Node, had: &Value, part: bool, found: &mut Vec<Mismat
 
 fn no_output(seen: &Seen) -> String {
     match &seen.error {
-        Some(error) => format!("there is none: the execution ended with {}: {error}", seen.status),
-        None => format!("there is none: the execution ended with {}", seen.status),
+        Some(error) => format!("there is none: the execution has the status {}: {error}", seen.status),
+        None => format!("there is none: the execution has the status {}", seen.status),
     }
 }
 
