@@ -36,6 +36,9 @@ const SLOWER: u64 = 8;
 const SHORT: [(&str, &str); 4] =
     [("\"0.05s\"", LONG), ("\"0.1s\"", LONG), ("0.1 seconds", "0.75 seconds"), ("0.15", "0.75")];
 const LONG: &str = "\"0.75s\"";
+/// A pause between iterations into which a cancel has to fall, and what both become.
+const SHORT_DELAY: &str = "\"0.2s\"";
+const LONG_DELAY: &str = "\"3s\"";
 /// Factor for the delays of agents, so that late answers are late on the mesh, too.
 const LONGER: u64 = 15;
 
@@ -81,8 +84,13 @@ async fn all(asked_by: AskedBy) {
     // Deadlines of a twentieth of a second cannot be kept on a loaded machine: these cases get more, in all they say.
     let text = std::fs::read_to_string(folder).unwrap();
     let text = SHORT.iter().fold(text, |text, (short, long)| text.replace(short, long));
-    let mut content: Value = serde_json::from_str(&text).unwrap();
+    let mut content: Value = serde_json::from_str(&text.replace(SHORT_DELAY, LONG_DELAY)).unwrap();
     for case in content["cases"].as_array_mut().unwrap() {
+        if case.to_string().contains(LONG_DELAY)
+            && let Some(cancelled) = case.get_mut("cancel_after_ms")
+        {
+            *cancelled = json!(cancelled.as_u64().unwrap() * LONGER);
+        }
         if case.to_string().contains(LONG) {
             let agents = case["agents"].as_object_mut().into_iter().flatten();
             for delay in agents.filter_map(|(_, agent)| agent.get_mut("delay_ms")) {

@@ -84,8 +84,12 @@ async fn a_pause_outlives_its_owner() {
     }
     first.kill9().await;
     let _second = mesh.executor_process("second").await;
-    let row = stands(&client, &execution, |row| row.status == ExecutionStatus::Paused).await;
-    assert!(row.waiting.unwrap().starts_with("resume (by tester: wait)"));
+    // Until the second owner serves it, the row says that none does.
+    stands(&client, &execution, |row| {
+        let waiting = row.waiting.as_deref().unwrap_or_default();
+        row.status == ExecutionStatus::Paused && waiting.starts_with("resume (by tester: wait)")
+    })
+    .await;
     assert_eq!(agents.began().count(), 1, "a task was sent during the pause");
     assert!(ask(&client, "resume", resume(&execution)).await.accepted);
     assert_eq!(succeeded(&client, &execution).await, json!({ "value": 7 }));

@@ -87,6 +87,36 @@ pub struct Journal {
     sent: Option<SentBody>,
 }
 
+/// Messages of a journal that no executor wrote: told once per reading, since there may be millions.
+#[derive(Debug, Default)]
+struct ForeignMessages {
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
+impl ForeignMessages {
+    fn count(&mut self, seq: u64) {
+        if self.count == 0 {
+            self.first = seq;
+        }
+        self.last = seq;
+        self.count += 1;
+    }
+
+    fn report(&self, shard: u32) {
+        if let Self { count: count @ 1.., first, last } = *self {
+            tracing::warn!(
+                shard,
+                count,
+                first,
+                last,
+                "messages that no executor wrote are passed over in a journal"
+            );
+        }
+    }
+}
+
 /// A body on its way into a journal.
 #[derive(Debug)]
 struct SentBody {
@@ -144,11 +174,12 @@ impl Journal {
         };
         let mut reader = Reader::open(&self.mesh, reading).await?;
         let mut parts = PartJoiner { shard: self.shard, pending: None };
+        let mut foreign_messages = ForeignMessages::default();
         loop {
             let item = reader.next().await;
             let seq = item.seq;
             let stored = if foreign(&item) {
-                tracing::warn!(shard = self.shard, seq, "what no executor wrote is passed over in a journal");
+                foreign_messages.count(seq);
                 None
             } else {
                 parts.take(item)?
@@ -172,6 +203,7 @@ impl Journal {
                 continue;
             }
             self.position = Some(seq);
+            foreign_messages.report(self.shard);
             return Ok(());
         }
     }
