@@ -33,16 +33,23 @@ fn shorten_leaf(mut command: Command) -> Command {
         let first = first.join("\n");
         command = command.after_help(first).after_long_help(all);
     }
-    // Options are declared in the order of their use, so the last ones go first; those of a heading before the command's own.
-    let mut left: Vec<(bool, String)> = command
+    // Options are declared in the order of their use, so the last ones go first; those of a heading go before the command's
+    // own, and of them the two that matter most go last.
+    let hideable = command
         .get_arguments()
         .filter(|arg| !arg.is_positional() && !arg.is_required_set() && !arg.is_hide_short_help_set())
-        .filter(|arg| arg.get_id() != "help" && arg.get_id() != "mesh" && arg.get_id() != "output")
-        .map(|arg| (arg.get_help_heading().is_none(), arg.get_id().to_string()))
+        .filter(|arg| arg.get_id() != "help");
+    let mut next: Vec<(u8, String)> = hideable
+        .map(|arg| match (arg.get_help_heading(), arg.get_id().as_str()) {
+            (None, id) => (3, id.to_owned()),
+            (Some(_), "output") => (2, "output".to_owned()),
+            (Some(_), "mesh") => (1, "mesh".to_owned()),
+            (Some(_), id) => (0, id.to_owned()),
+        })
         .collect();
-    left.sort_by_key(|(is_own, _)| *is_own);
-    let (headed, own): (Vec<_>, Vec<_>) = left.into_iter().partition(|(is_own, _)| !is_own);
-    let mut next = headed.into_iter().rev().chain(own.into_iter().rev());
+    next.reverse();
+    next.sort_by_key(|(rank, _)| *rank);
+    let mut next = next.into_iter();
     while help_lines(&command) > MAX_SHORT_HELP_LINES {
         let Some((_, id)) = next.next() else { break };
         // A command that is built finds its arguments by position, so none may move: `mut_arg` would put it last.

@@ -298,6 +298,8 @@ fn every_command_has_a_short_help_examples_and_a_page() {
         assert!(short.contains(&usage), "{words:?} -h: {short}");
         assert!(short.lines().count() <= 24, "{words:?} -h: {} lines\n{short}", short.lines().count());
         assert!(short.contains("Examples:"), "{words:?} -h: {short}");
+        // An option that is used most stays.
+        assert!(words != ["run"] || short.contains("--input"), "{short}");
         let help = ok(here.path(), &[words.as_slice(), &["--help"]].concat());
         assert!(help.contains(&usage) && help.contains("Examples:"), "{words:?} --help: {help}");
         let page = here.path().join("pages").join(format!("sinew-{}.1", words.join("-")));
