@@ -290,6 +290,7 @@ fn every_command_has_a_short_help_examples_and_a_page() {
     let here = tempfile::tempdir().unwrap();
     ok(here.path(), &["man", "pages"]);
     let commands = leaf_commands(here.path(), &[]);
+    let option = regex::Regex::new(r"--[a-z][a-z-]*").unwrap();
     assert!(commands.len() > 60, "{commands:?}");
     for command in commands {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -306,7 +307,6 @@ fn every_command_has_a_short_help_examples_and_a_page() {
         let page =
             std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         let page = page.replace("\\-", "-");
-        let option = regex::Regex::new(r"--[a-z][a-z-]*").unwrap();
         for line in
             help.lines().map(str::trim).filter(|line| line.starts_with('-') && !line.starts_with("- "))
         {

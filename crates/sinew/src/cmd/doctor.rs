@@ -228,7 +228,7 @@ impl Doctor {
         match online {
             0 => self.say("agents", CheckState::Warn, "no agent is online", Some("sinew serve agent FILE")),
             count => {
-                self.say("agents", CheckState::Ok, format!("{} online", words::count(count, "agent")), None)
+                self.say("agents", CheckState::Ok, format!("{} online", words::count(count, "agent")), None);
             }
         }
         for agent in status.agents.iter().filter(|agent| !agent.online && agent.queued > 0) {

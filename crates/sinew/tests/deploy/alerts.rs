@@ -105,7 +105,7 @@ impl ScrapedExecutor {
     }
 
     /// Starts an executor that may open so many files.
-    pub(super) fn with_open_files(world: &World, limit: u32) -> Self {
+    pub(super) fn with_open_files(world: &World, limit: usize) -> Self {
         let inner = world.command(&SERVE);
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit -n {limit}; exec \"$0\" \"$@\""));
@@ -143,6 +143,12 @@ impl ScrapedExecutor {
         let line = said.wait_for("health and metrics:");
         let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
         Self { role: Role(child), address, _said: said }
+    }
+
+    /// Files that the process has open.
+    pub(super) fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.role.0.id());
+        std::fs::read_dir(folder).unwrap().count()
     }
 
     /// The page of metrics; none if nothing answers.

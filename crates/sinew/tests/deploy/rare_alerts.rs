@@ -74,7 +74,7 @@ fn rarer_causes_fire_their_alerts() {
     first.stop();
     let one = ScrapedExecutor::start(&world);
     scraped_until(&[&one], |samples| (owned(samples) - 4.0).abs() < 0.5);
-    let files = count(&one.scrape(), "process_open_fds", None);
+    let files = one.open_files();
     world.write("prompt.agent.yaml", PROMPT);
     world.write("slow.agent.yaml", SLOW);
     world.write("bulky.agent.yaml", BULKY);
@@ -137,7 +137,7 @@ fn rarer_causes_fire_their_alerts() {
         world.ok(&["run", "bulky", "--mesh", "--detach", "-q"]);
     });
 
-    rare.executors.push(ScrapedExecutor::with_open_files(&rare.world, (files * 1.2) as u32));
+    rare.executors.push(ScrapedExecutor::with_open_files(&rare.world, files + files / 5));
     rare.fires("SinewFilesRunOut", |_| ());
 }
 
