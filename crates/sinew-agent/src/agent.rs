@@ -1,6 +1,7 @@
 //! An agent: who it is, what it takes and gives, and the function that does the work.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -16,6 +17,7 @@ use crate::context::Context;
 use crate::error::AgentError;
 use crate::failure::Failure;
 use crate::handler::{self, Handler};
+use crate::task_figures::TaskFigures;
 
 /// Tasks at once, when nothing else is said.
 const CONCURRENCY: usize = 16;
@@ -220,7 +222,13 @@ impl Agent {
         };
         let input = compile("input", &self.input_schema)?;
         let output = compile("output", &self.output_schema)?;
-        Ok(CompiledAgent { input, output, schemas: SchemaCache::default(), agent: self })
+        Ok(CompiledAgent {
+            input,
+            output,
+            schemas: SchemaCache::default(),
+            figures: Arc::default(),
+            agent: self,
+        })
     }
 }
 
@@ -237,4 +245,5 @@ pub(crate) struct CompiledAgent {
     pub(crate) output: Option<Schema>,
     /// Schemas that requests bring along.
     pub(crate) schemas: SchemaCache,
+    pub(crate) figures: Arc<TaskFigures>,
 }

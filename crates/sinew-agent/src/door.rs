@@ -46,7 +46,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor, mut renewed: Bo
         };
         let Some(call) = call else {
             renewed = Box::pin(site.mesh.services().renewed());
-            if let Err(error) = door.reopen(&site.mesh, &site.agent.agent).await {
+            if let Err(error) = door.reopen(&site.mesh, &site.agent).await {
                 tracing::debug!(%error, "the A2A door is not open again yet");
                 tokio::time::sleep(REOPEN_PAUSE).await;
             }

@@ -1,5 +1,5 @@
 //! The agent as a NATS micro service, so that `nats micro ls`, `info` and `stats` show it. Its one endpoint is the A2A
-//! door itself, so the figures are those of real calls.
+//! door itself, so its figures are those of real calls; `data` has those of all tasks, also from the queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Token;
 use tokio::sync::Mutex;
 
-use crate::agent::Agent;
+use crate::agent::CompiledAgent;
 
 /// The door, and the service that lists it. The service is the one of the connection that the mesh uses now.
 pub(crate) struct ListedDoor {
@@ -21,7 +21,7 @@ pub(crate) struct ListedDoor {
 
 impl ListedDoor {
     /// Opens the door again on the connection that the mesh uses now.
-    pub(crate) async fn reopen(&mut self, mesh: &Mesh, agent: &Agent) -> Result<(), MeshError> {
+    pub(crate) async fn reopen(&mut self, mesh: &Mesh, agent: &CompiledAgent) -> Result<(), MeshError> {
         let opened = open(mesh, agent).await?;
         let new = opened.service.lock().await.take();
         let old = std::mem::replace(&mut *self.service.lock().await, new);
@@ -41,7 +41,8 @@ pub(crate) async fn stop(service: Service) {
 }
 
 /// Opens the door and lists it.
-pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<ListedDoor, MeshError> {
+pub(crate) async fn open(mesh: &Mesh, compiled: &CompiledAgent) -> Result<ListedDoor, MeshError> {
+    let agent = &compiled.agent;
     let token = Token::of(&agent.name);
     let refused = |error: sinew_mesh::async_nats::Error| MeshError::Refused {
         what: "opening the A2A door",
@@ -53,11 +54,13 @@ pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<ListedDoor, MeshE
         ("sinew_version".to_owned(), agent.version.clone()),
         ("a2a_version".to_owned(), sinew_protocol::a2a::A2A_VERSION.to_owned()),
     ]);
+    let figures = Arc::clone(&compiled.figures);
     let service = mesh
         .client()
         .service_builder()
         .description(&agent.description)
         .metadata(metadata)
+        .stats_handler(move |_, _| figures.to_json())
         .queue_group(token.as_str())
         .start(token.as_str(), semantic(&agent.version))
         .await

@@ -132,7 +132,12 @@ pub(crate) async fn begin(site: &Arc<Site>, work: NodeWork, listener: AnswerList
 /// Runs a task as far as it goes without waiting. `None` if the rest is done elsewhere.
 fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let agent = &site.agent;
-    let failed = |fault: Fault| Some(reply::failed_node(context.task(), &bounded(fault)));
+    let arrived = std::time::Instant::now();
+    let ended = |fault: Option<&Fault>| agent.figures.ended(&agent.agent.name, arrived.elapsed(), fault);
+    let failed = |fault: Fault| {
+        ended(Some(&fault));
+        Some(reply::failed_node(context.task(), &bounded(fault)))
+    };
     if context.deadline().is_some_and(|deadline| deadline <= SystemTime::now()) {
         return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task came"));
     }
@@ -174,6 +179,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
             let answer = result.to_bytes();
             // A larger output lies in the object store, as the output of any task does.
             if answer.len() <= INLINE_LIMIT {
+                ended(None);
                 return Some(answer.into());
             }
             context.usage(result.usage);
@@ -210,10 +216,12 @@ async fn carry_out(
     let id = context.task();
     // However this ends, nobody waits for the answer in vain.
     let guard = OpenNodeTask { site, id };
+    let timer = site.agent.figures.begin(&site.agent.agent.name);
     let ended = match attempt(site, context, &input, first, slot).await {
         Ok(ended) => ended,
         Err(why) => return give_up(site, id, why).await,
     };
+    timer.end(ended.result.as_ref().err());
     let body = reply::node_result(&site.mesh, context, &ended, &site.halt).await;
     drop(guard);
     if let Some(feed) = context.feed() {

@@ -38,7 +38,7 @@ impl Agent {
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
         let renewed = mesh.services().renewed();
-        let endpoint = micro::open(&mesh, &compiled.agent).await?;
+        let endpoint = micro::open(&mesh, &compiled).await?;
         let service = Arc::clone(&endpoint.service);
         let site = Arc::new(Site::new(mesh, compiled));
         let name = site.agent.agent.name.clone();

@@ -126,6 +126,7 @@ impl Site {
         let about = request.about.clone();
         let context =
             Context::new(about, entry.cancel.clone(), Some(entry.feed.clone()), Some(self.peers.clone()));
+        let timer = self.agent.figures.begin(&self.agent.agent.name);
         let ended = match self.attempt(entry, request, &context).await {
             Ok(ended) => ended,
             Err(GivenUp::Stopping) => {
@@ -138,6 +139,7 @@ impl Site {
                 return;
             }
         };
+        timer.end(ended.result.as_ref().err());
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
         tracing::info!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
         open.end(task).await;

@@ -7,6 +7,8 @@ pub(crate) struct FileComplaint {
     pub(crate) pointer: String,
     pub(crate) code: &'static str,
     pub(crate) message: String,
+    /// Line and column within the text there, from 1.
+    pub(crate) within: Option<(u32, u32)>,
 }
 
 impl FileComplaint {
@@ -15,6 +17,7 @@ impl FileComplaint {
             pointer: pointer.into(),
             code: code::AGENT_FILE_CANNOT_BE_USED.as_str(),
             message: message.into(),
+            within: None,
         }
     }
 }

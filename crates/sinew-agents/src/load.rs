@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use sinew_files::{read_file, read_text_file};
 use sinew_source::{
     Diagnostic, Diagnostics, Document, HostReferences, Limits, LoadOptions, Schema, Sources, Variables,
-    check_node, is_reserved_variable, is_variable_name,
+    check_node, is_reserved_variable, is_variable_name, place_within,
 };
 
 use crate::agent::{Agent, AgentRunner, process_environment};
@@ -97,7 +97,12 @@ fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
     let mut pointer = complaint.pointer.as_str();
     loop {
         if let Some(node) = document.root.at_pointer(pointer) {
-            return Diagnostic::error(complaint.code, complaint.message.clone()).at(node.span);
+            let within = complaint.within.zip(node.as_str());
+            let span = within.and_then(|((line, column), text)| {
+                place_within(&document.sources, node.span, text, line, column)
+            });
+            return Diagnostic::error(complaint.code, complaint.message.clone())
+                .at(span.unwrap_or(node.span));
         }
         pointer = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
     }
@@ -165,7 +170,10 @@ fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<FileComp
     let source = source.map_err(|problem| vec![FileComplaint::new(pointer, problem)])?;
     Script::compile(&source, file.timeout.map(|time| time.0)).map_err(|error| {
         let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
-        vec![FileComplaint { pointer: pointer.to_owned(), code: error.code(), message }]
+        // The script of another file has its lines there.
+        let within =
+            error.line.filter(|_| file.source.is_some()).map(|line| (line, error.column.unwrap_or(1)));
+        vec![FileComplaint { pointer: pointer.to_owned(), code: error.code(), message, within }]
     })
 }
 

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT,
-    TerminalStatus, Time,
+    ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT, Time,
 };
 use sinew_inspection::node_rows;
-use sinew_inspection::node_status::NodeStatus;
+use sinew_inspection::words;
 use sinew_plan::NodeIndex;
 use sinew_runtime::sim::{Signal, Sim};
 use sinew_runtime::{Execution, Library, Program, events};
@@ -23,7 +22,7 @@ const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
 /// Outcome of a test execution.
 #[derive(Debug)]
 pub(crate) struct CaseObservation {
-    /// `success`, `failure`, `cancelled`, `paused`, or `running` if nothing will ever happen again.
+    /// The word of views; `running` if nothing will ever happen again.
     pub(crate) status: &'static str,
     /// The output, if there is one.
     pub(crate) output: Option<Value>,
@@ -123,14 +122,9 @@ fn refused((signal, why): &(Signal, InputRefusal)) -> String {
 fn status(execution: &Execution) -> &'static str {
     let state = execution.state();
     match state.outcome.as_ref().filter(|_| state.ended).map(|outcome| outcome.status) {
-        Some(TerminalStatus::Success) => "success",
-        Some(TerminalStatus::Failure) => "failure",
-        Some(TerminalStatus::Cancelled) => "cancelled",
-        None if state.paused.is_some()
-            || state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) =>
-        {
-            "paused"
-        }
+        Some(ended) => words::end_word(ended),
+        None if state.paused.is_some() => "paused",
+        None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => "waiting",
         None => "running",
     }
 }
@@ -152,7 +146,7 @@ fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeObservation> {
     }
     for (act, one) in ctx.state.acts.iter().enumerate() {
         let seen = NodeObservation {
-            status: word(node_rows::word(one)),
+            status: node_rows::word(one).as_str(),
             attempts: one.attempt,
             output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         };
@@ -160,14 +154,6 @@ fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeObservation> {
         nodes.insert(plan.node(one.node).id.clone(), seen);
     }
     nodes
-}
-
-fn word(word: NodeStatus) -> &'static str {
-    match word {
-        NodeStatus::Succeeded => "success",
-        NodeStatus::Failed => "failure",
-        other => other.as_str(),
-    }
 }
 
 fn order(execution: &Execution) -> Vec<String> {

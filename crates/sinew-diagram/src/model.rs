@@ -64,6 +64,15 @@ pub struct DrawnNode {
     pub color: Option<NodeColor>,
 }
 
+impl DrawnNode {
+    /// Returns the id as a line of its own, as commands take it. `None` if the text of the node says it already, and for
+    /// start and finish, which no command takes.
+    pub(crate) fn id_line(&self) -> Option<&str> {
+        let is_said = self.title == self.id || self.lines.contains(&self.id);
+        (self.shape != Shape::Terminal && !is_said).then_some(self.id.as_str())
+    }
+}
+
 /// Colour of a node's outline: red, green and blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeColor(u8, u8, u8);

@@ -64,6 +64,9 @@ impl TextBlock {
             let room = MAX_LINES.saturating_sub(lines.len());
             lines.extend(wrap(line, widest, TEXT.0, false, room.min(3)).into_iter().map(|l| (l, false)));
         }
+        // An id that is cut names nothing, so it gets the room that it needs.
+        let id = node.id_line().map(|id| wrap(id, widest, TEXT.0, false, MAX_LINES)).unwrap_or_default();
+        lines.extend(id.into_iter().map(|line| (line, false)));
         if let Some(mark) = &node.status {
             lines.extend(wrap(&mark.line(false), widest, TEXT.0, false, 2).into_iter().map(|l| (l, false)));
         }

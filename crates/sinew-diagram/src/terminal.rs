@@ -130,6 +130,7 @@ fn node_lines(node: &DrawnNode, ascii: bool) -> Vec<String> {
         _ => title,
     }];
     lines.extend(node.lines.iter().flat_map(|l| l.lines()).map(one_line));
+    lines.extend(node.id_line().map(one_line));
     lines.extend(node.status.as_ref().map(|mark| one_line(&mark.line(ascii))));
     lines.retain(|line| !line.is_empty());
     lines.truncate(6);

@@ -4,7 +4,8 @@ use crate::common;
 
 use resvg::usvg::roxmltree::Document;
 use sinew_diagram::{
-    DrawError, Drawing, DrawingCaption, DrawingTheme, MAX_NODES, dot, mermaid, png, svg, svg_in, terminal,
+    DrawError, Drawing, DrawingCaption, DrawingTheme, MAX_NODES, Shape, dot, mermaid, png, svg, svg_in,
+    terminal,
 };
 
 #[test]
@@ -23,6 +24,15 @@ fn the_svg_says_what_it_shows() {
     );
     let ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("data-node")).collect();
     assert_eq!(ids, drawing.nodes.iter().map(|n| n.id.as_str()).collect::<Vec<_>>());
+    // Commands take ids, so each is shown; start and finish are nothing that a command takes.
+    for node in drawing.nodes.iter().filter(|node| node.shape != Shape::Terminal) {
+        let drawn =
+            document.descendants().find(|n| n.attribute("data-node") == Some(node.id.as_str())).unwrap();
+        let said: String =
+            drawn.descendants().filter(|n| n.has_tag_name("tspan")).filter_map(|n| n.text()).collect();
+        let id: String = node.id.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&id), "{id:?} is not in {said:?}");
+    }
     let edges = document.descendants().filter(|n| n.attribute("data-from").is_some()).count();
     assert_eq!(edges, drawing.edges.len());
     // Text as it was written, bold titles, and a state's icon and word.

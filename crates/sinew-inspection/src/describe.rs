@@ -36,6 +36,7 @@ pub struct ExecutionDescription {
     /// Name of the dialect.
     pub dialect: String,
     /// Status.
+    #[serde(serialize_with = "words::serialize_status")]
     pub status: ExecutionStatus,
     /// On whose behalf it runs.
     #[serde(flatten)]
@@ -315,7 +316,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
         ),
     );
     let counts = description.nodes;
-    let mut nodes = format!("{}/{} nodes", counts.over, counts.total);
+    let mut nodes = format!("{}/{}", counts.over, words::count(counts.total, "node"));
     for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")]
     {
         if count > 0 {

@@ -41,6 +41,7 @@ struct Side {
     execution: String,
     workflow: String,
     version: String,
+    #[serde(serialize_with = "words::serialize_status")]
     status: ExecutionStatus,
     duration_ms: Time,
 }
@@ -188,7 +189,8 @@ pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
     for (word, side) in [("first", &told.first), ("second", &told.second)] {
         let version = format!("{}@{}", words::one_line(&side.workflow, 40), words::short(&side.version));
         let (status, time) = (words::status_word(side.status).to_owned(), duration(side.duration_ms));
-        sides.push(vec![word.to_owned(), side.execution.clone(), version, status, time]);
+        let id = words::short_id(&side.execution).to_owned();
+        sides.push(vec![word.to_owned(), id, version, status, time]);
     }
     let heads = [" ", "NODE", "FIRST", "TIME", "SECOND", "TIME", "OUTPUT"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];

@@ -253,7 +253,10 @@ fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>)
         NodeOperation::Map { .. } => lines.extend(text("items").map(str::to_owned)),
         NodeOperation::Loop { .. } => {
             lines.extend(text("condition").map(|condition| format!("while {condition}")));
-            lines.extend(number("max_iterations").map(|most| format!("at most {most} times")));
+            lines.extend(number("max_iterations").map(|most| match most {
+                1 => "at most once".to_owned(),
+                most => format!("at most {most} times"),
+            }));
         }
         _ => {}
     }

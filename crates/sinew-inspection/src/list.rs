@@ -19,6 +19,7 @@ pub struct ExecutionRow {
     /// Name of the workflow.
     pub workflow: String,
     /// Status.
+    #[serde(serialize_with = "words::serialize_status")]
     pub status: ExecutionStatus,
     /// When it began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]

@@ -27,6 +27,7 @@ pub struct ReplayReport {
     /// Facts of all rounds.
     pub facts: usize,
     /// Status.
+    #[serde(serialize_with = "words::serialize_status")]
     pub status: ExecutionStatus,
     /// Rounds whose inputs were decided again and gave the same facts.
     pub decided_again: usize,

@@ -154,14 +154,14 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
     let until = until(record, context.now);
     let counts = describe::counts(record, until);
     let mut head = format!(
-        "{}  {}@{}  {} {}  {}/{} nodes",
+        "{}  {}@{}  {} {}  {}/{}",
         words::short_id(record.id()),
         words::name(&record.plan().name),
         words::short(record.execution.program().graph.digest()),
         words::status_word(status),
         duration(until.saturating_sub(state.started_at)),
         counts.over,
-        counts.total
+        words::count(counts.total, "node")
     );
     let people = state.waiting().count();
     if people > 0 {

@@ -20,7 +20,8 @@ pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
     sinew_engine::execution_status(state, &sinew_engine::waiting(state))
 }
 
-/// Returns the word for a status that people read: the same for executions and nodes. JSON has the stored word.
+/// Returns the word for a status in views and their data: the same for executions and nodes. Messages of the mesh say
+/// `success` and `failure`.
 pub const fn status_word(status: ExecutionStatus) -> &'static str {
     match status {
         ExecutionStatus::Success => "succeeded",
@@ -65,6 +66,14 @@ pub fn count(number: usize, noun: &str) -> String {
 /// A time as serde writes it.
 pub fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&instant(*at))
+}
+
+/// Writes a status as data, in the word of views.
+pub fn serialize_status<S: serde::Serializer>(
+    status: &ExecutionStatus,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(status_word(*status))
 }
 
 /// The same for a time that may not be there.

@@ -182,7 +182,7 @@ impl Doctor {
                 "no executor is there: nothing goes on",
                 Some("sinew serve executor"),
             ),
-            count => self.say("executors", CheckState::Ok, format!("{count} executors"), None),
+            count => self.say("executors", CheckState::Ok, words::count(count, "executor"), None),
         }
         let unowned = status.shards.saturating_sub(status.owned);
         if unowned > 0 && !status.executors.is_empty() {
@@ -192,11 +192,14 @@ impl Doctor {
         let online = status.agents.iter().filter(|agent| agent.online).count();
         match online {
             0 => self.say("agents", CheckState::Warn, "no agent is online", Some("sinew serve agent FILE")),
-            count => self.say("agents", CheckState::Ok, format!("{count} agents are online"), None),
+            count => {
+                self.say("agents", CheckState::Ok, format!("{} online", words::count(count, "agent")), None);
+            }
         }
         for agent in status.agents.iter().filter(|agent| !agent.online && agent.queued > 0) {
             let name = words::one_line(&agent.name, 60);
-            let text = format!("{} tasks wait for agent '{name}', which is not online", agent.queued);
+            let queued = words::count(usize::try_from(agent.queued).unwrap_or(usize::MAX), "task");
+            let text = format!("agent '{name}' is not online; {queued} in its queue");
             self.say("agents", CheckState::Warn, text, None);
         }
         for refused in cards.refused() {
@@ -207,15 +210,16 @@ impl Doctor {
         }
         if let Some(first) = status.set_aside.first() {
             let count = status.set_aside.len();
-            let text =
-                format!("{count} executions were set aside and wait for an operator, among them {first}");
+            let executions = words::count(count, "execution");
+            let text = format!("{executions} set aside until an operator resumes them, among them {first}");
             let hint = "sinew execution list --status waiting, then sinew execution resume ID";
             self.say("executions", CheckState::Warn, text, Some(hint));
         }
         match status.quarantined {
             0 => self.say("quarantine", CheckState::Ok, "nothing was set aside", None),
             count => {
-                let text = format!("{count} messages were set aside");
+                let messages = words::count(usize::try_from(count).unwrap_or(usize::MAX), "message");
+                let text = format!("{messages} set aside");
                 self.say("quarantine", CheckState::Warn, text, Some("sinew mesh quarantine list"));
             }
         }

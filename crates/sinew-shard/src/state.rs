@@ -385,6 +385,11 @@ impl ShardState {
         self.table.len()
     }
 
+    /// Returns the number of open executions that wait for a person while nothing else goes on.
+    pub fn waiting_count(&self) -> usize {
+        self.table.waiting_count()
+    }
+
     /// Returns the number of executions whose facts are folded.
     pub fn active_count(&self) -> usize {
         self.table.active_count()

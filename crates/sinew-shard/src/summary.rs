@@ -19,6 +19,11 @@ pub struct RowState {
 const MAX_ROW_AGENTS: usize = 8;
 
 impl RowState {
+    /// Whether a person is waited for, and nothing else goes on.
+    pub fn is_waiting(&self) -> bool {
+        self.status == ExecutionStatus::Waiting
+    }
+
     /// Reads it from a state.
     pub fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };
@@ -89,10 +94,10 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
     }
 }
 
-/// Returns the time of day in UTC.
+/// Returns the time of day in UTC, with milliseconds as every time.
 fn clock_time(at: u64) -> String {
     let seconds = at / 1_000 % 86_400;
-    format!("{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    format!("{:02}:{:02}:{:02}.{:03}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60, at % 1_000)
 }
 
 /// Agents whose answers are waited for, each once.

@@ -440,6 +440,14 @@ impl ExecutionTable {
         self.active.len() + self.evicted.len()
     }
 
+    /// Returns how many of them wait for a person while nothing else goes on.
+    pub(crate) fn waiting_count(&self) -> usize {
+        // The first look is cheap, and few executions wait for a person.
+        let asks = self.active.values().filter(|open| open.state().waiting().next().is_some());
+        let active = asks.filter(|open| RowState::of(open.state()).is_waiting()).count();
+        active + self.evicted.values().filter(|evicted| evicted.row.is_waiting()).count()
+    }
+
     /// Returns how many of them are folded.
     pub(crate) fn active_count(&self) -> usize {
         self.active.len()

@@ -95,6 +95,43 @@ pub const METRICS: &[MetricDescription] = &[
         "from the begin of a node's activation to its end, by kind of node",
     ),
     counter("sinew_activations_failed_total", &["code"], "activations that failed, by the code of the fault"),
+    counter(
+        "sinew_workflow_executions_total",
+        &["workflow", "status"],
+        "executions that ended, by workflow: 200 names in a process, then `other`",
+    ),
+    counter(
+        "sinew_agent_attempts_total",
+        &["agent", "outcome"],
+        "attempts of agents that ended, by agent: 200 names in a process, then `other`",
+    ),
+    gauge(
+        "sinew_executions_open",
+        Unit::Count,
+        &["shard"],
+        "executions that have not ended, held ones aside",
+    ),
+    gauge(
+        "sinew_executions_waiting",
+        Unit::Count,
+        &["shard"],
+        "open executions that wait for a person while nothing else goes on",
+    ),
+    counter("sinew_agent_tasks_total", &["agent", "outcome"], "tasks that agents of this process ended"),
+    histogram(
+        "sinew_agent_task_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["agent"],
+        "from a task's arrival at an agent to its end",
+    ),
+    gauge("sinew_agent_working", Unit::Count, &["agent"], "tasks that an agent has taken and not ended"),
+    gauge(
+        "sinew_agent_queued",
+        Unit::Count,
+        &["agent"],
+        "tasks left in an agent's queue when it last took one",
+    ),
     counter("sinew_conversions_total", &[], "conversion functions of connections that were called"),
     counter(
         "sinew_conversions_failed_total",

@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sinew_operations::failure::Failure;
 use sinew_source::{escape_line, escape_text};
 
-use crate::output::{Global, Output};
+use crate::output::{Format, Global, Output};
 use crate::short_help::shorten_help;
 use crate::{cmd, exit, output};
 
@@ -85,7 +85,59 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
         command = shorten_help(command);
     }
     let mut matches = command.try_get_matches_from_mut(words)?;
+    refuse_names(&mut command, &matches)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Commands whose answer names nothing that another command takes.
+const WITHOUT_NAMES: [&str; 19] = [
+    "agent call",
+    "artifact get",
+    "artifact diff",
+    "bench",
+    "completions",
+    "dev",
+    "execution diff",
+    "execution export",
+    "execution logs",
+    "execution result",
+    "serve agent",
+    "serve executor",
+    "serve gateway",
+    "test",
+    "tool call",
+    "tool declare",
+    "top",
+    "workflow diff",
+    "workflow migrate",
+];
+
+/// Refuses `-o name` where there are no names: a program that reads them would take other lines for some.
+fn refuse_names(command: &mut clap::Command, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+    let (mut path, mut at) = (Vec::new(), matches);
+    while let Some((name, inner)) = at.subcommand() {
+        path.push(name);
+        at = inner;
+    }
+    let asks_for_names = at.try_get_one::<Format>("output").ok().flatten() == Some(&Format::Name);
+    let name = path.join(" ");
+    if asks_for_names && WITHOUT_NAMES.contains(&name.as_str()) {
+        let text = format!("`sinew {name}` has no names to print; take another format than `-o name`");
+        return Err(error_of(command, &path, &text));
+    }
+    Ok(())
+}
+
+/// Returns an error with the usage of the command that these names lead to.
+fn error_of(command: &mut clap::Command, path: &[&str], text: &str) -> clap::Error {
+    let kind = clap::error::ErrorKind::ArgumentConflict;
+    match path {
+        [] => command.error(kind, text),
+        [name, rest @ ..] => match command.find_subcommand_mut(name) {
+            Some(inner) => error_of(inner, rest, text),
+            None => clap::Error::raw(kind, text),
+        },
+    }
 }
 
 /// Does what the command line says.

@@ -64,13 +64,10 @@ fn completed_command() -> Command {
 }
 
 fn attach(command: Command, path: &str) -> Command {
-    let words: Vec<(clap::Id, WordKind)> = command
-        .get_arguments()
-        .filter_map(|arg| Some((arg.get_id().clone(), WordKind::of(path, arg)?)))
-        .collect();
-    let command = words.into_iter().fold(command, |command, (id, kind)| {
-        let completer = move |current: &OsStr| kind.candidates(current);
-        command.mut_arg(id, |arg| arg.add(ArgValueCompleter::new(completer)))
+    // A command that is built finds its arguments by position, so none may move.
+    let command = command.mut_args(|arg| match WordKind::of(path, &arg) {
+        Some(kind) => arg.add(ArgValueCompleter::new(move |current: &OsStr| kind.candidates(current))),
+        None => arg,
     });
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {

@@ -11,7 +11,8 @@ use sinew_operations::failure::Failure;
 use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 
 /// Fields that name what a document is about, the first of them that is there.
-const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];
+const NAMED_BY: [&str; 10] =
+    ["execution", "address", "name", "role", "check", "code", "stream", "node", "message", "would_start"];
 
 /// Heading of the flags of every command, in help.
 const GLOBAL_HEADING: &str = "Global options";
@@ -106,7 +107,12 @@ impl Output {
 
     /// Writes a view to stdout: the same, but the styles of the view stay where colour is wanted.
     pub(crate) fn styled(&self, text: &str) {
-        write_stdout(&escaped(text, self.color));
+        write_stdout(&escaped(&self.signs(text), self.color));
+    }
+
+    /// Returns text with signs that a terminal for ASCII has.
+    fn signs<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.ascii { ascii_signs(text) } else { Cow::Borrowed(text) }
     }
 
     /// Writes one line to stdout: hidden characters and line breaks are escaped.
@@ -170,7 +176,7 @@ impl Output {
     /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that no text of others adds a line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr().lock(), "{}", escape_line(text));
+            let _ = writeln!(std::io::stderr().lock(), "{}", escape_line(&self.signs(text)));
         }
     }
 
@@ -183,12 +189,12 @@ impl Output {
 
     /// Writes one line to stderr. Line breaks are escaped.
     pub(crate) fn error_line(&self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{}", escaped_line(text, self.color_err));
+        let _ = writeln!(std::io::stderr().lock(), "{}", escaped_line(&self.signs(text), self.color_err));
     }
 
     /// Writes several lines to stderr.
     pub(crate) fn error_block(&self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{}", escaped(text, self.color_err));
+        let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&self.signs(text), self.color_err));
     }
 
     /// Says why a command failed: for people, and as one JSON object with `-o json`.
@@ -212,6 +218,23 @@ impl Output {
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml)
     }
+}
+
+/// Returns text with the signs of views in ASCII. Other characters stay: they are words of somebody.
+fn ascii_signs(text: &str) -> Cow<'_, str> {
+    const SIGNS: [(char, &str); 6] =
+        [('…', "..."), ('×', "x"), ('→', "->"), ('≠', "!"), ('–', "-"), ('·', ".")];
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match SIGNS.iter().find(|(sign, _)| *sign == c) {
+            Some((_, ascii)) => shown.push_str(ascii),
+            None => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 fn write_stdout(text: &str) {

@@ -4,6 +4,8 @@ use clap::Command;
 
 /// Lines of a short help.
 const MAX_SHORT_HELP_LINES: usize = 24;
+/// Columns of the terminal that holds a short help.
+const HELP_COLUMNS: usize = 80;
 /// Examples of a short help, with their heading.
 const MAX_EXAMPLE_LINES: usize = 4;
 
@@ -15,10 +17,12 @@ pub(crate) fn shorten_help(command: Command) -> Command {
 }
 
 fn shorten(command: Command) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    if names.is_empty() {
+    // A command whose own commands are hidden does the work itself.
+    let is_leaf = !command.get_subcommands().any(|one| !one.is_hide_set() && one.get_name() != "help");
+    if is_leaf {
         return shorten_leaf(command);
     }
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, shorten))
 }
 
@@ -29,21 +33,38 @@ fn shorten_leaf(mut command: Command) -> Command {
         let first = first.join("\n");
         command = command.after_help(first).after_long_help(all);
     }
-    // Options are declared in the order of their use, so the last ones go first; those of a heading before the command's own.
-    let mut left: Vec<(bool, String)> = command
+    // Options are declared in the order of their use, so the last ones go first; those of a heading go before the command's
+    // own, and of them the two that matter most go last.
+    let hideable = command
         .get_arguments()
         .filter(|arg| !arg.is_positional() && !arg.is_required_set() && !arg.is_hide_short_help_set())
-        .filter(|arg| arg.get_id() != "help" && arg.get_id() != "mesh" && arg.get_id() != "output")
-        .map(|arg| (arg.get_help_heading().is_none(), arg.get_id().to_string()))
+        .filter(|arg| arg.get_id() != "help");
+    let mut next: Vec<(u8, String)> = hideable
+        .map(|arg| match (arg.get_help_heading(), arg.get_id().as_str()) {
+            (None, id) => (3, id.to_owned()),
+            (Some(_), "output") => (2, "output".to_owned()),
+            (Some(_), "mesh") => (1, "mesh".to_owned()),
+            (Some(_), id) => (0, id.to_owned()),
+        })
         .collect();
-    left.sort_by_key(|(is_own, _)| *is_own);
-    let (headed, own): (Vec<_>, Vec<_>) = left.into_iter().partition(|(is_own, _)| !is_own);
-    let mut next = headed.into_iter().rev().chain(own.into_iter().rev());
-    while command.clone().render_help().to_string().lines().count() > MAX_SHORT_HELP_LINES {
+    next.reverse();
+    next.sort_by_key(|(rank, _)| *rank);
+    let mut next = next.into_iter();
+    while help_lines(&command) > MAX_SHORT_HELP_LINES {
         let Some((_, id)) = next.next() else { break };
-        command = command.mut_arg(id, |arg| arg.hide_short_help(true));
+        // A command that is built finds its arguments by position, so none may move: `mut_arg` would put it last.
+        command = command.mut_args(|arg| {
+            let is_next = *arg.get_id() == id;
+            if is_next { arg.hide_short_help(true) } else { arg }
+        });
     }
     command
+}
+
+/// Lines that `-h` prints: the text, and an empty one behind it.
+fn help_lines(command: &Command) -> usize {
+    let mut narrow = command.clone().term_width(HELP_COLUMNS).max_term_width(HELP_COLUMNS);
+    narrow.render_help().to_string().lines().count() + 1
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sinew_inspection::node_status::NodeStatus;
+use sinew_inspection::words;
 use sinew_operations::mesh_operator::status_of_word;
 use sinew_protocol::query::ExecutionStatus;
 
@@ -14,14 +15,13 @@ pub(crate) fn execution_status() -> impl TypedValueParser<Value = ExecutionStatu
             ExecutionStatus::Running => ("Work goes on", None),
             ExecutionStatus::Waiting => ("A person is waited for, and nothing else goes on", None),
             ExecutionStatus::Paused => ("An operator paused it", None),
-            ExecutionStatus::Success => ("It did what it was meant to", Some("succeeded")),
-            ExecutionStatus::Failure => ("It did not", Some("failed")),
+            ExecutionStatus::Success => ("It did what it was meant to", Some("success")),
+            ExecutionStatus::Failure => ("It did not", Some("failure")),
             ExecutionStatus::Cancelled => ("A user or a parent cancelled it", None),
         };
-        PossibleValue::new(status.as_str()).help(help).aliases(alias)
+        PossibleValue::new(words::status_word(status)).help(help).aliases(alias)
     };
-    let words = PossibleValuesParser::new(ExecutionStatus::ALL.map(value));
-    words.map(|word| match word.as_str() {
+    PossibleValuesParser::new(ExecutionStatus::ALL.map(value)).map(|word| match word.as_str() {
         "succeeded" => ExecutionStatus::Success,
         "failed" => ExecutionStatus::Failure,
         word => status_of_word(word),

@@ -267,73 +267,52 @@ fn damaged_exports_are_refused() {
     }
 }
 
+/// Commands below one, as its help lists them.
+fn listed_below(folder: &Path, command: &[&str]) -> Vec<String> {
+    let help = ok(folder, &[command, &["--help"]].concat());
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// Commands that do something, by the words that call them.
+fn leaf_commands(folder: &Path, command: &[&str]) -> Vec<Vec<String>> {
+    let below = listed_below(folder, command);
+    if below.is_empty() {
+        return vec![command.iter().map(|word| (*word).to_owned()).collect()];
+    }
+    below.iter().flat_map(|name| leaf_commands(folder, &[command, &[name.as_str()]].concat())).collect()
+}
+
+/// Each command has a short help that a terminal holds, examples in the long one, and a page with the same options.
 #[test]
-fn every_command_shows_examples_and_has_a_page() {
+fn every_command_has_a_short_help_examples_and_a_page() {
     let here = tempfile::tempdir().unwrap();
     ok(here.path(), &["man", "pages"]);
-    for command in [
-        &["workflow", "validate"][..],
-        &["workflow", "render"],
-        &["workflow", "list"],
-        &["workflow", "describe"],
-        &["workflow", "convert"],
-        &["workflow", "deploy"],
-        &["run"],
-        &["dev"],
-        &["serve", "executor"],
-        &["serve", "agent"],
-        &["mesh", "provision"],
-        &["mesh", "check"],
-        &["mesh", "permissions"],
-        &["mesh", "quarantine", "list"],
-        &["mesh", "quarantine", "show"],
-        &["mesh", "quarantine", "replay"],
-        &["execution", "list"],
-        &["execution", "describe"],
-        &["execution", "tree"],
-        &["execution", "watch"],
-        &["execution", "logs"],
-        &["execution", "events"],
-        &["execution", "result"],
-        &["execution", "cancel"],
-        &["execution", "pause"],
-        &["execution", "resume"],
-        &["execution", "retry"],
-        &["execution", "rerun"],
-        &["execution", "fork"],
-        &["execution", "diff"],
-        &["execution", "export"],
-        &["execution", "import"],
-        &["execution", "replay"],
-        &["approval", "list"],
-        &["approval", "show"],
-        &["approval", "approve"],
-        &["approval", "reject"],
-        &["artifact", "list"],
-        &["artifact", "get"],
-        &["artifact", "put"],
-        &["artifact", "diff"],
-        &["agent", "list"],
-        &["agent", "describe"],
-        &["agent", "card"],
-        &["agent", "call"],
-        &["agent", "ping"],
-        &["tool", "list"],
-        &["tool", "declare"],
-        &["tool", "call"],
-        &["top"],
-        &["doctor"],
-        &["schema"],
-        &["explain"],
-        &["new", "workflow"],
-        &["new", "agent"],
-        &["completions"],
-        &["man"],
-    ] {
-        let help = ok(here.path(), &[command, &["--help"]].concat());
-        assert!(help.contains("Examples:"), "{command:?}");
-        let page = here.path().join("pages").join(format!("sinew-{}.1", command.join("-")));
-        assert!(page.is_file(), "{}", page.display());
+    let commands = leaf_commands(here.path(), &[]);
+    let option = regex::Regex::new(r"--[a-z][a-z-]*").unwrap();
+    assert!(commands.len() > 60, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let short = ok(here.path(), &[words.as_slice(), &["-h"]].concat());
+        let usage = format!("Usage: sinew {}", words.join(" "));
+        assert!(short.contains(&usage), "{words:?} -h: {short}");
+        assert!(short.lines().count() <= 24, "{words:?} -h: {} lines\n{short}", short.lines().count());
+        assert!(short.contains("Examples:"), "{words:?} -h: {short}");
+        // An option that is used most stays.
+        assert!(words != ["run"] || short.contains("--input"), "{short}");
+        let help = ok(here.path(), &[words.as_slice(), &["--help"]].concat());
+        assert!(help.contains(&usage) && help.contains("Examples:"), "{words:?} --help: {help}");
+        let page = here.path().join("pages").join(format!("sinew-{}.1", words.join("-")));
+        let page =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let page = page.replace("\\-", "-");
+        for line in
+            help.lines().map(str::trim).filter(|line| line.starts_with('-') && !line.starts_with("- "))
+        {
+            let option = option.find(line).expect(line).as_str();
+            assert!(page.contains(option), "{words:?}: the page lacks {option}");
+        }
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(ok(here.path(), &["completions", shell]).contains("COMPLETE"), "{shell}");

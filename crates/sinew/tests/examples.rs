@@ -108,7 +108,7 @@ fn ready_made_agents_do_what_their_page_says() {
     assert_eq!(answer, json!({"text": "Hello, Ada!"}));
     // Its record is there for the commands of executions.
     let rows: Value = serde_json::from_str(&run(&["execution", "list", "--local", "-o", "json"])).unwrap();
-    assert_eq!((&rows[0]["workflow"], &rows[0]["status"]), (&json!("hello"), &json!("success")), "{rows}");
+    assert_eq!((&rows[0]["workflow"], &rows[0]["status"]), (&json!("hello"), &json!("succeeded")), "{rows}");
     let result: Value = serde_json::from_str(&run(&["execution", "result", "@latest"])).unwrap();
     assert_eq!(result, answer);
     let node: Value =

@@ -27,3 +27,4 @@ mod test_command;
 mod tools;
 mod trace_of_processes;
 mod transcripts;
+mod vocabulary;

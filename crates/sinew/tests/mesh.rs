@@ -162,7 +162,10 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
     let (world, _executor) = World::new();
     world.write("orders.yaml", FLOW);
     let start = ["run", "orders.yaml", "--mesh", "-p", "amount=1", "--timeout", "3s", "--id"];
-    world.ends(&[&start[..], &["one"]].concat(), 5);
+    let late = world.run(&[&start[..], &["one"]].concat());
+    let said = text(&late.stderr);
+    assert_eq!(late.status.code(), Some(5), "{said}");
+    assert!(said.contains("it is running and waits for agent Pricing; it goes on"), "{said}");
     let told = world.json(&["execution", "describe", "one"]);
     assert_eq!((&told["waiting"][0]["agent"], &told["status"]), (&json!("Pricing"), &json!("running")));
     let text = told["waiting"][0]["text"].as_str().unwrap();
@@ -331,7 +334,11 @@ fn a_fork_goes_the_way_of_the_old_execution() {
         let new = world.ok(&[fork, &["--watch", "-q"]].concat());
         let told = world.run(&["execution", "diff", "old", &new, "-o", "json"]);
         let told: Value = serde_json::from_slice(&told.stdout).expect("a document");
-        assert_eq!((&told["input"], &told["second"]["status"]), (&json!([]), &json!("success")), "{fork:?}");
+        assert_eq!(
+            (&told["input"], &told["second"]["status"]),
+            (&json!([]), &json!("succeeded")),
+            "{fork:?}"
+        );
         let nodes = told["nodes"].as_array().unwrap();
         // Children of what was given are not there; all that are in both ended the same way.
         let both = nodes.iter().filter(|node| !node["second"].is_null());

@@ -102,6 +102,15 @@ fn complaints_have_places() {
             "2:37 SINEW-5010 the input names the url",
         ),
         ("name: x\nrun: {script: {source: 'lambda x: ('}}\n", "2:24 SINEW-3001 the script cannot be used"),
+        // A script of several lines has its own places.
+        (
+            "name: x\nrun:\n  script:\n    source: |\n      def f(x):\n          y = 1\n          return {'a' 1}\n",
+            "7:23 SINEW-3001 the script cannot be used",
+        ),
+        (
+            "name: x\nrun: {script: {source: \"def f(x):\\n  return {'a' 1}\\n\"}}\n",
+            "2:50 SINEW-3001 the script cannot be used",
+        ),
         ("name: x\nrun: {script: {file: none.py}}\n", "2:22 SINEW-5010 cannot read 'none.py'"),
         ("name: x\nrun: {script: {}}\n", "2:15 SINEW-5010 expected either source or file"),
         ("name: x\noutput_schema: {type: 5}\nrun: {command: {argv: [a]}}\n", "2:16 SINEW-5010 "),

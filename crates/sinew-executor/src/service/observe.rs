@@ -14,6 +14,8 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
 
+use super::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
+
 /// Agents say what they used; more than this at once is nothing they could have.
 const MOST_TOKENS: u64 = 100_000_000;
 /// Where agents report tokens: how the report is called in different places.
@@ -55,6 +57,7 @@ pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fa
             conversions(ctx, *act, result);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "success");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
+            agent_attempt(ctx, *act, outcome);
             if let Ok(reply) = result {
                 tokens(reported_usage(reply));
             }
@@ -74,6 +77,37 @@ pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fa
         Fact::Ended => execution(ctx.state, meta, now),
         _ => {}
     }
+}
+
+/// Attempts of agents, by agent. All outcomes of an agent are there from its first one on.
+fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static str) {
+    let Some(ask) = ctx.state.act(act).last_task().filter(|ask| !ask.is_evaluation()) else { return };
+    let (agent, is_new) = AGENT_NAMES.label(ask.target.name());
+    let count = |outcome: &'static str, by: u64| {
+        metrics::counter!("sinew_agent_attempts_total", "agent" => agent.clone(), "outcome" => outcome)
+            .increment(by);
+    };
+    if is_new {
+        for outcome in ["success", "failure", "error", "timeout"] {
+            count(outcome, 0);
+        }
+    }
+    count(outcome, 1);
+}
+
+/// Ends of executions, by workflow. All statuses of a workflow are there from its first end on.
+fn workflow_execution(workflow: &str, status: &'static str) {
+    let (workflow, is_new) = WORKFLOW_NAMES.label(workflow);
+    let count = |status: &'static str, by: u64| {
+        metrics::counter!("sinew_workflow_executions_total", "workflow" => workflow.clone(), "status" => status)
+            .increment(by);
+    };
+    if is_new {
+        for status in ["success", "failure", "cancelled"] {
+            count(status, 0);
+        }
+    }
+    count(status, 1);
 }
 
 /// Where an agent reports the tokens it used: beside its answer, or in it as older runners do.
@@ -152,6 +186,7 @@ fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     let Some(outcome) = &state.outcome else { return };
     let status = outcome.status.as_str();
     metrics::histogram!("sinew_execution_seconds", "status" => status).record(seconds(state.started_at, now));
+    workflow_execution(&meta.workflow, status);
     if let Some(fault) = &outcome.fault {
         metrics::counter!("sinew_executions_failed_total", "code" => known(fault)).increment(1);
     }

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::effects::{self, FactMeter};
+use super::execution_gauges::ExecutionGauges;
 use super::intake::{self, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
@@ -87,6 +88,7 @@ pub(super) struct Shard {
     note: StoredNote,
     /// The purge of the journal that is under way.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
+    gauges: ExecutionGauges,
 }
 
 /// The timers that a round looks at.
@@ -208,6 +210,7 @@ impl Shard {
             care,
             note,
             purge: None,
+            gauges: ExecutionGauges::new(id),
         })
     }
 
@@ -224,7 +227,9 @@ impl Shard {
                 self.note.release(&mut self.care).await?;
             }
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
-            let asks = [self.calls.next_due(), self.stores.next_due()].into_iter().flatten().min();
+            self.gauges.tell(&self.state);
+            let asks = [self.calls.next_due(), self.stores.next_due(), self.gauges.next_due()];
+            let asks = asks.into_iter().flatten().min();
             let asks = asks.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
             // One timer for all that time brings.
             let wake = [due, linger, asks].into_iter().flatten().min();
@@ -360,6 +365,7 @@ impl Shard {
         self.store(commit).await?;
         time.part("stored");
         metrics::counter!("sinew_commits_total").increment(1);
+        self.gauges.note_commit();
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
         // Actions leave before events: agents and callers wait for actions.

@@ -208,7 +208,7 @@ impl AgentQueue {
 
     /// A delivery of what came; none for what is no task at all, which is set aside.
     fn delivery(&self, item: Item) -> Option<Delivery> {
-        let Item { seq, delivered, time, message, .. } = item;
+        let Item { seq, delivered, time, pending, message, .. } = item;
         let answers =
             Answers { mesh: self.mesh.clone(), reply: message.reply.unwrap_or(Name::from_static("_")) };
         let name = message.subject.as_str().to_owned();
@@ -216,7 +216,7 @@ impl AgentQueue {
         let body = message.payload;
         if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
             let slot = WorkSlot::take(&self.slots);
-            let place = Place { seq, delivered, time };
+            let place = Place { seq, delivered, time, pending };
             return Some(Delivery {
                 agent,
                 execution,
@@ -337,6 +337,7 @@ struct Place {
     seq: u64,
     delivered: u64,
     time: u64,
+    pending: u64,
 }
 
 /// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
@@ -363,6 +364,11 @@ impl Delivery {
     /// How often it was delivered, this time included.
     pub fn delivered(&self) -> u64 {
         self.place.delivered
+    }
+
+    /// Tasks that were left in the queue when it was delivered.
+    pub fn pending(&self) -> u64 {
+        self.place.pending
     }
 
     /// Its place in the stream.

@@ -170,7 +170,7 @@ async fn get(args: &GetArgs, output: &Output) -> Result<Exit, Failure> {
                     format!("cannot write {}: {error}", path.display()),
                 )
             })?;
-            output.note(&format!("wrote {} ({} bytes)", path.display(), bytes.len()));
+            output.note(&format!("wrote {} ({})", path.display(), words::count(bytes.len(), "byte")));
         }
         None => output.bytes(&bytes),
     }
@@ -237,7 +237,9 @@ async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
         (false, Some(lines)) => words::plain(lines),
         (false, None) => {
             let line = |one: &LeftArtifact| {
-                format!("{}  {} bytes  {}", name(one), one.artifact.meta.size, one.artifact.meta.sha256)
+                let meta = &one.artifact.meta;
+                let bytes = words::count(usize::try_from(meta.size).unwrap_or(usize::MAX), "byte");
+                format!("{}  {bytes}  {}", name(one), meta.sha256)
             };
             format!("{}\n{}", line(&one), line(&two))
         }

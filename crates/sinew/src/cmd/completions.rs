@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command};
 use clap_complete::env::Shells;
 use serde_json::json;
+use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
 
@@ -76,7 +77,7 @@ pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<E
     })?;
     output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {
         Format::Name => pages.join("\n"),
-        _ => format!("{} pages in {}", pages.len(), args.folder.display()),
+        _ => format!("{} in {}", words::count(pages.len(), "page"), args.folder.display()),
     });
     Ok(Exit::Ok)
 }

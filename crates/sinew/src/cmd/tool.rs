@@ -199,7 +199,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let answered = outcome.output.as_deref().cloned().unwrap_or_default();
     let document = json!({
         "execution": id.as_str(),
-        "status": outcome.status.as_str(),
+        "status": words::end_word(outcome.status),
         "output": answered,
         "error": outcome.fault,
     });

@@ -76,11 +76,16 @@ pub struct World {
 impl World {
     /// A provisioned mesh with an executor that is on its way.
     pub fn new() -> (Self, Role) {
+        Self::with_shards(4)
+    }
+
+    /// The same with so many shards.
+    pub fn with_shards(shards: u32) -> (Self, Role) {
         let mut world = Self::at(String::new());
         let server = world.runtime.block_on(Server::start(ServerOptions::default())).expect("a server");
         world.url = server.url();
         world.server = Some(server);
-        world.ok(&["mesh", "provision", "--shards", "4"]);
+        world.ok(&["mesh", "provision", "--shards", &shards.to_string()]);
         let executor = world.serve(&["serve", "executor"]);
         (world, executor)
     }

@@ -7,10 +7,13 @@
 
 mod alerts;
 mod commands;
+mod figures;
 mod manifests;
 mod monitoring;
 mod nats;
 mod promql;
+mod rare_alerts;
+mod slow_link;
 mod topology;
 mod units;
 

@@ -254,7 +254,7 @@ fn the_topology_runs_an_execution_and_stops() {
         .output()
         .unwrap();
     let told: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", said(&ran)));
-    assert_eq!((ran.status.code(), &told["status"]), (Some(0), &Value::from("success")), "{told:#}");
+    assert_eq!((ran.status.code(), &told["status"]), (Some(0), &Value::from("succeeded")), "{told:#}");
 
     for (process, health) in &running {
         assert!(get(health, "/readyz").starts_with("HTTP/1.0 200"), "{} is not ready", process.name);

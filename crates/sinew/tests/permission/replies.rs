@@ -127,7 +127,7 @@ fn attack(world: &World) {
     for id in ["victim", "second"] {
         let told: Value =
             serde_json::from_str(&run("operator", &["execution", "describe", id, "-o", "json"])).unwrap();
-        assert_eq!(told["status"], "success", "{told:#}");
+        assert_eq!(told["status"], "succeeded", "{told:#}");
         let commands = told["commands"].as_array().map_or(0, Vec::len);
         assert_eq!(commands, 1, "{told:#}");
     }

@@ -8,6 +8,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod forms;
 mod incidents;
 mod live;
 mod plain;
@@ -118,6 +119,15 @@ fn what_is_deployed_is_seen_compared_and_removed() {
     let (world, _roles) = world();
     world.write("clash/Pricing.yaml", ORDERS);
     world.write("newer.yaml", &ORDERS.replace("then shares the price out", "then books it"));
+    // The other way round, an agent cannot take the name of a workflow.
+    world.write("taken.agent.yaml", &PRICING.replace("Pricing", "orders"));
+    let output = world.run(&["serve", "agent", "taken.agent.yaml"]);
+    let said = common::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(
+        said.contains("'orders' is the name of a deployed workflow") && said.contains("SINEW-8053"),
+        "{said}"
+    );
     holds(&world, "deployed");
 }
 

@@ -13,7 +13,7 @@ const RULES: &[(&str, &str)] = &[
     // The default caller is named by user and machine.
     (r"\bada-[A-Za-z0-9_.-]*[A-Za-z0-9]", "ada-[MACHINE]"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[TIME]"),
-    (r"\b\d\d:\d\d:\d\dZ", "[TIME]"),
+    (r"\b\d\d:\d\d:\d\d\.\d{3}Z", "[TIME]"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "[UUID]"),
     (r"\b[0-9a-f]{64}\b", "[SHA256]"),
     (r"\b[0-9a-f]{32}\b", "[UUID]"),

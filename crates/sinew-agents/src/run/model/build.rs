@@ -69,6 +69,7 @@ impl ModelBuilder<'_> {
             pointer: format!("/run/model{}", pointer.into()),
             code: code::MODEL_FILE_NOT_VALID.as_str(),
             message: message.into(),
+            within: None,
         });
     }
 
@@ -492,6 +493,10 @@ impl ModelBuilder<'_> {
             Err(error) => {
                 let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
                 self.complain(format!("{at}/script/source"), message);
+                let within = error.line.map(|line| (line, error.column.unwrap_or(1)));
+                if let Some(complaint) = self.found.last_mut() {
+                    complaint.within = within;
+                }
                 None
             }
         }

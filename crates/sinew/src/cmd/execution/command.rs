@@ -87,7 +87,9 @@ pub(super) async fn send_commands(
         output.value(&results, |_| String::new());
     } else {
         for one in &done {
-            output.value(one, |one| format!("{} {}", word(one, "execution"), word(one, "status")));
+            output.value(one, |one| {
+                format!("{} {}", words::short_id(&word(one, "execution")), word(one, "status"))
+            });
         }
     }
     worst.map_or(Ok(Exit::Ok), Err)
@@ -108,13 +110,14 @@ async fn tell_dry_run(
             "resume" => status == ExecutionStatus::Paused,
             _ => !status.is_terminal(),
         };
-        rows.push(json!({ "execution": id.as_str(), "status": status, "would": fits.then_some(verb) }));
+        let word = words::status_word(status);
+        rows.push(json!({ "execution": id.as_str(), "status": word, "would": fits.then_some(verb) }));
     }
     output.value(&rows, |rows| {
         let line = |row: &Value| {
             let word = if row["would"].is_null() { "would refuse to" } else { "would" };
             let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-            format!("{word} {verb} {} ({})", said("execution"), said("status"))
+            format!("{word} {verb} {} ({})", words::short_id(&said("execution")), said("status"))
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     });

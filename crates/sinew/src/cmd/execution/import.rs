@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use sinew_inspection::words;
 use sinew_operations::export_file;
 use sinew_operations::failure::Failure;
 use sinew_operations::history_import::{import_execution, refuse_open};
@@ -37,6 +38,8 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
     refuse_open(&record)?;
     let remote = args.mesh.operator().await?;
     let (id, status) = import_execution(&remote, &record).await?;
-    output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
+    output.value(&json!({ "execution": id.as_str(), "status": words::status_word(status) }), |_| {
+        id.to_string()
+    });
     Ok(Exit::Ok)
 }

@@ -47,9 +47,9 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
     let report = replay::replay(&record, !args.fold_only && !record.redacted);
     output.value(&report, |report| {
         let mut text = format!(
-            "{} rounds, {} facts: {}",
-            report.rounds,
-            report.facts,
+            "{}, {}: {}",
+            words::count(report.rounds, "round"),
+            words::count(report.facts, "fact"),
             words::status_word(report.status)
         );
         if report.difference.is_none() && report.decided_again > 0 {

@@ -118,7 +118,9 @@ pub(super) async fn watched(
         Follow { options: TreeOptions::default(), deadline: Deadline::default(), people: true, show: true };
     let record = follow(changes, &how, output).await?;
     let status = words::status_of(record.execution.state());
-    output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
+    output.value(&json!({ "execution": id.as_str(), "status": words::status_word(status) }), |_| {
+        id.to_string()
+    });
     Ok(exit_of(status))
 }
 

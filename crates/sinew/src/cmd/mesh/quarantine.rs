@@ -121,7 +121,7 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let subject = words::one_line(&one.subject, 200);
     if args.dry_run {
         output.value(&json!({ "would_send": subject, "bytes": one.body.len() }), |_| {
-            format!("would send {} bytes to {subject}", one.body.len())
+            format!("would send {} to {subject}", words::count(one.body.len(), "byte"))
         });
         return Ok(Exit::Ok);
     }

@@ -269,14 +269,15 @@ async fn ended(
     }
     report(args, &record, output);
     let status = words::status_of(record.execution.state());
+    let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
+    let waits = waiting::waits(&record, &context);
     match status {
         ExecutionStatus::Running | ExecutionStatus::Paused => {
-            let id = words::shell(id.as_str());
-            output.note(&format!("it is {}; it goes on: sinew execution watch {id}", status.as_str()));
+            let id = words::shell(words::short_id(id.as_str()));
+            let why = waiting::summary(&waits).map(|why| format!(" and waits for {why}")).unwrap_or_default();
+            output.note(&format!("it is {}{why}; it goes on: sinew execution watch {id}", status.as_str()));
         }
         ExecutionStatus::Waiting => {
-            let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
-            let waits = waiting::waits(&record, &context);
             for wait in waits.iter().filter(|wait| wait.what == waiting::WaitKind::Person) {
                 let node = wait.node.as_deref().unwrap_or_default();
                 let prompt =
@@ -302,7 +303,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
-            "status": words::status_of(state),
+            "status": words::status_word(words::status_of(state)),
             "duration_ms": state.at.saturating_sub(state.started_at),
             "output": outcome.and_then(|outcome| outcome.output.clone()),
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
@@ -316,7 +317,9 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
     }
     let native = args.native.then(|| record.execution.native_result());
     let value = native.as_ref().or_else(|| outcome.and_then(|outcome| outcome.output.as_deref()));
-    if let Some(value) = value {
+    if output.format == Format::Name {
+        output.line(record.id());
+    } else if let Some(value) = value {
         match value {
             Value::String(text) if output.format == Format::Table => output.text(text),
             value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),

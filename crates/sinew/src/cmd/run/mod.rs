@@ -362,7 +362,9 @@ fn report(
     }
     let native = args.native.then(|| execution.native_result());
     let value = native.as_ref().or_else(|| outcome.and_then(|outcome| outcome.output.as_deref()));
-    if let Some(value) = value {
+    if output.format == Format::Name {
+        output.line(execution.id().as_str());
+    } else if let Some(value) = value {
         let text = match value {
             Value::String(text) if output.format == Format::Table => text.clone(),
             value => serde_json::to_string_pretty(value).unwrap_or_default(),
@@ -436,7 +438,7 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
         "execution": execution.id().as_str(),
         "workflow": execution.program().name(),
         "status": match outcome {
-            Some(ExecutionOutcome { status, .. }) => status.as_str(),
+            Some(ExecutionOutcome { status, .. }) => words::end_word(*status),
             None if waits => "waiting",
             None => "running",
         },

@@ -77,8 +77,8 @@ impl TreePicture {
         let done = rows.iter().filter(|row| row.status.is_over()).count();
         let time = words::duration(self.taken.saturating_sub(self.started) + later);
         let name = escape_line(&self.name);
-        let mut lines =
-            vec![PictureLine::from(format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len()))];
+        let nodes = words::count(rows.len(), "node");
+        let mut lines = vec![PictureLine::from(format!("{name}  {} {time}  {done}/{nodes}", self.word))];
         let cells: Vec<(u8, NodeLine)> =
             rows.iter().map(|row| (row.status.rank(), node_rows::cells(row))).collect();
         let message = cells.iter().map(|(_, cells)| cells.message.chars().count()).max().unwrap_or(0);

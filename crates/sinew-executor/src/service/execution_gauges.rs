@@ -1,0 +1,52 @@
+//! How many executions of a shard are open, and how many wait for a person: told a moment after a commit, not at each one.
+
+use std::time::Duration;
+
+use sinew_shard::ShardState;
+use tokio::time::Instant;
+
+/// Time between a commit and the new values.
+const GAUGE_DELAY: Duration = Duration::from_secs(1);
+
+/// Gauges of one shard. They say zero once the shard is another owner's.
+pub(super) struct ExecutionGauges {
+    shard: String,
+    due: Option<Instant>,
+}
+
+impl ExecutionGauges {
+    /// Gauges of a shard that was just opened.
+    pub(super) fn new(shard: u32) -> Self {
+        let mut gauges = Self { shard: shard.to_string(), due: None };
+        gauges.note_commit();
+        gauges
+    }
+
+    /// Notes that the values may be others now.
+    pub(super) fn note_commit(&mut self) {
+        self.due.get_or_insert_with(|| Instant::now() + GAUGE_DELAY);
+    }
+
+    /// When the values are to be told; `None` while they are right.
+    pub(super) const fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Tells the values if it is time.
+    pub(super) fn tell(&mut self, state: &ShardState) {
+        if self.due.take_if(|due| *due <= Instant::now()).is_some() {
+            self.set(state.open_count(), state.waiting_count());
+        }
+    }
+
+    fn set(&self, open: usize, waiting: usize) {
+        metrics::gauge!("sinew_executions_open", "shard" => self.shard.clone()).set(open as f64);
+        metrics::gauge!("sinew_executions_waiting", "shard" => self.shard.clone()).set(waiting as f64);
+    }
+}
+
+impl Drop for ExecutionGauges {
+    fn drop(&mut self) {
+        self.set(0, 0);
+    }
+}
