@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 use hmac::{Hmac, Mac};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::fault::Fault;
@@ -44,9 +45,20 @@ impl From<BadId> for Fault {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(IdVisitor(Self::parse))
+            }
+        }
 
         impl $name {
             /// Takes an id that came from outside, refusing what is no legal subject token.
@@ -90,6 +102,20 @@ macro_rules! id {
             }
         }
     };
+}
+
+/// Reads an id without a copy of its text.
+struct IdVisitor<T>(fn(&str) -> Result<T, BadId>);
+
+impl<T> Visitor<'_> for IdVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
 }
 
 /// [`id!`] for ids that may be shown; a result token may not.

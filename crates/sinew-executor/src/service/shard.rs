@@ -18,7 +18,7 @@ use sinew_shard::{
     TakeoverCare, WorkGroup,
 };
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -34,6 +34,8 @@ use super::takeover_notes::{StoredNote, clear_own_note};
 
 /// Messages of one round.
 const BATCH: usize = 512;
+/// Entries of a commit whose messages leave at once, not together with those of the same turn that may wait.
+const SMALL_COMMIT: usize = 4;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// How long an owner that loses its shard tries to clear its note.
@@ -350,7 +352,8 @@ impl Shard {
         time.part("decided");
         effects::tell(self.state.take_notices());
         let Some(commit) = self.state.poll_commit() else {
-            self.dispatch().await;
+            let ended = self.dispatch().await;
+            self.archive(ended).await;
             time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
             return Ok(());
@@ -362,9 +365,15 @@ impl Shard {
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
-        // Actions leave before events: agents and callers wait for actions.
-        self.dispatch().await;
-        effects::publish(&self.shared, self.state.take_reports(&mut FactMeter)).await;
+        // Actions leave before events: agents and callers wait for actions. Archives come last.
+        let ended = self.dispatch().await;
+        let reports = self.state.take_reports(&mut FactMeter);
+        if entries <= SMALL_COMMIT {
+            // The connection sends them now, and agents work while the events are worded. Many at once share one write.
+            yield_now().await;
+        }
+        effects::publish(&self.shared, reports).await;
+        self.archive(ended).await;
         self.end_turn().await;
         time.part("acted");
         time.tell(self.id, messages.len(), bytes);
@@ -408,23 +417,47 @@ impl Shard {
         self.outbox.send(doubtful.into_iter().map(Job::Send).collect());
     }
 
-    /// Sends the messages of a stored commit: most from here, the rest by the outbox.
-    async fn dispatch(&mut self) {
-        let mut rest = Vec::new();
+    /// Sends the messages of a stored commit: most from here, the rest by the outbox. Returns ended executions, which nobody
+    /// waits for.
+    async fn dispatch(&mut self) -> Vec<Outgoing> {
+        let (mut ended, mut rest) = (Vec::new(), Vec::new());
         while let Some(outgoing) = self.state.poll_outgoing() {
             effects::count(&outgoing);
-            if let Outgoing::StartAnswer { reply, decision, .. } = outgoing {
-                self.starts.answer(reply, decision, self.clock.now()).await;
-                continue;
+            match outgoing {
+                Outgoing::StartAnswer { reply, decision, .. } => {
+                    self.starts.answer(reply, decision, self.clock.now()).await;
+                }
+                Outgoing::Finish { .. } => ended.push(outgoing),
+                outgoing => {
+                    rest.extend(send(&self.shared, &mut self.calls, &mut self.stores, outgoing).await);
+                }
             }
+        }
+        self.outbox.send(rest);
+        ended
+    }
+
+    /// Archives ended executions.
+    async fn archive(&mut self, ended: Vec<Outgoing>) {
+        let mut rest = Vec::new();
+        for outgoing in ended {
             rest.extend(send(&self.shared, &mut self.calls, &mut self.stores, outgoing).await);
         }
         self.outbox.send(rest);
     }
 
-    /// Appends a commit. If it is not stored, the state is not true any more and drops everything.
+    /// Appends a commit, and words what follows from it meanwhile. If it is not stored, the state is not true any more and
+    /// drops everything.
     async fn store(&mut self, commit: PendingCommit) -> Result<(), End> {
-        let stored = self.stores.append(&mut self.journal, commit).await;
+        let stored = match self.stores.begin_append(&mut self.journal, commit).await {
+            Ok(ticket) => {
+                // The connection sends the commit now.
+                yield_now().await;
+                self.state.prepare();
+                self.stores.finish_append(&mut self.journal, ticket).await
+            }
+            Err(error) => Err(error),
+        };
         match &stored {
             Ok(sequence) => self.state.handle_stored(*sequence),
             Err(_) => self.state.handle_lost(),
