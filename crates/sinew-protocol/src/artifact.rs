@@ -95,7 +95,7 @@ impl ArtifactName {
         if is_reserved(name) {
             return Err(BadArtifact::Reserved(name.to_owned()));
         }
-        if !is_nfc(name) {
+        if !name.is_ascii() && !is_nfc(name) {
             return Err(BadArtifact::NotNormal(name.to_owned()));
         }
         Ok(Self(name.into()))
@@ -115,9 +115,14 @@ fn is_refused(c: char) -> bool {
 }
 
 fn is_reserved(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
-    let numbered = |prefix| stem.strip_prefix(prefix).is_some_and(|n| matches!(n.as_bytes(), [b'0'..=b'9']));
-    let device = matches!(stem.as_str(), "con" | "nul" | "aux" | "prn") || numbered("com") || numbered("lpt");
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let is_named = |device: &str| stem.eq_ignore_ascii_case(device);
+    let numbered = |device: &str| {
+        stem.len() == device.len() + 1
+            && stem.get(..device.len()).is_some_and(|start| start.eq_ignore_ascii_case(device))
+            && stem.ends_with(|last: char| last.is_ascii_digit())
+    };
+    let device = ["con", "nul", "aux", "prn"].into_iter().any(is_named) || numbered("com") || numbered("lpt");
     device || name.ends_with('.') || name.trim() != name
 }
 

@@ -87,10 +87,11 @@ impl ShardState {
         for effect in std::mem::take(&mut self.shown) {
             match effect {
                 ShownEffect::Facts { execution, facts, events } => {
-                    let Some(active) = self.table.get(&execution) else { continue };
-                    let ctx = active.ctx();
-                    for fact in &facts {
-                        observer.observe(&ctx, &active.stored.meta, self.now, fact);
+                    if let Some(active) = self.table.get(&execution) {
+                        let ctx = active.ctx();
+                        for fact in &facts {
+                            observer.observe(&ctx, &active.stored.meta, self.now, fact);
+                        }
                     }
                     reports.extend(events);
                 }
