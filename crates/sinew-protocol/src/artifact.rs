@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use unicode_normalization::is_nfc;
 
@@ -73,9 +73,15 @@ impl From<BadArtifact> for Fault {
 }
 
 /// An artifact's name: one path segment, safe as a file name, legible Unicode allowed.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct ArtifactName(Arc<str>);
+
+impl Serialize for ArtifactName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
 
 impl ArtifactName {
     /// Checks a name that came from outside.

@@ -266,6 +266,11 @@ impl Token {
         Self(subject_token(name).into())
     }
 
+    /// Returns true if this is the token of a name.
+    pub fn stands_for(&self, name: &str) -> bool {
+        if is_plain(name) { &*self.0 == name } else { *self == Self::of(name) }
+    }
+
     /// The name behind it; none for a long name, of which only the hash is left.
     pub fn name(&self) -> Option<String> {
         name_of_token(&self.0)
@@ -292,7 +297,7 @@ const ESCAPE: &str = "__";
 /// assert_eq!(subject_token("a.>"), "__xmexd4");
 /// ```
 pub fn subject_token(name: &str) -> String {
-    if is_token(name) && !name.starts_with(ESCAPE) {
+    if is_plain(name) {
         return name.to_owned();
     }
     let encoded = format!("{ESCAPE}x{}", base32(name.as_bytes()));
@@ -300,6 +305,11 @@ pub fn subject_token(name: &str) -> String {
         return encoded;
     }
     format!("{ESCAPE}h{}", base32(&Sha256::digest(name.as_bytes())))
+}
+
+/// Whether a name is its own token.
+fn is_plain(name: &str) -> bool {
+    is_token(name) && !name.starts_with(ESCAPE)
 }
 
 /// The name behind a token of [`subject_token`]; none for a hashed or a malformed token.
@@ -441,6 +451,8 @@ mod tests {
         fn tokens_are_legal_and_injective(a in ".{0,90}", b in ".{0,90}", c in "_{0,3}[xh]?[a-z2-7]{0,60}") {
             for name in [&a, &b, &c] {
                 prop_assert!(is_token(&subject_token(name)));
+                prop_assert!(Token::of(name).stands_for(name));
+                prop_assert_eq!(Token::of(&a).stands_for(name), a == *name);
                 let back = name_of_token(&subject_token(name));
                 prop_assert!(back.as_ref() == Some(name) || (back.is_none() && name.len() > 38));
             }

@@ -300,7 +300,7 @@ impl ShardState {
     pub fn request_of(&mut self, result: &ResultInput) -> Option<Arc<TaskRequest>> {
         let active = self.table.load(&result.execution)?;
         let ask = active.task(&result.task).and_then(|(act, attempt)| active.ask(act, attempt))?;
-        (Token::of(ask.target.name()) == result.agent).then(|| Arc::clone(ask))
+        result.agent.stands_for(ask.target.name()).then(|| Arc::clone(ask))
     }
 
     /// Returns the constant properties of shard and owner.
