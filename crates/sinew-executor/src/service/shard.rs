@@ -365,6 +365,7 @@ impl Shard {
         effects::tell(self.state.take_notices());
         let Some(commit) = self.state.poll_commit() else {
             self.dispatch().await;
+            self.tell_rest().await;
             time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
             return Ok(());
