@@ -55,6 +55,8 @@ pub(crate) enum Command {
     /// Run a role of the mesh until it is told to stop
     #[command(subcommand)]
     Serve(cmd::serve::ServeCommand),
+    /// Offer workflows and agents as tools of MCP, to hosts that start this command
+    Mcp(Box<cmd::mcp::McpArgs>),
     /// Make and check what the mesh needs on a server
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),
@@ -96,6 +98,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, exit::Failure
         Command::Bench(args) => cmd::bench::bench(&args, output),
         Command::Dev(args) => cmd::dev::dev(&args, output),
         Command::Serve(command) => cmd::serve::serve(command, output),
+        Command::Mcp(args) => cmd::mcp::mcp(&args, output),
         Command::Mesh(command) => cmd::mesh::mesh(command, output),
         Command::Artifact(command) => cmd::artifact::artifact(command, output),
         Command::Tool(command) => cmd::tool::tool(command, output),

@@ -13,7 +13,7 @@ use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOption
 
 pub(crate) use agent::wrap;
 pub(crate) use executor::{ExecutorArgs, MessageWords};
-pub(crate) use gateway::card_address;
+pub(crate) use gateway::{card_address, tools_address};
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here};
@@ -30,7 +30,7 @@ pub(crate) enum ServeCommand {
     Executor(ExecutorArgs),
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
-    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST
+    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
     Gateway(gateway::GatewayArgs),
 }
 
