@@ -70,7 +70,7 @@ impl StoreDesk {
         if journal.position() != Some(commit.after) {
             return Err(MeshError::JournalUnread { shard: journal.shard() }.into());
         }
-        Ok(journal.send(&mut self.publisher, commit.body).await?)
+        journal.send(&mut self.publisher, commit.body).await
     }
 
     /// Waits until a commit that was sent is stored, and returns its place. Other acknowledgements that come meanwhile are
