@@ -43,7 +43,7 @@ pub(crate) struct ReplyInboxes {
 }
 
 struct MeshState {
-    line: RwLock<Line>,
+    line: RwLock<Arc<Line>>,
     /// Counts the connections that were used.
     number: watch::Sender<u64>,
     inboxes: ReplyInboxes,
@@ -72,7 +72,7 @@ impl Mesh {
         denials: DeniedOperations,
     ) -> Self {
         let shared = MeshState {
-            line: RwLock::new(line),
+            line: RwLock::new(Arc::new(line)),
             number: watch::Sender::new(0),
             inboxes,
             namespace: namespace.to_owned(),
@@ -101,29 +101,34 @@ impl Mesh {
 
     /// The connection that is used now. Another one may be used later, see [`crate::connect`].
     pub fn client(&self) -> async_nats::Client {
-        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).client.clone()
+        self.line().client.clone()
+    }
+
+    /// The connection that is used now, for one message: a copy of the client costs more than the message.
+    pub(crate) fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.shared.line.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// JetStream over the connection that is used now.
     pub(crate) fn jetstream(&self) -> Context {
-        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).jetstream.clone()
+        self.line().jetstream.clone()
     }
 
     /// Whether the connection takes the screened way, because a message broke the direct one.
     pub(crate) fn is_screened(&self) -> bool {
-        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
+        self.line().route.is_some()
     }
 
     /// Time since the screen replaced a message, or was put up; `None` while the connection is direct.
     pub(crate) fn screen_calm(&self) -> Option<Duration> {
-        let line = self.shared.line.read().unwrap_or_else(PoisonError::into_inner);
-        line.route.as_ref().map(|route| route.calm())
+        self.line().route.as_ref().map(|route| route.calm())
     }
 
     /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.
     pub(crate) fn renew(&self, line: Line) {
-        let old =
-            std::mem::replace(&mut *self.shared.line.write().unwrap_or_else(PoisonError::into_inner), line);
+        let mut current = self.shared.line.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, Arc::new(line));
+        drop(current);
         self.shared.number.send_modify(|number| *number += 1);
         drop(old);
     }
@@ -146,8 +151,8 @@ impl Mesh {
 
     /// Returns how often the connection was made: answers to what was sent on an older one are lost.
     pub(crate) fn connections(&self) -> u64 {
-        let connects = self.client().statistics().connects.load(std::sync::atomic::Ordering::Relaxed);
-        connects.wrapping_add(*self.line_number().borrow() << 32)
+        let connects = self.line().client.statistics().connects.load(std::sync::atomic::Ordering::Relaxed);
+        connects.wrapping_add(*self.shared.number.borrow() << 32)
     }
 
     /// Whether a lost connection is replaced by another one.

@@ -40,7 +40,7 @@ fn place<'a>(execution: &'a ExecutionId, task: &'a TaskId) -> Place<'a> {
 /// How the artifact looks to whoever reads the result that it travels in.
 fn sent(stored: sinew_mesh::artifact::StoredArtifact) -> ResultArtifact {
     let artifact = ResultArtifact { content: Content::of(&stored.part).unwrap(), meta: stored.meta };
-    ResultArtifact::from_value(&artifact.to_value()).unwrap()
+    ResultArtifact::from_value(&artifact.to_value(None), &serde_json::Value::Null).unwrap()
 }
 
 #[tokio::test]

@@ -69,7 +69,8 @@ fn left(record: &Record) -> Vec<LeftArtifact> {
     for act in 0..ctx.state.acts.len() as u32 {
         for replied in &ctx.act(act).replies {
             let Ok(reply) = &replied.result else { continue };
-            for artifact in reply.artifacts.iter().filter_map(ResultArtifact::from_value) {
+            let read = |artifact| ResultArtifact::from_value(artifact, &reply.output);
+            for artifact in reply.artifacts.iter().filter_map(read) {
                 left.push(LeftArtifact {
                     node: events::label(&ctx, act),
                     attempt: replied.attempt,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use unicode_normalization::is_nfc;
 
@@ -73,9 +73,15 @@ impl From<BadArtifact> for Fault {
 }
 
 /// An artifact's name: one path segment, safe as a file name, legible Unicode allowed.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct ArtifactName(Arc<str>);
+
+impl Serialize for ArtifactName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
 
 impl ArtifactName {
     /// Checks a name that came from outside.
@@ -95,7 +101,7 @@ impl ArtifactName {
         if is_reserved(name) {
             return Err(BadArtifact::Reserved(name.to_owned()));
         }
-        if !is_nfc(name) {
+        if !name.is_ascii() && !is_nfc(name) {
             return Err(BadArtifact::NotNormal(name.to_owned()));
         }
         Ok(Self(name.into()))
@@ -115,9 +121,14 @@ fn is_refused(c: char) -> bool {
 }
 
 fn is_reserved(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
-    let numbered = |prefix| stem.strip_prefix(prefix).is_some_and(|n| matches!(n.as_bytes(), [b'0'..=b'9']));
-    let device = matches!(stem.as_str(), "con" | "nul" | "aux" | "prn") || numbered("com") || numbered("lpt");
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let is_named = |device: &str| stem.eq_ignore_ascii_case(device);
+    let numbered = |device: &str| {
+        stem.len() == device.len() + 1
+            && stem.get(..device.len()).is_some_and(|start| start.eq_ignore_ascii_case(device))
+            && stem.ends_with(|last: char| last.is_ascii_digit())
+    };
+    let device = ["con", "nul", "aux", "prn"].into_iter().any(is_named) || numbered("com") || numbered("lpt");
     device || name.ends_with('.') || name.trim() != name
 }
 

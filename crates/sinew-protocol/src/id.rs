@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use data_encoding::BASE32_NOPAD;
 use hmac::{Hmac, Mac};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use crate::fault::Fault;
@@ -44,9 +45,20 @@ impl From<BadId> for Fault {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(IdVisitor(Self::parse))
+            }
+        }
 
         impl $name {
             /// Takes an id that came from outside, refusing what is no legal subject token.
@@ -90,6 +102,20 @@ macro_rules! id {
             }
         }
     };
+}
+
+/// Reads an id without a copy of its text.
+struct IdVisitor<T>(fn(&str) -> Result<T, BadId>);
+
+impl<T> Visitor<'_> for IdVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
 }
 
 /// [`id!`] for ids that may be shown; a result token may not.
@@ -240,6 +266,11 @@ impl Token {
         Self(subject_token(name).into())
     }
 
+    /// Returns true if this is the token of a name.
+    pub fn stands_for(&self, name: &str) -> bool {
+        if is_plain(name) { &*self.0 == name } else { *self == Self::of(name) }
+    }
+
     /// The name behind it; none for a long name, of which only the hash is left.
     pub fn name(&self) -> Option<String> {
         name_of_token(&self.0)
@@ -266,7 +297,7 @@ const ESCAPE: &str = "__";
 /// assert_eq!(subject_token("a.>"), "__xmexd4");
 /// ```
 pub fn subject_token(name: &str) -> String {
-    if is_token(name) && !name.starts_with(ESCAPE) {
+    if is_plain(name) {
         return name.to_owned();
     }
     let encoded = format!("{ESCAPE}x{}", base32(name.as_bytes()));
@@ -274,6 +305,11 @@ pub fn subject_token(name: &str) -> String {
         return encoded;
     }
     format!("{ESCAPE}h{}", base32(&Sha256::digest(name.as_bytes())))
+}
+
+/// Whether a name is its own token.
+fn is_plain(name: &str) -> bool {
+    is_token(name) && !name.starts_with(ESCAPE)
 }
 
 /// The name behind a token of [`subject_token`]; none for a hashed or a malformed token.
@@ -415,6 +451,8 @@ mod tests {
         fn tokens_are_legal_and_injective(a in ".{0,90}", b in ".{0,90}", c in "_{0,3}[xh]?[a-z2-7]{0,60}") {
             for name in [&a, &b, &c] {
                 prop_assert!(is_token(&subject_token(name)));
+                prop_assert!(Token::of(name).stands_for(name));
+                prop_assert_eq!(Token::of(&a).stands_for(name), a == *name);
                 let back = name_of_token(&subject_token(name));
                 prop_assert!(back.as_ref() == Some(name) || (back.is_none() && name.len() > 38));
             }

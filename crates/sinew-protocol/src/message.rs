@@ -287,8 +287,8 @@ pub struct WorkflowNodeExecutionStartData {
 }
 
 /// Published when an activation ends, also when it failed or was skipped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "vocabulary::NodeExecutionResultWire", into = "vocabulary::NodeExecutionResultWire")]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "vocabulary::NodeExecutionResultWire")]
 pub struct WorkflowNodeExecutionResultData {
     /// The node; iterations of a map or loop have ids of their own.
     pub node_id: String,

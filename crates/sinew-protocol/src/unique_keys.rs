@@ -9,6 +9,8 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess
 
 /// The longest key that a message repeats, in characters.
 const MAX_SHOWN_KEY: usize = 60;
+/// Keys of an object that are compared one by one before hashing them is quicker.
+const MAX_COMPARED_KEYS: usize = 24;
 /// The longest place that a message repeats, in characters.
 const MAX_SHOWN_PLACE: usize = 200;
 
@@ -155,7 +157,7 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
         Ok(())
     }
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let mut seen: HashSet<Cow<'de, str>> = HashSet::new();
+        let mut seen = SeenKeys::default();
         while let Some(key) = members.next_key_seed(BorrowedKey)? {
             let place = KeyPlace::Member(self.place, &key);
             members.next_value_seed(UniqueValue { place: &place, found: self.found })?;
@@ -167,6 +169,29 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
             seen.insert(key);
         }
         Ok(())
+    }
+}
+
+/// Keys of one object.
+#[derive(Default)]
+struct SeenKeys<'de> {
+    /// The first keys, compared one by one: most objects have few.
+    few: Vec<Cow<'de, str>>,
+    /// All others.
+    many: HashSet<Cow<'de, str>>,
+}
+
+impl<'de> SeenKeys<'de> {
+    fn contains(&self, key: &str) -> bool {
+        self.few.iter().any(|seen| seen == key) || (!self.many.is_empty() && self.many.contains(key))
+    }
+
+    fn insert(&mut self, key: Cow<'de, str>) {
+        if self.few.len() < MAX_COMPARED_KEYS {
+            self.few.push(key);
+        } else {
+            self.many.insert(key);
+        }
     }
 }
 
@@ -223,6 +248,10 @@ mod tests {
     #[test]
     fn keys_that_stand_twice() {
         let long = format!(r#"{{"{0}": 1, "{0}": 2}}"#, "k".repeat(500));
+        let many: Vec<String> = (0..3 * MAX_COMPARED_KEYS).map(|nth| format!(r#""k{nth}": 1"#)).collect();
+        let many_once = format!("{{{}}}", many.join(","));
+        let [first_twice, last_twice] =
+            [0, many.len() - 1].map(|nth| format!("{{{},{}}}", many.join(","), many[nth]));
         let cases: &[(&str, Result<(), &str>)] = &[
             (r#"{"a": 1, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]}"#, Ok(())),
             (r#""a""#, Ok(())),
@@ -240,6 +269,9 @@ mod tests {
                     "key 'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…' stands twice in the object at ''",
                 ),
             ),
+            (&many_once, Ok(())),
+            (&first_twice, Err("key 'k0' stands twice in the object at ''")),
+            (&last_twice, Err("key 'k71' stands twice in the object at ''")),
             ("{\"a\": 1", Err("EOF while parsing an object at line 1 column 7")),
             ("{} {}", Err("trailing characters at line 1 column 4")),
         ];

@@ -246,7 +246,7 @@ impl ShardState {
             return;
         };
         if let Some(ask) = active.ask(act, attempt) {
-            if Token::of(ask.target.name()) != agent && !seeded_bug!(AgentNotChecked) {
+            if !agent.stands_for(ask.target.name()) && !seeded_bug!(AgentNotChecked) {
                 self.notices.push(ShardNotice::ResultForeign { execution, task, agent });
                 return;
             }

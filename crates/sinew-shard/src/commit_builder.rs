@@ -52,7 +52,7 @@ impl CommitBuilder {
         self.entries.is_empty()
     }
 
-    /// Takes the commit; the effects stay until it is stored.
+    /// Takes the commit; the effects stay.
     pub(crate) fn commit(&mut self, owner: &Token, positions: Positions) -> Commit {
         let entries = std::mem::take(&mut self.entries).into_values().collect();
         Commit { owner: owner.clone(), positions, entries }

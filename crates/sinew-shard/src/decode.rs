@@ -159,7 +159,7 @@ fn start_input(
         caller,
         identity,
         program: Err(Fault::error(code::PLAN_UNUSABLE.as_str(), "the program was not looked up")),
-        input: Ok(command.input.clone()),
+        input: Ok(std::mem::take(&mut command.input)),
         traceparent: traceparent.map(str::to_owned),
         is_parent_proved,
         reply: None,

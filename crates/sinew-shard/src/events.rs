@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, ROOT, TaskRequest, TerminalStatus};
 use sinew_plan::{NodeIndex, NodeOperation};
@@ -245,7 +246,7 @@ fn artifact_ref(name: &str, version: u32) -> Option<ArtifactRef> {
 /// The artifact that holds an activation's output: the first its last reply named.
 fn output_artifact(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<ArtifactRef> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
-    serde_json::from_value(reply.artifacts.first()?.clone()).ok()
+    ArtifactRef::deserialize(reply.artifacts.first()?).ok()
 }
 
 fn progress(ctx: &AdapterContext<'_>, owner: ActivationId) -> Option<WorkflowMapProgressData> {

@@ -22,6 +22,7 @@ mod closed_ids;
 mod command;
 mod commit_builder;
 mod decode;
+mod in_flight;
 mod intake;
 mod journal_reader;
 mod manager;
@@ -35,11 +36,13 @@ mod table;
 mod takeover_note;
 #[cfg(test)]
 mod tests;
+mod wording;
 
 pub use active::CODE_BROKE;
 pub use agent_line::AgentLine;
 pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, path};
 pub use care::{MAX_CAREFUL_BATCH, TakeoverCare, WorkGroup, own_note_cleared};
+pub use in_flight::{FactObserver, ShardReport};
 pub use intake::{
     CommandInput, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ResultInput,
     ShardInput, StartInput, of_task, reply_at_hand,
@@ -51,6 +54,6 @@ pub use opening::{ExecutionHeld, ShardOpening};
 pub use outgoing::{Outgoing, StartDecision};
 pub use program::{Library, Program};
 pub use start_identity::StartIdentity;
-pub use state::{FactObserver, OutputCheck, PendingCommit, ShardConfig, ShardReport, ShardState};
+pub use state::{OutputCheck, PendingCommit, ShardConfig, ShardState};
 pub use stored::{RoundLog, StoredExecution};
 pub use takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};

@@ -109,6 +109,9 @@ pub fn output_name(workflow: &str, label: &str, task: &str) -> String {
 /// A text as part of a file name, at most so many characters.
 pub(crate) fn plain(text: &str, most: usize) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
+    if text.is_ascii() {
+        return text.bytes().take(most).map(|byte| safe(char::from(byte))).collect();
+    }
     text.chars().take(most).map(safe).collect()
 }
 

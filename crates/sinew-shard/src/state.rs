@@ -9,16 +9,15 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sinew_engine::{Action, AdapterContext, Fact, SharedJson, TaskRequest, Time};
-use sinew_protocol::journal::{Commit, ExecutionMeta, Positions, Verdict};
-use sinew_protocol::message::MeshMessage;
+use sinew_engine::{SharedJson, TaskRequest, Time};
+use sinew_protocol::journal::{Commit, Positions, Verdict};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, Token};
 
-use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
 use crate::closed_ids::ClosedIds;
 use crate::commit_builder::{CommitBuilder, Effect};
+use crate::in_flight::{CommitInFlight, ShownEffect};
 use crate::intake::{InputStream, ResultInput, ShardInput};
 use crate::notice::ShardNotice;
 use crate::outgoing::Outgoing;
@@ -61,37 +60,6 @@ pub trait OutputCheck {
     fn check(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault>;
 }
 
-/// Observer of stored facts, for measurements.
-pub trait FactObserver {
-    /// Sees one fact after its commit was stored; `at` is the time of its decision.
-    fn observe(&mut self, ctx: &AdapterContext<'_>, meta: &ExecutionMeta, at: Time, fact: &Fact);
-}
-
-/// A report about a stored commit, for people and programs that watch.
-#[derive(Clone, Debug)]
-pub enum ShardReport {
-    /// An event of an execution.
-    Event {
-        /// Constant properties of the execution.
-        meta: Arc<ExecutionMeta>,
-        /// Number of the round and index of the fact in it.
-        place: (usize, usize),
-        /// When the fact was decided, in milliseconds since 1970 UTC.
-        at: Time,
-        /// The event.
-        message: Box<MeshMessage>,
-    },
-    /// The verdict on a command.
-    Verdict {
-        /// The execution that the command names.
-        execution: ExecutionId,
-        /// Name of its workflow; empty if the execution is not open.
-        workflow: String,
-        /// The verdict.
-        verdict: Verdict,
-    },
-}
-
 /// A commit to append to the journal.
 #[derive(Clone, Debug)]
 pub struct PendingCommit {
@@ -127,11 +95,11 @@ pub struct ShardState {
     position: u64,
     compaction: CompactionState,
     /// The commit that is being appended.
-    in_flight: Option<Commit>,
-    /// Effects that are shown, once their commit is stored.
-    shown: Vec<Effect>,
+    pub(crate) in_flight: Option<CommitInFlight>,
+    /// Effects of the stored commit that are shown.
+    pub(crate) shown: Vec<ShownEffect>,
     /// When the newest inputs were decided.
-    now: Time,
+    pub(crate) now: Time,
     is_lost: bool,
 }
 
@@ -230,34 +198,42 @@ impl ShardState {
         if self.builder.is_empty() {
             // Answers to starts that were known need no commit; other effects belong to entries that were taken back.
             for effect in std::mem::take(&mut self.builder.effects) {
-                self.release_answer(effect);
+                if let Effect::StartDecided { execution, reply, decision } = effect {
+                    self.outgoing.push_back(Outgoing::StartAnswer { execution, reply, decision });
+                }
             }
             return None;
         }
-        let commit = if seeded_bug!(PositionsAheadOfFacts) && self.positions != self.stored_positions {
-            Commit { owner: self.config.owner.clone(), positions: self.positions, entries: Vec::new() }
-        } else {
-            self.builder.commit(&self.config.owner, self.positions)
-        };
-        if seeded_bug!(ActsBeforeStored) {
-            self.release_effects();
-        }
+        let (commit, effects) =
+            if seeded_bug!(PositionsAheadOfFacts) && self.positions != self.stored_positions {
+                let (owner, positions) = (self.config.owner.clone(), self.positions);
+                (Commit { owner, positions, entries: Vec::new() }, Vec::new())
+            } else {
+                let commit = self.builder.commit(&self.config.owner, self.positions);
+                (commit, std::mem::take(&mut self.builder.effects))
+            };
         let (body, entries) = (commit.encode(), commit.entries.len());
         self.compaction.bytes += body.len();
-        self.in_flight = Some(commit);
+        self.in_flight = Some(CommitInFlight::new(commit, effects));
+        if seeded_bug!(ActsBeforeStored) {
+            self.prepare();
+            if let Some(flight) = self.in_flight.take() {
+                self.in_flight = Some(CommitInFlight::new(flight.commit.clone(), Vec::new()));
+                self.release(flight);
+            }
+        }
         let after = if seeded_bug!(FenceNotChecked) { u64::MAX } else { self.position };
         Some(PendingCommit { after, body, entries })
     }
 
     /// Takes the place in the journal at which the polled commit was stored. Its messages may leave now.
     pub fn handle_stored(&mut self, sequence: u64) {
-        let Some(commit) = self.in_flight.take() else { return };
+        self.prepare();
+        let Some(flight) = self.in_flight.take() else { return };
         self.position = sequence;
-        self.stored_positions = commit.positions;
-        self.table.committed(sequence, &commit);
-        if !seeded_bug!(PositionsAheadOfFacts) || self.builder.is_empty() {
-            self.release_effects();
-        }
+        self.stored_positions = flight.commit.positions;
+        self.table.committed(sequence, &flight.commit);
+        self.release(flight);
     }
 
     /// Drops everything: the commit was not stored, and only the journal knows what is true.
@@ -281,24 +257,6 @@ impl ShardState {
     /// Returns the next message of a stored commit.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
-    }
-
-    /// Returns the reports about the stored commit, in the order of its facts, and shows the facts to `observer`.
-    pub fn take_reports(&mut self, observer: &mut dyn FactObserver) -> Vec<ShardReport> {
-        let mut reports = Vec::new();
-        for effect in std::mem::take(&mut self.shown) {
-            match effect {
-                Effect::Facts { execution, round, facts } => {
-                    let Some(active) = self.table.get(&execution) else { continue };
-                    report_facts(active, self.now, round, &facts, observer, &mut reports);
-                }
-                Effect::Verdict { execution, workflow, verdict } => {
-                    reports.push(ShardReport::Verdict { execution, workflow, verdict });
-                }
-                Effect::Act { .. } | Effect::ChildStartRejected { .. } | Effect::StartDecided { .. } => {}
-            }
-        }
-        reports
     }
 
     /// Returns observations since the last call, for logs and metrics.
@@ -342,7 +300,7 @@ impl ShardState {
     pub fn request_of(&mut self, result: &ResultInput) -> Option<Arc<TaskRequest>> {
         let active = self.table.load(&result.execution)?;
         let ask = active.task(&result.task).and_then(|(act, attempt)| active.ask(act, attempt))?;
-        (Token::of(ask.target.name()) == result.agent).then(|| Arc::clone(ask))
+        result.agent.stands_for(ask.target.name()).then(|| Arc::clone(ask))
     }
 
     /// Returns the constant properties of shard and owner.
@@ -407,45 +365,6 @@ impl ShardState {
         });
     }
 
-    /// Lets the effects of a stored commit leave: actions as messages, the others as reports.
-    fn release_effects(&mut self) {
-        for effect in std::mem::take(&mut self.builder.effects) {
-            match effect {
-                Effect::Act { execution, action } => self.release_action(&execution, action),
-                Effect::ChildStartRejected { meta, fault } => {
-                    if !seeded_bug!(RejectedChildUnanswered) {
-                        self.outgoing.push_back(Outgoing::ChildStartRejected { meta, fault });
-                    }
-                }
-                decided @ Effect::StartDecided { .. } => self.release_answer(decided),
-                shown => self.shown.push(shown),
-            }
-        }
-    }
-
-    fn release_answer(&mut self, effect: Effect) {
-        if let Effect::StartDecided { execution, reply, decision } = effect {
-            self.outgoing.push_back(Outgoing::StartAnswer { execution, reply, decision });
-        }
-    }
-
-    fn release_action(&mut self, execution: &ExecutionId, action: Action) {
-        // An execution is active for the whole turn in which something happened to it, or it was closed in it.
-        let Some(active) = self.table.get(execution) else { return };
-        // A retry of the same turn has reopened it: there is no end to archive, and the next end would be taken for this one.
-        let is_reopened = matches!(action, Action::Finish(_)) && !active.state().ended;
-        if is_reopened && !seeded_bug!(ReopenedEndArchived) {
-            return;
-        }
-        let message = Outgoing::of(active, action);
-        if seeded_bug!(ClosedBeforeArchived)
-            && let Outgoing::Finish { reopened, .. } = &message
-        {
-            self.table.close(&mut self.builder, execution, *reopened);
-        }
-        self.outgoing.push_back(message);
-    }
-
     /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
     fn compact(&mut self) {
         let CompactionState { bytes, cut } = self.compaction;
@@ -455,25 +374,6 @@ impl ShardState {
         if let Some(cut) = self.compaction.cut {
             self.table.compact(&mut self.builder, cut, COMPACTION_STEP_BYTES);
         }
-    }
-}
-
-fn report_facts(
-    active: &ActiveExecution,
-    at: Time,
-    round: usize,
-    facts: &[Fact],
-    observer: &mut dyn FactObserver,
-    reports: &mut Vec<ShardReport>,
-) {
-    let (meta, ctx) = (&active.stored.meta, active.ctx());
-    for (index, fact) in facts.iter().enumerate() {
-        observer.observe(&ctx, meta, at, fact);
-        let messages = crate::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
-        reports.extend(messages.into_iter().map(|message| {
-            let (meta, message) = (Arc::clone(meta), Box::new(message));
-            ShardReport::Event { meta, place: (round, index), at, message }
-        }));
     }
 }
 

@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tracing_subscriber::Layer as _;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Filter, SubscriberExt as _};
+use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub use health::ReadinessCheck;
@@ -104,15 +106,23 @@ pub async fn start_service(
     options: TelemetryOptions,
 ) -> Result<Telemetry, TelemetryError> {
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let filter = log::filter(environment(sinew_protocol::env::LOG).as_deref())?;
+    let wanted = environment(sinew_protocol::env::LOG);
     let traces = collector::TraceCollector::named(&environment)?
         .map(|collector| trace::TraceExporter::new(role, options.id.as_deref(), &collector, &environment))
         .transpose()?;
-    let lines =
-        log::layer(&options, log::SecretScrubber::new(&environment), std::io::stderr).with_filter(filter);
-    let spans = traces.as_ref().map(trace::TraceExporter::layer);
+    let scrubber = log::SecretScrubber::new(&environment);
     // Fails if this process has a log already, as in a test with two services.
-    let _ = tracing_subscriber::registry().with(spans).with(lines).try_init();
+    let _ = match &traces {
+        Some(traces) => {
+            let lines = log::layer(&options, scrubber, std::io::stderr);
+            let lines = lines.with_filter(log::filter(wanted.as_deref())?);
+            tracing_subscriber::registry().with(traces.layer()).with(lines).try_init()
+        }
+        None => {
+            let lines = log::layer(&options, scrubber, std::io::stderr);
+            lines_alone(lines, log::filter(wanted.as_deref())?).try_init()
+        }
+    };
     let health = match options.health {
         None => None,
         Some(address) => {
@@ -121,6 +131,16 @@ pub async fn start_service(
         }
     };
     Ok(Telemetry { traces, health })
+}
+
+/// Returns a subscriber that writes lines and exports no spans.
+///
+/// A place for spans that stays empty is not the same: with it, every event of every crate is built before it is dropped.
+fn lines_alone(
+    lines: impl Layer<Registry> + Send + Sync,
+    filter: impl Filter<Registry> + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync {
+    tracing_subscriber::registry().with(lines.with_filter(filter))
 }
 
 /// Starts the traces of a command line client, if the environment names a collector. Writes no log and opens no port.
@@ -157,5 +177,21 @@ impl Telemetry {
             traces.stop(within).await;
         }
         drop(self.health);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::filter::LevelFilter;
+
+    #[test]
+    fn events_that_no_line_shows_are_not_built() {
+        for (wanted, level) in [(None, LevelFilter::INFO), (Some("sinew_mesh=debug"), LevelFilter::DEBUG)] {
+            let scrubber = log::SecretScrubber::new(&|_| None);
+            let lines = log::layer(&TelemetryOptions::default(), scrubber, std::io::sink);
+            let subscriber = lines_alone(lines, log::filter(wanted).unwrap());
+            assert_eq!(subscriber.max_level_hint(), Some(level), "{wanted:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sinew_source::{EscapePolicy, escape};
 use tracing::{Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
@@ -40,7 +40,9 @@ pub(super) fn filter<S: Subscriber>(
         Some(text) => parse(text),
         None => parse(&format!("{DEFAULT_FILTER},{}", FOREIGN_FILTERS.join(","))),
     }?;
-    Ok(chosen.and(filter_fn(is_safe_to_log)))
+    // Without a hint, every crate asks for every event whether it is wanted.
+    let safe = filter_fn(is_safe_to_log).with_max_level_hint(LevelFilter::TRACE);
+    Ok(chosen.and(safe))
 }
 
 /// Says whether lines of this origin are free of message contents and credentials.

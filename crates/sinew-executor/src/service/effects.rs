@@ -41,6 +41,9 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
         return;
     }
     let mut writer = shared.mesh.events().writer();
+    // The server builds a map of the headers of each message with a trace, so it goes along only where spans are collected.
+    let is_traced = observe::collects_spans();
+    let max_payload = shared.mesh.client().max_payload();
     for report in reports {
         match report {
             ShardReport::Event { meta, place, at, message } => {
@@ -50,9 +53,9 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
                     kind: message.kind(shared.vocabulary),
                     place: Some(place),
                     at: Some(at),
-                    traceparent: meta.traceparent.as_deref(),
+                    traceparent: meta.traceparent.as_deref().filter(|_| is_traced),
                 };
-                writer.write(event, body(shared, *message)).await;
+                writer.write(event, body(shared, max_payload, *message)).await;
             }
             ShardReport::Verdict { execution, workflow, verdict } => {
                 let workflow = if workflow.is_empty() { "-" } else { &workflow };
@@ -93,9 +96,9 @@ pub(super) fn tell(notices: Vec<ShardNotice>) {
 }
 
 /// An event as it is sent. One that its values make too large tells what happened without them: the record has them.
-fn body(shared: &Shared, mut message: MeshMessage) -> Bytes {
+fn body(shared: &Shared, max_payload: usize, mut message: MeshMessage) -> Bytes {
     let body = message.to_bytes(shared.vocabulary);
-    if body.len() + MAX_HEADER_BYTES <= shared.mesh.client().max_payload() {
+    if body.len() + MAX_HEADER_BYTES <= max_payload {
         return body.into();
     }
     match &mut message {

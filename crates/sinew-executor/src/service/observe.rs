@@ -128,7 +128,7 @@ fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<
 }
 
 /// Whether somebody collects spans here.
-fn collects_spans() -> bool {
+pub(super) fn collects_spans() -> bool {
     tracing::event_enabled!(target: "sinew::span", tracing::Level::DEBUG)
 }
 

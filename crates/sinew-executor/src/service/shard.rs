@@ -14,11 +14,11 @@ use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, code};
 use sinew_shard::{
-    JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardState,
-    TakeoverCare, WorkGroup,
+    JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
+    ShardState, TakeoverCare, WorkGroup,
 };
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -89,6 +89,10 @@ pub(super) struct Shard {
     /// The purge of the journal that is under way.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
+    /// Events of stored commits that have not left yet: nothing waits for them.
+    reports: Vec<ShardReport>,
+    /// Executions that have ended in a stored commit and were not archived yet.
+    ended: Vec<Outgoing>,
 }
 
 /// The timers that a round looks at.
@@ -211,6 +215,8 @@ impl Shard {
             note,
             purge: None,
             gauges: ExecutionGauges::new(id),
+            reports: Vec::new(),
+            ended: Vec::new(),
         })
     }
 
@@ -233,6 +239,7 @@ impl Shard {
             let asks = asks.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
             // One timer for all that time brings.
             let wake = [due, linger, asks].into_iter().flatten().min();
+            let has_rest = !(self.reports.is_empty() && self.ended.is_empty());
             let mut messages = Vec::new();
             let mut requests = Vec::new();
             let mut replied = None;
@@ -241,6 +248,7 @@ impl Shard {
                 biased;
                 () = stop.cancelled() => {
                     self.round(Vec::new(), Vec::new(), closing, DueWork::None).await?;
+                    self.tell_rest().await;
                     return Ok(());
                 }
                 received = self.inbox.next() => messages.push(received),
@@ -249,6 +257,11 @@ impl Shard {
                 () = self.stores.heard() => {}
                 arrived = self.back.recv() => arrivals.extend(arrived),
                 () = sleep(wake) => {}
+                // Nothing has come yet, so that no append is going to be waited for.
+                () = yield_now(), if has_rest => {
+                    self.tell_rest().await;
+                    continue;
+                }
                 Some(question) = desk.next() => {
                     self.answer_turn(&mut desk, Some(question));
                     continue;
@@ -307,6 +320,7 @@ impl Shard {
             self.note.hold(&mut self.care, &items).await?;
             let taken = messages.len();
             self.round(messages, Vec::new(), inputs, DueWork::Of(due)).await?;
+            self.tell_rest().await;
             if self.care.note().is_suspicious() {
                 self.stores.settle(SETTLE_TIMEOUT).await;
                 self.outbox.settle(SETTLE_TIMEOUT).await;
@@ -356,6 +370,7 @@ impl Shard {
         effects::tell(self.state.take_notices());
         let Some(commit) = self.state.poll_commit() else {
             self.dispatch().await;
+            self.tell_rest().await;
             time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
             return Ok(());
@@ -368,9 +383,10 @@ impl Shard {
         self.gauges.note_commit();
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
-        // Actions leave before events: agents and callers wait for actions.
         self.dispatch().await;
-        effects::publish(&self.shared, self.state.take_reports(&mut FactMeter)).await;
+        // The connection sends the messages now: agents work meanwhile.
+        yield_now().await;
+        self.reports.extend(self.state.take_reports(&mut FactMeter));
         self.end_turn().await;
         time.part("acted");
         time.tell(self.id, messages.len(), bytes);
@@ -414,23 +430,47 @@ impl Shard {
         self.outbox.send(doubtful.into_iter().map(Job::Send).collect());
     }
 
-    /// Sends the messages of a stored commit: most from here, the rest by the outbox.
+    /// Sends the messages of a stored commit that others wait for: most from here, the rest by the outbox.
     async fn dispatch(&mut self) {
         let mut rest = Vec::new();
         while let Some(outgoing) = self.state.poll_outgoing() {
             effects::count(&outgoing);
-            if let Outgoing::StartAnswer { reply, decision, .. } = outgoing {
-                self.starts.answer(reply, decision, self.clock.now()).await;
-                continue;
+            match outgoing {
+                Outgoing::StartAnswer { reply, decision, .. } => {
+                    self.starts.answer(reply, decision, self.clock.now()).await;
+                }
+                Outgoing::Finish { .. } => self.ended.push(outgoing),
+                outgoing => {
+                    rest.extend(send(&self.shared, &mut self.calls, &mut self.stores, outgoing).await);
+                }
             }
+        }
+        self.outbox.send(rest);
+    }
+
+    /// Publishes what is left of stored commits: events, then the records of ended executions.
+    async fn tell_rest(&mut self) {
+        effects::publish(&self.shared, std::mem::take(&mut self.reports)).await;
+        let mut rest = Vec::new();
+        for outgoing in std::mem::take(&mut self.ended) {
             rest.extend(send(&self.shared, &mut self.calls, &mut self.stores, outgoing).await);
         }
         self.outbox.send(rest);
     }
 
-    /// Appends a commit. If it is not stored, the state is not true any more and drops everything.
+    /// Appends a commit. Meanwhile, what is left of the last one leaves, and what follows from this one is worded. If it is not stored, the state is not true any more and
+    /// drops everything.
     async fn store(&mut self, commit: PendingCommit) -> Result<(), End> {
-        let stored = self.stores.append(&mut self.journal, commit).await;
+        let stored = match self.stores.begin_append(&mut self.journal, commit).await {
+            Ok(ticket) => {
+                // The connection sends the commit now.
+                yield_now().await;
+                self.tell_rest().await;
+                self.state.prepare();
+                self.stores.finish_append(&mut self.journal, ticket).await
+            }
+            Err(error) => Err(error),
+        };
         match &stored {
             Ok(sequence) => self.state.handle_stored(*sequence),
             Err(_) => self.state.handle_lost(),

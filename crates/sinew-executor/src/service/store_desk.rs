@@ -57,12 +57,30 @@ impl StoreDesk {
         journal: &mut Journal,
         commit: PendingCommit,
     ) -> Result<u64, AppendError> {
+        let ticket = self.begin_append(journal, commit).await?;
+        self.finish_append(journal, ticket).await
+    }
+
+    /// Sends a commit that is appended as by [`StoreDesk::append`]; [`StoreDesk::finish_append`] waits for its end.
+    pub(super) async fn begin_append(
+        &mut self,
+        journal: &mut Journal,
+        commit: PendingCommit,
+    ) -> Result<Option<PublishTicket>, AppendError> {
         if journal.position() != Some(commit.after) {
             return Err(MeshError::JournalUnread { shard: journal.shard() }.into());
         }
-        let Some(ticket) = journal.send(&mut self.publisher, commit.body).await? else {
-            return journal.settle().await;
-        };
+        journal.send(&mut self.publisher, commit.body).await
+    }
+
+    /// Waits until a commit that was sent is stored, and returns its place. Other acknowledgements that come meanwhile are
+    /// kept.
+    pub(super) async fn finish_append(
+        &mut self,
+        journal: &mut Journal,
+        ticket: Option<PublishTicket>,
+    ) -> Result<u64, AppendError> {
+        let Some(ticket) = ticket else { return journal.settle().await };
         let (until, connections) = (Instant::now() + ACKNOWLEDGEMENT_TIMEOUT, self.publisher.connections());
         while Instant::now() < until && self.publisher.connections() == connections {
             let wait = tokio::time::timeout(CONNECTION_CHECK_INTERVAL, self.publisher.next());

@@ -111,8 +111,8 @@ impl NodeCaller {
         };
         crash::point("node.before");
         let reply = format!("{}.{}", self.inbox, token.as_str());
-        let client = self.mesh.client();
-        let mut sending = std::pin::pin!(client.publish_with_reply(subject, reply, body));
+        let line = self.mesh.line();
+        let mut sending = std::pin::pin!(line.client.publish_with_reply(subject, reply, body));
         // A timer is made only for a connection that has no room at once.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.is_ok(),
@@ -184,7 +184,7 @@ impl MeshServices<'_> {
     pub async fn answer_node(self, reply: async_nats::Subject, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &async_nats::HeaderMap::new(), body.len())?;
         crash::point("reply.before");
-        let sent = self.mesh.client().publish(reply, body).await;
+        let sent = self.mesh.line().client.publish(reply, body).await;
         sent.map_err(|error| MeshError::Refused { what: "answering a task", reason: error.to_string() })
     }
 }

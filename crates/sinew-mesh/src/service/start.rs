@@ -75,11 +75,11 @@ impl MeshServices<'_> {
     ) -> Result<Option<StartAnswer>, MeshError> {
         self.mesh.fits("a start", &headers, body.len())?;
         let subject = Subject::Start { shard, caller: self.mesh.caller().clone(), id: id.clone() };
-        let request = Request::new().headers(headers).payload(body).timeout(Some(ANSWER_TIMEOUT));
+        // The wait below has a timer already.
+        let request = Request::new().headers(headers).payload(body).timeout(None);
         let client = self.mesh.client();
         let asked = client.send_request(self.mesh.subject(&subject), request);
-        let wait = ANSWER_TIMEOUT.saturating_add(Duration::from_secs(1));
-        match answer(self.mesh, "request a start", wait, asked).await {
+        match answer(self.mesh, "request a start", ANSWER_TIMEOUT, asked).await {
             Ok(Ok(reply)) => Ok(StartAnswer::read(&reply.payload).ok()),
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
@@ -98,7 +98,7 @@ impl MeshServices<'_> {
         answer: &StartAnswer,
     ) -> Result<(), MeshError> {
         crash::point("start.committed");
-        let sent = self.mesh.client().publish(reply, answer.to_json().into()).await;
+        let sent = self.mesh.line().client.publish(reply, answer.to_json().into()).await;
         if crash::is_told() {
             // Otherwise the process would end before the answer has left.
             let _ = self.mesh.client().flush().await;

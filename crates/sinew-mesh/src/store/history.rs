@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
-use async_nats::{HeaderMap, HeaderValue};
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sinew_protocol::artifact::sha256;
@@ -83,17 +83,25 @@ impl HistoryFilter {
 const READABLE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@').remove(b' ');
 
+const CONTENT_TYPE: HeaderName = HeaderName::from_static(header::CONTENT_TYPE);
+const WORKFLOW: HeaderName = HeaderName::from_static(header::WORKFLOW);
+const STATUS: HeaderName = HeaderName::from_static(header::STATUS);
+const STARTED: HeaderName = HeaderName::from_static(header::STARTED);
+const ENDED: HeaderName = HeaderName::from_static(header::ENDED);
+const CALLER: HeaderName = HeaderName::from_static(header::CALLER);
+const ENTRIES: HeaderName = HeaderName::from_static(header::ENTRIES);
+
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
         let text = |text: &str| utf8_percent_encode(text, READABLE).to_string();
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, header::PROTOBUF);
-        headers.insert(header::WORKFLOW, text(&self.workflow));
-        headers.insert(header::STATUS, text(&self.status));
-        headers.insert(header::STARTED, self.started.to_string());
-        headers.insert(header::ENDED, self.ended.to_string());
-        headers.insert(header::CALLER, text(&self.caller));
-        headers.insert(header::ENTRIES, self.entries.to_string());
+        headers.insert(CONTENT_TYPE, header::PROTOBUF);
+        headers.insert(WORKFLOW, text(&self.workflow));
+        headers.insert(STATUS, text(&self.status));
+        headers.insert(STARTED, HeaderValue::from(self.started));
+        headers.insert(ENDED, HeaderValue::from(self.ended));
+        headers.insert(CALLER, text(&self.caller));
+        headers.insert(ENTRIES, HeaderValue::from(self.entries));
         headers
     }
 

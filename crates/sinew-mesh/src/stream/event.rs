@@ -3,6 +3,7 @@
 //! An event is a projection of facts and may be lost. A follower reads the record first, and again whenever it hears an
 //! event or has heard none for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::crash;
 use crate::error::MeshError;
-use crate::mesh::Mesh;
+use crate::mesh::{Line, Mesh};
 use crate::stream::listen::MeshSubscription;
 use crate::stream::pull::{Reader, Reading, redirected};
 
@@ -64,7 +65,7 @@ pub struct Events {
 
 /// Publishes events of executions and does not wait for them to be heard or stored.
 pub struct EventWriter {
-    client: async_nats::Client,
+    line: Arc<Line>,
     /// The tokens before the workflow.
     prefix: String,
     /// The execution of the last event, with the tokens before the kind.
@@ -109,7 +110,7 @@ impl EventWriter {
             headers.insert(TIME, HeaderValue::from(at));
         }
         crash::before(&subject);
-        let mut sending = std::pin::pin!(self.client.publish_with_headers(subject, headers, body));
+        let mut sending = std::pin::pin!(self.line.client.publish_with_headers(subject, headers, body));
         // A timer is made only for a connection that has no room at once.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.err().map(|error| error.to_string()),
@@ -153,11 +154,7 @@ impl EventLog<'_> {
     /// Opens a way for events, over the connection that is used now.
     pub fn writer(self) -> EventWriter {
         let prefix = below(self.mesh.namespace(), &["event"]);
-        EventWriter {
-            client: self.mesh.client(),
-            prefix: prefix.trim_end_matches('>').to_owned(),
-            last: None,
-        }
+        EventWriter { line: self.mesh.line(), prefix: prefix.trim_end_matches('>').to_owned(), last: None }
     }
 
     /// Reads events. What is told after this returns is heard.

@@ -80,9 +80,9 @@ impl StreamPublisher {
         self.last += 1;
         let ticket = PublishTicket(self.last);
         let reply = format!("{}.{}", self.inbox, ticket.0);
-        let client = self.mesh.client();
+        let line = self.mesh.line();
         let mut sending =
-            std::pin::pin!(client.publish_with_reply_and_headers(subject, reply, headers, body));
+            std::pin::pin!(line.client.publish_with_reply_and_headers(subject, reply, headers, body));
         // A timer is made only for a connection that has no room at once.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.is_ok(),

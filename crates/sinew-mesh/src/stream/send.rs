@@ -79,7 +79,7 @@ impl Mesh {
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
     pub(crate) fn fits(&self, what: &'static str, headers: &HeaderMap, body: usize) -> Result<(), MeshError> {
-        let (size, limit) = (headers_len(headers) + body, self.client().max_payload());
+        let (size, limit) = (headers_len(headers) + body, self.line().client.max_payload());
         if size > limit {
             return Err(MeshError::TooLarge { what, size: size as u64, limit: limit as u64 });
         }

@@ -3,7 +3,8 @@
 //! Reading: the wire structs take both wordings of a message. Writing: serde writes the current words, [`to_spec`] turns
 //! them into the specification's.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{Outcome, WorkflowNodeExecutionResultData, WorkflowNodeResultData};
@@ -34,20 +35,15 @@ impl From<NodeResultWire> for WorkflowNodeResultData {
     }
 }
 
-/// A node execution result with the branch either inside or beside `metadata`; written inside.
-#[derive(Serialize, Deserialize)]
+/// A node execution result with the branch either inside or beside `metadata`.
+#[derive(Deserialize)]
 pub(super) struct NodeExecutionResultWire {
     node_id: String,
     status: Outcome,
-    #[serde(skip_serializing_if = "Option::is_none")]
     output_artifact_ref: Option<ArtifactRef>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     error_message: Option<String>,
-    #[serde(skip_serializing)]
     condition_result: Option<bool>,
-    #[serde(skip_serializing)]
     selected_branch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Map<String, Value>>,
 }
 
@@ -76,24 +72,33 @@ impl From<NodeExecutionResultWire> for WorkflowNodeExecutionResultData {
     }
 }
 
-impl From<WorkflowNodeExecutionResultData> for NodeExecutionResultWire {
-    fn from(data: WorkflowNodeExecutionResultData) -> Self {
-        let mut metadata = data.metadata;
-        if let Some(result) = data.condition_result {
+/// The branch is written inside `metadata`.
+impl Serialize for WorkflowNodeExecutionResultData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut message = serializer.serialize_map(None)?;
+        message.serialize_entry("node_id", &self.node_id)?;
+        message.serialize_entry("status", &self.status)?;
+        if let Some(reference) = &self.output_artifact_ref {
+            message.serialize_entry("output_artifact_ref", reference)?;
+        }
+        if let Some(text) = &self.error_message {
+            message.serialize_entry("error_message", text)?;
+        }
+        if self.condition_result.is_none() && self.selected_branch.is_none() {
+            if !self.metadata.is_empty() {
+                message.serialize_entry("metadata", &self.metadata)?;
+            }
+            return message.end();
+        }
+        let mut metadata = self.metadata.clone();
+        if let Some(result) = self.condition_result {
             metadata.insert("condition_result".to_owned(), result.into());
         }
-        if let Some(branch) = data.selected_branch {
-            metadata.insert("selected_branch".to_owned(), branch.into());
+        if let Some(branch) = &self.selected_branch {
+            metadata.insert("selected_branch".to_owned(), branch.as_str().into());
         }
-        Self {
-            node_id: data.node_id,
-            status: data.status,
-            output_artifact_ref: data.output_artifact_ref,
-            error_message: data.error_message,
-            condition_result: None,
-            selected_branch: None,
-            metadata: (!metadata.is_empty()).then_some(metadata),
-        }
+        message.serialize_entry("metadata", &metadata)?;
+        message.end()
     }
 }
 

@@ -12,6 +12,9 @@ use crate::message::BadMessage;
 use crate::stream::INLINE_LIMIT;
 use crate::unique_keys::{BadJson, check_unique_keys};
 
+/// Member of an artifact in the journal whose bytes are the compact JSON of the output of its reply.
+const IS_OUTPUT: &str = "is_output";
+
 /// One version of an artifact in a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultArtifact {
@@ -132,10 +135,12 @@ impl ResultArtifact {
         artifact
     }
 
-    /// The artifact as the journal keeps it: what is known of it, and its bytes or where they lie.
-    pub fn to_value(&self) -> Value {
+    /// The artifact as the journal keeps it beside the output of its result: what is known of it, and its bytes or where
+    /// they lie. One whose JSON is the output says so instead of repeating it.
+    pub fn to_value(&self, output: Option<&Value>) -> Value {
         let mut value = serde_json::to_value(&self.meta).unwrap_or_default();
         let (key, content) = match &self.content {
+            Content::Data(data) if output == Some(data) => (IS_OUTPUT, Value::Bool(true)),
             Content::Data(data) => ("data", data.clone()),
             Content::Text(text) => ("text", text.clone().into()),
             Content::Raw(bytes) => ("raw", BASE64.encode(bytes).into()),
@@ -145,11 +150,13 @@ impl ResultArtifact {
         value
     }
 
-    /// Reads [`ResultArtifact::to_value`].
-    pub fn from_value(value: &Value) -> Option<Self> {
+    /// Reads [`ResultArtifact::to_value`]; `output` is the output of the same reply.
+    pub fn from_value(value: &Value, output: &Value) -> Option<Self> {
         let meta: ArtifactMeta = serde::Deserialize::deserialize(value).ok()?;
         let text = |key: &str| value.get(key).and_then(Value::as_str);
-        let content = if let Some(data) = value.get("data") {
+        let content = if value.get(IS_OUTPUT) == Some(&Value::Bool(true)) {
+            Content::Data(output.clone())
+        } else if let Some(data) = value.get("data") {
             Content::Data(data.clone())
         } else if let Some(text) = text("text") {
             Content::Text(text.to_owned())

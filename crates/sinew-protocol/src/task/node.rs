@@ -344,7 +344,8 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
     let output = if let Some(output) = read.output.filter(|_| fault.is_none()) {
         let name = name.ok_or_else(|| bad("artifact_name", "is missing beside the output"))?;
         let value = output.into_owned();
-        let meta = ArtifactMeta::of(name, 0, JSON, value.to_string().as_bytes());
+        let bytes = serde_json::to_vec(&value).unwrap_or_default();
+        let meta = ArtifactMeta::of(name, 0, JSON, &bytes);
         artifacts.push(ResultArtifact { meta, content: Content::Data(value.clone()) });
         NodeOutput::Value(value)
     } else {

@@ -52,9 +52,13 @@ pub enum NodeOutput {
 }
 
 impl NodeResult {
-    /// The artifacts as the journal keeps them.
+    /// The artifacts as the journal keeps them beside the output.
     pub fn artifact_values(&self) -> Vec<Value> {
-        self.artifacts.iter().map(ResultArtifact::to_value).collect()
+        let output = match &self.output {
+            NodeOutput::Value(value) => Some(value),
+            NodeOutput::Address(_) | NodeOutput::None => None,
+        };
+        self.artifacts.iter().map(|artifact| artifact.to_value(output)).collect()
     }
 }
 

@@ -81,7 +81,13 @@ fn results_read_back_in_both_vocabularies() {
         }
     }
     for one in &artifacts {
-        assert_eq!(ResultArtifact::from_value(&one.to_value()).as_ref(), Some(one));
+        for output in [None, Some(&json!({"other": 1})), one.value().as_ref()] {
+            let kept = one.to_value(output);
+            let read = ResultArtifact::from_value(&kept, output.unwrap_or(&Value::Null));
+            assert_eq!(read.as_ref(), Some(one), "{kept}");
+            let repeats = matches!(&one.content, Content::Data(data) if output != Some(data));
+            assert_eq!(kept.get("data").is_some(), repeats, "{kept}");
+        }
         assert_eq!(
             one.content.bytes().map(|bytes| one.meta.verify(&bytes)),
             one.content.bytes().map(|_| Ok(()))

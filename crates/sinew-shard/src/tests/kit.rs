@@ -10,8 +10,9 @@ use sinew_engine::{
 use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
 
+use crate::in_flight::FactObserver;
 use crate::program::{Library, Program};
-use crate::state::{FactObserver, OutputCheck, ShardConfig};
+use crate::state::{OutputCheck, ShardConfig};
 
 /// A dialect without rules of its own: agents get the first input, and their output is the node's.
 pub(crate) struct PlainDialect;

@@ -23,12 +23,13 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId
 use super::kit::{FactCounter, NoSchemas, answer, config, execution, key, library, program_by_digest};
 use crate::call::Call;
 use crate::care::TakeoverCare;
+use crate::in_flight::ShardReport;
 use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
 use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
 use crate::opening::ShardOpening;
 use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject};
-use crate::state::{ShardConfig, ShardReport, ShardState};
+use crate::state::{ShardConfig, ShardState};
 
 /// A shard with its journal and its archive.
 pub(super) struct Story {

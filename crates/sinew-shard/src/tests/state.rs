@@ -13,9 +13,10 @@ use sinew_protocol::{ExecutionId, Subject, Token};
 
 use super::kit::{FactCounter, NoSchemas, config, execution, program};
 use super::script::{Story, check_with};
+use crate::in_flight::ShardReport;
 use crate::intake::{InboxMessage, InputStream, Lookup, PendingInput, ShardInput};
 use crate::outgoing::Outgoing;
-use crate::state::{ShardConfig, ShardReport};
+use crate::state::ShardConfig;
 
 fn story() -> Story {
     Story::new(config("me", 0, 1))

@@ -110,7 +110,10 @@ impl Doors {
         };
         let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
         let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
-        let mut left = replies.flat_map(|reply| &reply.artifacts).filter_map(ResultArtifact::from_value);
+        let mut left = replies.flat_map(|reply| {
+            let read = move |artifact| ResultArtifact::from_value(artifact, &reply.output);
+            reply.artifacts.iter().filter_map(read)
+        });
         let found = left.rfind(|one| is_meant(&one.meta.name, Some(one.meta.version)));
         if let Some(found) = found {
             return Ok(match &found.content {

@@ -40,11 +40,11 @@ use super::bus::{Bus, MessagePlace};
 use super::model::{Model, ModelAttempt, ModelExecution};
 use super::{LEASE, ReachedCounts};
 use crate::call::Call;
+use crate::in_flight::ShardReport;
 use crate::intake::InputStream;
 use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
 use crate::outgoing::child_result;
-use crate::state::ShardReport;
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 
 /// Attempts of the plans that retry: one and two more.

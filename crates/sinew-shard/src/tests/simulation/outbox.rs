@@ -12,12 +12,12 @@ use sinew_protocol::{Fault, Subject, TaskId, Token};
 use super::SHARDS;
 use super::hostile::{Delivery, HostileMesh};
 use crate::call::Call;
+use crate::in_flight::ShardReport;
 use crate::intake::ShardInput;
 use crate::outgoing::{
     Outgoing, child_cancel, child_result, child_start, is_for_workflow, rejected_child_outcome,
     result_subject,
 };
-use crate::state::ShardReport;
 use crate::tests::kit::{answer, key};
 
 /// Milliseconds after which a direct call without an answer is made again.

@@ -206,6 +206,7 @@ impl ShardLoop {
         }
         mesh.invariants.noticed(self.state.take_notices());
         self.pending = self.state.poll_commit();
+        self.state.prepare();
         // A message that is there before the commit is stored leaves in this step already.
         self.collect();
         if self.pending.is_none() {

@@ -1,0 +1,103 @@
+//! Wording of the messages and reports that follow from a commit.
+//!
+//! Messages are worded while the commit is being stored, because the state takes no input meanwhile. None of them is
+//! returned before the commit is stored.
+
+use std::sync::Arc;
+
+use sinew_engine::{Action, Fact};
+use sinew_protocol::ExecutionId;
+
+use crate::bug::seeded_bug;
+use crate::commit_builder::Effect;
+use crate::in_flight::{CommitInFlight, FactObserver, ShardReport, ShownEffect};
+use crate::outgoing::Outgoing;
+use crate::state::ShardState;
+
+impl ShardState {
+    /// Words the messages and reports of the polled commit, while it is being stored. [`ShardState::handle_stored`] words
+    /// what is not worded yet.
+    pub fn prepare(&mut self) {
+        let Some(mut flight) = self.in_flight.take() else { return };
+        for effect in std::mem::take(&mut flight.effects) {
+            match effect {
+                Effect::Act { execution, action } => {
+                    flight.outgoing.extend(self.word_action(&execution, action));
+                }
+                Effect::ChildStartRejected { meta, fault } => {
+                    if !seeded_bug!(RejectedChildUnanswered) {
+                        flight.outgoing.push(Outgoing::ChildStartRejected { meta, fault });
+                    }
+                }
+                Effect::StartDecided { execution, reply, decision } => {
+                    flight.outgoing.push(Outgoing::StartAnswer { execution, reply, decision });
+                }
+                Effect::Facts { execution, round, facts } => {
+                    flight.shown.extend(self.word_facts(execution, round, facts));
+                }
+                Effect::Verdict { execution, workflow, verdict } => {
+                    let report = ShardReport::Verdict { execution, workflow, verdict };
+                    flight.shown.push(ShownEffect::Verdict(report));
+                }
+            }
+        }
+        self.in_flight = Some(flight);
+    }
+
+    /// Lets the messages of a commit leave, and its facts be seen.
+    pub(crate) fn release(&mut self, flight: CommitInFlight) {
+        self.outgoing.extend(flight.outgoing);
+        self.shown.extend(flight.shown);
+    }
+
+    fn word_action(&mut self, execution: &ExecutionId, action: Action) -> Option<Outgoing> {
+        // An execution is active for the whole turn in which something happened to it, or it was closed in it.
+        let active = self.table.get(execution)?;
+        // A retry of the same turn has reopened it: there is no end to archive, and the next end would be taken for this one.
+        let is_reopened = matches!(action, Action::Finish(_)) && !active.state().ended;
+        if is_reopened && !seeded_bug!(ReopenedEndArchived) {
+            return None;
+        }
+        let message = Outgoing::of(active, action);
+        if seeded_bug!(ClosedBeforeArchived)
+            && let Outgoing::Finish { reopened, .. } = &message
+        {
+            self.table.close(&mut self.builder, execution, *reopened);
+        }
+        Some(message)
+    }
+
+    fn word_facts(&self, execution: ExecutionId, round: usize, facts: Vec<Fact>) -> Option<ShownEffect> {
+        let active = self.table.get(&execution)?;
+        let (meta, ctx, at) = (&active.stored.meta, active.ctx(), self.now);
+        let mut events = Vec::new();
+        for (index, fact) in facts.iter().enumerate() {
+            let messages = crate::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
+            events.extend(messages.into_iter().map(|message| {
+                let (meta, message) = (Arc::clone(meta), Box::new(message));
+                ShardReport::Event { meta, place: (round, index), at, message }
+            }));
+        }
+        Some(ShownEffect::Facts { execution, facts, events })
+    }
+
+    /// Returns the reports about the stored commit, in the order of its facts, and shows the facts to `observer`.
+    pub fn take_reports(&mut self, observer: &mut dyn FactObserver) -> Vec<ShardReport> {
+        let mut reports = Vec::new();
+        for effect in std::mem::take(&mut self.shown) {
+            match effect {
+                ShownEffect::Facts { execution, facts, events } => {
+                    if let Some(active) = self.table.get(&execution) {
+                        let ctx = active.ctx();
+                        for fact in &facts {
+                            observer.observe(&ctx, &active.stored.meta, self.now, fact);
+                        }
+                    }
+                    reports.extend(events);
+                }
+                ShownEffect::Verdict(report) => reports.push(report),
+            }
+        }
+        reports
+    }
+}
