@@ -79,7 +79,7 @@ async fn an_execution_is_started_followed_and_read() {
     let result = get(&world, "/executions/first/result").await;
     assert_eq!(
         (&result["status"], &result["output"]),
-        (&json!("success"), &json!({"value": "hello"})),
+        (&json!("succeeded"), &json!({"value": "hello"})),
         "{result}"
     );
     let described = get(&world, "/executions/@latest").await;
@@ -137,12 +137,12 @@ async fn what_failed_is_retried_after_a_preview() {
     let result = get(&world, "/executions/one/result").await;
     assert_eq!(
         (&result["status"], result["error"]["message"].is_string()),
-        (&json!("failure"), true),
+        (&json!("failed"), true),
         "{result}"
     );
     let preview = post(&world, "/executions/one/retry", json!({"dry_run": true})).await;
     assert_eq!(preview["rerun"], json!({"a": 0}), "{preview}");
-    assert_eq!(get(&world, "/executions/one/result").await["status"], "failure", "a preview changes nothing");
+    assert_eq!(get(&world, "/executions/one/result").await["status"], "failed", "a preview changes nothing");
     let retried = post(&world, "/executions/one/retry", json!({"reason": "again"})).await;
     assert_eq!(retried["execution"], "one");
     stream(&world, "one", None).await;

@@ -13,6 +13,7 @@ pub struct ExecutionResult {
     /// Id of the execution.
     pub execution: String,
     /// Status of the execution.
+    #[serde(serialize_with = "words::serialize_status")]
     pub status: ExecutionStatus,
     /// Its output; `Null` while it goes on, and if there is none.
     pub output: Value,

@@ -9,11 +9,11 @@ use super::api_call::{ApiCall, answer};
 use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentRow::all(call.state.operations.cards()))
+    answer(&AgentRow::all(&call.state.operations.cards()))
 }
 
 pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentDetails::of(call.state.operations.cards(), call.path("name"))?)
+    answer(&AgentDetails::of(&call.state.operations.cards(), call.path("name"))?)
 }
 
 pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -22,5 +22,5 @@ pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&mesh_status::read_status(&call.operator, call.state.operations.cards()).await?)
+    answer(&mesh_status::read_status(&call.operator, &call.state.operations.cards()).await?)
 }

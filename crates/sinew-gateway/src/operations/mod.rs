@@ -108,11 +108,6 @@ impl A2aOperations {
         &self.0.client
     }
 
-    /// A live view of the agents.
-    pub(crate) fn cards(&self) -> &Cards {
-        &self.0.cards
-    }
-
     /// Namespace of the mesh.
     pub fn mesh_namespace(&self) -> &str {
         self.0.client.mesh().namespace()
