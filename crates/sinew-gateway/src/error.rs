@@ -24,6 +24,12 @@ pub enum GatewayError {
         /// Reason given by the system.
         error: std::io::Error,
     },
+    /// The first messages of a client of MCP over pipes.
+    #[error("the client did not begin as MCP demands: {reason}")]
+    Handshake {
+        /// Reason given by the library.
+        reason: String,
+    },
     /// Every machine of the network could call, and nobody would ask who calls.
     #[error(
         "{address} is reachable from other machines, and the gateway asks its callers for no credentials"
@@ -41,6 +47,7 @@ impl GatewayError {
             Self::Mesh(error) => error.code(),
             Self::Client(error) => error.code(),
             Self::Listen { .. } => code::GATEWAY_CANNOT_LISTEN.as_str(),
+            Self::Handshake { .. } => code::GATEWAY_MESSAGE_MALFORMED.as_str(),
             Self::Open { .. } => code::GATEWAY_WITHOUT_CREDENTIALS.as_str(),
         }
     }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::GatewayError;
+use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::GatewayOptions;
 use crate::state::GatewayState;
@@ -39,8 +40,11 @@ impl Gateway {
         let client = Client::new(mesh, options.adapters).await?;
         cards.ready().await;
         let draining = CancellationToken::new();
+        let operations = A2aOperations::new(client, cards, &options);
+        let tools = McpShared::new(operations.clone(), own_caller.clone());
         let state = Arc::new(GatewayState {
-            operations: A2aOperations::new(client, cards, &options),
+            mcp: McpEndpoint::new(tools, &options.limits, &draining),
+            operations,
             limits: options.limits,
             hosts: hosts_of(&options),
             own_caller,

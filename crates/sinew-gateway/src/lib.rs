@@ -1,7 +1,7 @@
-//! HTTP in front of a mesh: programs without NATS find and call its workflows and agents.
+//! A mesh for programs without NATS: they find and call its workflows and agents over HTTP, or over pipes.
 //!
 //! Place in the flow: a request over HTTP becomes one [`operations::A2aOperations`] call, which becomes requests on the
-//! mesh under the caller's own name. Each binding of A2A is a thin translation around that one interface.
+//! mesh under the caller's own name. Each binding of A2A, and MCP, is a thin translation around that one interface.
 //!
 //! It never decides what a workflow does, and never keeps state: what must last lies on the mesh, so any number of
 //! gateways stand beside each other and any of them answers.
@@ -14,6 +14,7 @@ mod gateway;
 mod guard;
 mod http_error;
 mod jsonrpc;
+mod mcp;
 pub mod operations;
 mod options;
 mod rest;
@@ -25,4 +26,5 @@ mod state;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;
+pub use mcp::{serve_mcp, serve_mcp_stdio};
 pub use options::{DEFAULT_PORT, GatewayLimits, GatewayOptions};

@@ -67,6 +67,8 @@ pub struct GatewayLimits {
     pub in_flight: usize,
     /// Streams that are open at once.
     pub streams: usize,
+    /// Sessions of clients of MCP before 2026-07-28 that are open at once.
+    pub sessions: usize,
     /// How long a blocking call waits before it answers with the task as it is.
     pub blocking: Duration,
     /// How long a client may read nothing of what waits for it, before its connection is cut.
@@ -82,6 +84,7 @@ impl Default for GatewayLimits {
             connections: 10_000,
             in_flight: 10_000,
             streams: 8_000,
+            sessions: 1_000,
             blocking: Duration::from_mins(10),
             slow_client: Duration::from_secs(30),
         }

@@ -24,6 +24,8 @@ pub(crate) enum RouteWork {
     Card,
     /// A2A by JSON-RPC.
     JsonRpc,
+    /// MCP over streamable HTTP.
+    Mcp,
     /// An operation of A2A by HTTP+JSON.
     Operation(CoreMethod),
     /// An operation named behind a colon at the end of the path: `tasks/ID:cancel`.
@@ -76,6 +78,9 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     let plain = [
         ("GET", "/.well-known/agent-card.json", RouteWork::Card),
         ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::Card),
+        ("GET", "/mcp", RouteWork::Mcp),
+        ("POST", "/mcp", RouteWork::Mcp),
+        ("DELETE", "/mcp", RouteWork::Mcp),
         ("POST", "/a2a", RouteWork::JsonRpc),
         ("POST", "/a2a/", RouteWork::JsonRpc),
         ("POST", "/agents/{agent}", RouteWork::JsonRpc),
@@ -138,6 +143,7 @@ async fn serve(
     };
     match work {
         RouteWork::Card => card(&state, &endpoint, request.headers()),
+        RouteWork::Mcp => state.mcp.serve(&state, request).await,
         RouteWork::JsonRpc => jsonrpc::serve(state, endpoint, request).await,
         RouteWork::Operation(method) => rest::serve(state, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, endpoint, path, request).await,

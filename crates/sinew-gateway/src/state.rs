@@ -8,12 +8,14 @@ use sinew_protocol::Token;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
 
 /// State that all requests share.
 pub(crate) struct GatewayState {
     pub(crate) operations: A2aOperations,
+    pub(crate) mcp: McpEndpoint,
     pub(crate) limits: GatewayLimits,
     /// Names of this gateway in requests, beside those of the loopback interface.
     pub(crate) hosts: Vec<String>,

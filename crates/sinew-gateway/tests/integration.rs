@@ -1,4 +1,4 @@
-//! Tests of the gateway: a real nats-server, real executors and agents, a real HTTP client.
+//! Tests of the gateway: a real nats-server, real executors and agents, real clients.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,6 +11,10 @@ mod cards;
 mod decisions;
 mod documents;
 mod hostile;
+mod mcp;
+mod mcp_python;
+mod mcp_support;
+mod mcp_tasks;
 mod python_sdk;
 mod streams;
 mod support;

@@ -9,11 +9,11 @@ use tokio::process::Command;
 use crate::support::{GatewayWorld, SINGLE};
 
 /// The SDK that is installed.
-const SDK: &str = "a2a-sdk==1.3.0";
+const SDK: [&str; 2] = ["a2a-sdk==1.3.0", "httpx"];
 
-/// A Python that has the SDK, installed once below the target folder. None where PyPI cannot be reached.
-async fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a2a-sdk-1.3.0");
+/// A Python that has these packages, installed once below the target folder. None where PyPI cannot be reached.
+pub(crate) async fn python_with(packages: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(packages[0].replace("==", "-"));
     let python = folder.join("bin/python");
     let installed = folder.join("installed");
     if installed.exists() {
@@ -24,10 +24,9 @@ async fn python() -> Option<PathBuf> {
         ended.is_ok_and(|ended| ended.status.success())
     };
     let made = run(Path::new("python3"), &["-m", "venv", folder.to_str()?]).await;
-    let has_sdk =
-        made && run(&python, &["-m", "pip", "install", "-q", "--timeout", "10", SDK, "httpx"]).await;
-    if !has_sdk {
-        println!("not run: {SDK} cannot be installed from PyPI here");
+    let pip = ["-m", "pip", "install", "-q", "--timeout", "10"];
+    if !made || !run(&python, &[&pip, packages].concat()).await {
+        println!("not run: {packages:?} cannot be installed from PyPI here");
         return None;
     }
     std::fs::write(installed, "").unwrap();
@@ -36,7 +35,7 @@ async fn python() -> Option<PathBuf> {
 
 #[tokio::test]
 async fn the_python_sdk_calls_workflows() {
-    let Some(python) = python().await else { return };
+    let Some(python) = python_with(&SDK).await else { return };
     let world = GatewayWorld::new(&[("single", SINGLE)]).await;
     world.serve_echo().await;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client.py");

@@ -1,13 +1,9 @@
 //! Streams: in order, without gap or repeat, from any number, over any gateway.
 
-use std::sync::Arc;
-
 use reqwest::Method;
 use serde_json::{Value, json};
-use sinew_agent::Agent;
-use tokio::sync::Notify;
 
-use crate::support::{EventSource, GatewayWorld, SINGLE, SseEvent, message};
+use crate::support::{EventSource, GatewayWorld, SINGLE, SseEvent, held, message};
 
 fn seqs(events: &[SseEvent]) -> Vec<u64> {
     events.iter().map(|(seq, _)| seq.unwrap()).collect()
@@ -20,24 +16,6 @@ async fn subscribe(world: &GatewayWorld, base: &str, id: &str, last: Option<u64>
         request = request.header("Last-Event-ID", last.to_string());
     }
     EventSource::of(request.send().await.unwrap())
-}
-
-/// A world whose agent `one` waits for a word.
-async fn held(workflows: &[(&str, &str)]) -> (GatewayWorld, Arc<Notify>, Arc<Notify>) {
-    let world = GatewayWorld::new(workflows).await;
-    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (told, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let agent = Agent::dynamic("one", None, None, move |input, context| {
-        let (told, waits) = (Arc::clone(&told), Arc::clone(&waits));
-        async move {
-            context.progress(json!("half"));
-            told.notify_one();
-            waits.notified().await;
-            Ok(input)
-        }
-    });
-    world.serve(agent).await;
-    (world, begun, go_on)
 }
 
 #[tokio::test]

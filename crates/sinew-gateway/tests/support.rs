@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -19,6 +20,7 @@ use sinew_mesh::{Mesh, Provision};
 use sinew_protocol::deployment::Deployment;
 use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
+use tokio::sync::Notify;
 
 /// Longer than anything here takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -163,6 +165,35 @@ impl GatewayWorld {
         answer["result"].take()
     }
 
+    /// Serves MCP over pipes, as a process that a host starts.
+    pub(crate) async fn serve_pipe<R, W>(&self, pipes: (R, W), stop: CancellationToken)
+    where
+        R: tokio::io::AsyncRead + Send + Unpin + 'static,
+        W: tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let mesh = connect(&self.server.url(), "gateway").await;
+        tokio::spawn(sinew_gateway::serve_mcp(mesh, GatewayOptions::new(adapters), pipes, stop));
+    }
+
+    /// Waits until the task that changed last is in a state.
+    pub(crate) async fn newest_task_is(&self, wanted: &str) {
+        let reached = async { while state(&self.newest_task().await) != wanted {} };
+        let reached = tokio::time::timeout(PATIENCE, reached).await;
+        assert!(reached.is_ok(), "the newest task is not {wanted}: {}", self.newest_task().await);
+    }
+
+    /// Tasks of the gateway's caller.
+    pub(crate) async fn task_count(&self) -> u64 {
+        let page = self.rpc("/a2a", "ListTasks", &json!({"pageSize": 1})).await;
+        page["result"]["totalSize"].as_u64().unwrap()
+    }
+
+    /// The task that changed last, as the gateway lists it.
+    pub(crate) async fn newest_task(&self) -> Value {
+        let page = self.rpc("/a2a", "ListTasks", &json!({"pageSize": 1})).await;
+        page["result"]["tasks"][0].clone()
+    }
+
     /// Executions that the mesh knows, open or closed.
     pub(crate) async fn executions(&self) -> usize {
         let client = sinew_executor::client::Client::new(self.mesh.clone(), adapters).await.unwrap();
@@ -192,6 +223,24 @@ impl GatewayWorld {
     pub(crate) fn take_gateway(&mut self) -> Gateway {
         self.gateway.take().unwrap()
     }
+}
+
+/// A world whose agent `one` waits for a word.
+pub(crate) async fn held(workflows: &[(&str, &str)]) -> (GatewayWorld, Arc<Notify>, Arc<Notify>) {
+    let world = GatewayWorld::new(workflows).await;
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
+    let agent = Agent::dynamic("one", None, None, move |input, context| {
+        let (told, waits) = (Arc::clone(&told), Arc::clone(&waits));
+        async move {
+            context.progress(json!("half"));
+            told.notify_one();
+            waits.notified().await;
+            Ok(input)
+        }
+    });
+    world.serve(agent).await;
+    (world, begun, go_on)
 }
 
 pub(crate) async fn connect(url: &str, caller: &str) -> Mesh {

@@ -16,7 +16,7 @@ use super::{TelemetryError, TelemetryOptions};
 /// Filter without `SINEW_LOG`: Sinew's own messages, and warnings of other crates.
 const DEFAULT_FILTER: &str = "warn,sinew=info";
 /// Said of themselves by crates whose troubles we word ourselves.
-const FOREIGN_FILTERS: [&str; 2] = ["opentelemetry=off", "hyper=warn"];
+const FOREIGN_FILTERS: [&str; 3] = ["opentelemetry=off", "hyper=warn", "rmcp=error"];
 /// Variables whose values never reach a log.
 const SECRET_VARIABLES: [&str; 5] = [
     sinew_protocol::env::NATS_PASSWORD,
@@ -46,12 +46,12 @@ pub(super) fn filter<S: Subscriber>(
 /// Says whether lines of this origin are free of message contents and credentials.
 ///
 /// Below the level `info` the NATS client prints payloads, answers of the server and its own password, HTTP and TLS
-/// libraries print what passes through. Crates of Sinew log no contents at any level, so all their levels are safe.
+/// libraries print what passes through. The library of MCP prints messages of clients up to `warn`. Crates of Sinew log no contents at any level, so all their levels are safe.
 fn is_safe_to_log(origin: &Metadata<'_>) -> bool {
-    let own = origin.target().split("::").next().is_some_and(|name| {
-        name == "sinew" || name.strip_prefix("sinew_").is_some_and(|rest| !rest.is_empty())
-    });
-    own || *origin.level() <= Level::INFO
+    let name = origin.target().split("::").next().unwrap_or_default();
+    let own = name == "sinew" || name.strip_prefix("sinew_").is_some_and(|rest| !rest.is_empty());
+    let safest = if name == "rmcp" { Level::ERROR } else { Level::INFO };
+    own || *origin.level() <= safest
 }
 
 /// The layer that writes lines.

@@ -82,6 +82,32 @@ impl Connection {
         has_address_variable() || RunningDev::find().is_some()
     }
 
+    /// Returns the connection as arguments of a call of this program elsewhere, so with the address and the namespace of
+    /// the environment and of the `sinew dev` of this folder. A password is left out.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let resolved = self.resolved();
+        let named_by_context = resolved.context.is_some() || variable(env::NATS_CONTEXT).is_some();
+        let nats = resolved.nats.or_else(|| variable(env::NATS_URL).filter(|_| !named_by_context));
+        let context = resolved.context.or_else(|| variable(env::NATS_CONTEXT).filter(|_| nats.is_none()));
+        let namespace = resolved.namespace.or_else(|| variable(env::NAMESPACE));
+        let named = [
+            ("--nats", &nats),
+            ("--context", &context),
+            ("--namespace", &namespace),
+            ("--creds", &self.creds),
+            ("--nkey", &self.nkey),
+            ("--user", &self.user),
+            ("--tlscert", &self.tlscert),
+            ("--tlskey", &self.tlskey),
+            ("--tlsca", &self.tlsca),
+            ("--nats-timeout", &self.nats_timeout),
+            ("--as", &self.caller),
+        ];
+        let given = named.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        given.flatten().collect()
+    }
+
     /// Returns the connection with the address of the `sinew dev` of this folder, if nothing else names one.
     fn resolved(&self) -> Self {
         if self.nats.is_some() || self.context.is_some() || has_address_variable() {
@@ -152,7 +178,7 @@ fn has_address_variable() -> bool {
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Roles that go on when they may not do something: what they do for others must not end for what one of them asked.
-const LASTING: [&str; 4] = ["executor", "agent", "dev", "doctor"];
+const LASTING: [&str; 5] = ["executor", "agent", "dev", "doctor", "mcp"];
 
 tokio::task_local! {
     /// Hears what the server does not permit, so that a command which cannot succeed ends at once.

@@ -23,14 +23,15 @@ const OFFLINE: [&str; 8] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),
     ("crates/sinew/src/templates/python/README.md", "examples::projects build it"),
     ("crates/sinew/src/templates/rust/README.md", "examples::projects build it"),
     ("deploy/README.md", "the_commands_of_deployment_print_accounts"),
-    ("docs/gateway.md", "the_gateway_answers_as_its_page_shows"),
+    ("docs/gateway.md", "gateways_answer_as_their_pages_show"),
+    ("docs/mcp.md", "gateways_answer_as_their_pages_show"),
     ("docs/testing.md", "commands of the build"),
     ("examples/dependency-review/README.md", "transcripts::readme types the same command"),
     ("examples/python-agent/README.md", "examples install its package"),
@@ -245,7 +246,13 @@ const GREET: &str = "name: greet\nworkflow:\n  description: d\n  nodes:\n    \
     output_mapping: {text: \"{{g.output.text}}\"}\n";
 
 #[test]
-fn the_gateway_answers_as_its_page_shows() {
+fn gateways_answer_as_their_pages_show() {
+    for page in ["docs/gateway.md", "docs/mcp.md"] {
+        check_gateway_page(page);
+    }
+}
+
+fn check_gateway_page(page: &str) {
     let (world, _executor) = World::new();
     world.write("greet.yaml", GREET);
     world.ok(&["workflow", "deploy", "greet.yaml"]);
@@ -254,7 +261,7 @@ fn the_gateway_answers_as_its_page_shows() {
     world.online(&["greeter", "greet"]);
     let mut gateway: Option<Role> = None;
     let mut address = String::new();
-    for block in blocks("docs/gateway.md") {
+    for block in blocks(page) {
         for (line, _) in block.commands {
             if line.starts_with("sinew serve gateway") {
                 // Other tests may have the usual port.
@@ -264,7 +271,8 @@ fn the_gateway_answers_as_its_page_shows() {
                 let said = crate::common::Said::by(child.stderr.take().unwrap());
                 let told = said.wait_for("http://");
                 let at = told.split("http://").nth(1).unwrap();
-                address = at.split(|c: char| c == '/' || c.is_whitespace()).next().unwrap().to_owned();
+                let end = at.split(|c: char| c == '/' || c.is_whitespace()).next().unwrap();
+                end.clone_into(&mut address);
                 gateway = Some(Role(child));
                 continue;
             }
@@ -273,7 +281,12 @@ fn the_gateway_answers_as_its_page_shows() {
                 panic!("{line}: {error}: {}", String::from_utf8_lossy(&output.stdout))
             });
             let whole = answer.to_string();
-            let wanted = if line.contains("message:send") { "Hello, Ada!" } else { "\"greet\"" };
+            let wanted = match &line {
+                line if line.contains("Ada") => "Hello, Ada!",
+                line if line.contains("--url") => "/mcp",
+                line if line.starts_with("sinew mcp config") => "nats://localhost:4222",
+                _ => "\"greet\"",
+            };
             assert!(whole.contains(wanted), "{line}: {whole}");
         }
     }

@@ -20,6 +20,7 @@ mod document_commands;
 mod examples;
 mod first_hour;
 mod gateway;
+mod mcp;
 mod mesh;
 mod permission;
 mod test_command;

@@ -36,12 +36,12 @@ const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
 /// Decision of a person, as a message words it.
 #[derive(Debug, PartialEq)]
-struct WordedDecision {
+pub(super) struct WordedDecision {
     /// Node that the decision is for; None if only one waits.
-    node: Option<String>,
-    data: Value,
-    comment: Option<String>,
-    reject: bool,
+    pub(super) node: Option<String>,
+    pub(super) data: Value,
+    pub(super) comment: Option<String>,
+    pub(super) reject: bool,
 }
 
 impl A2aOperations {
@@ -57,7 +57,20 @@ impl A2aOperations {
         let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
         let decision = WordedDecision::of(message)?;
-        let (node, activation) = awaited(&folded, decision.node.as_deref())?;
+        let target = awaited(&folded, decision.node.as_deref())?;
+        self.send_decision(call, execution, target, decision, &message.id.0).await
+    }
+
+    /// Sends a decision under the caller's name. The same message id is the same decision, however often it comes.
+    pub(super) async fn send_decision(
+        &self,
+        call: &OperationCall,
+        execution: ExecutionId,
+        (node, activation): (String, u32),
+        decision: WordedDecision,
+        message_id: &str,
+    ) -> Result<(), A2aError> {
+        let client = self.0.client.on_behalf_of(call.caller.clone());
         let command = Command::Approve(ApproveCommand {
             execution,
             node: Some(node),
@@ -66,8 +79,7 @@ impl A2aOperations {
             comment: decision.comment,
             reject: decision.reject,
         });
-        // The same message is the same decision, however often it comes.
-        let id = Token::of(&format!("a2a-{}", &sha256(message.id.0.as_bytes())[..32]));
+        let id = Token::of(&format!("a2a-{}", &sha256(message_id.as_bytes())[..32]));
         let verdict = client.signal(&id, command, DECISION_TIMEOUT).await;
         let verdict = verdict.map_err(|error| client_failed(&error))?;
         if verdict.accepted {
@@ -78,6 +90,19 @@ impl A2aOperations {
 
     /// Waits until the execution has ended or waits for a person, for at most the time of a blocking call.
     pub(super) async fn wait_settled(&self, place: &TaskPlace) -> Result<(), A2aError> {
+        self.wait_until(place, |folded| {
+            let state = folded.state();
+            state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
+        })
+        .await
+    }
+
+    /// Waits until an execution is as wanted or gone, for at most the time of a blocking call.
+    pub(super) async fn wait_until(
+        &self,
+        place: &TaskPlace,
+        is_wanted: impl Fn(&Execution) -> bool + Send + Sync,
+    ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
         let until = Instant::now() + self.0.blocking;
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
@@ -85,11 +110,7 @@ impl A2aOperations {
         let mut events = events.map_err(|error| mesh_failed(&error))?;
         while Instant::now() < until {
             let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
-            let settled = found.is_none_or(|(_, folded)| {
-                let state = folded.state();
-                state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
-            });
-            if settled {
+            if found.is_none_or(|(_, folded)| is_wanted(&folded)) {
                 break;
             }
             let _ = tokio::time::timeout(ASK_AFTER, events.next()).await;

@@ -6,6 +6,7 @@
 mod decision;
 mod listing;
 mod peer;
+mod questions;
 mod sending;
 mod story;
 mod stream;
@@ -30,6 +31,7 @@ use crate::options::GatewayOptions;
 
 use story::StoryHub;
 
+pub(crate) use questions::{OpenQuestion, QuestionAnswer};
 pub use stream::{StreamItem, TaskStream};
 pub use target::{Endpoint, SKILL_EXTENSION};
 

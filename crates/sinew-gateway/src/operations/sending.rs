@@ -216,7 +216,7 @@ impl A2aOperations {
     }
 
     /// The ids of a caller's own task, which follow from the message.
-    fn own_ids(&self, call: &OperationCall, agent: &str, message: &str) -> (ExecutionId, TaskId) {
+    pub(super) fn own_ids(&self, call: &OperationCall, agent: &str, message: &str) -> (ExecutionId, TaskId) {
         let execution = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message);
         let activation = ActivationKey::of::<&str>(&execution, Token::of(agent).as_str(), &[], 0);
         let task = TaskId::of(&execution, &activation, 1);

@@ -144,6 +144,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         url: mesh_at.nats.clone().unwrap_or_default(),
         namespace: mesh.namespace(),
         card: serve::card_address(&gateway),
+        tools: serve::tools_address(&gateway),
         server: server.as_ref(),
         agents: &own,
         ready_made: &ready_made,
@@ -295,6 +296,8 @@ struct DevBanner<'a> {
     namespace: &'a str,
     /// Address of the card of the mesh.
     card: String,
+    /// Address of the tools of the mesh.
+    tools: String,
     server: Option<&'a Server>,
     agents: &'a [String],
     /// Agents that ship with Sinew.
@@ -318,6 +321,7 @@ impl DevBanner<'_> {
             "nats": self.url,
             "namespace": self.namespace,
             "gateway": self.card,
+            "tools": self.tools,
             "managed": self.server.is_some(),
             "persistent": self.server.map(|_| !self.args.ephemeral),
             "store": self.server.map(Server::store),
@@ -337,6 +341,7 @@ impl DevBanner<'_> {
                 format!("NATS         {} ({by})", self.url),
             ];
             lines.push(format!("Gateway      {}", self.card));
+            lines.push(format!("Tools        {} (MCP)", self.tools));
             if let (Some(store), Some(server)) = (store, self.server) {
                 lines.push(format!("Persistence  {store}"));
                 lines.push(format!("Server log   {}", server.log().display()));

@@ -169,6 +169,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
     ("axum", "sinew-gateway"),
+    ("rmcp", "sinew-gateway"),
 ];
 
 /// Lines past which a file has a second job hiding in it.

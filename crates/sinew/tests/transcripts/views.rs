@@ -311,6 +311,8 @@ fn views() -> Vec<CommandView> {
         view("serve-executor", &["--nats", all]),
         view("serve-agent", &["cards", "--nats", all]),
         view("serve-gateway", &["--nats", all]),
+        view("mcp", &["--nats", all]),
+        view("mcp-config", &["zed", "--context", all]),
         view("dev", &["--workflows", all]),
         view("schema", &[all]),
         view("explain", &[all]),

@@ -22,8 +22,8 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve gateway`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Offer the workflows and agents of a mesh over HTTP, as agents of A2A 1.0: cards, JSON-RPC, REST and \
-                  streams of events. Any number of gateways may stand beside each other; they keep nothing.\n\nIt \
+    long_about = "Offer the workflows and agents of a mesh over HTTP: as agents of A2A 1.0 (cards, JSON-RPC, REST, \
+                  streams of events), and as tools of MCP at /mcp. Any number of gateways may stand beside each other; they keep nothing.\n\nIt \
                   listens on this machine only, because it asks callers for no credentials. On SIGTERM it takes no new \
                   connections, ends streams with a hint how to go on, and answers what it has begun.",
     after_help = EXAMPLES
@@ -79,6 +79,7 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
     };
     let _ = up.set(());
     output.note(&format!("card: {}", card_address(&gateway)));
+    output.note(&format!("tools: {}", tools_address(&gateway)));
     stop.asked().await;
     telemetry.drain();
     gateway.drain().await;
@@ -91,11 +92,20 @@ pub(crate) fn card_address(gateway: &Gateway) -> String {
     format!("http://{}/.well-known/agent-card.json", gateway.address())
 }
 
+/// Address of the tools of the mesh.
+pub(crate) fn tools_address(gateway: &Gateway) -> String {
+    format!("http://{}/mcp", gateway.address())
+}
+
 /// The failure of a gateway that did not start.
 pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
     match error {
         GatewayError::Mesh(error) => error.into(),
         GatewayError::Client(error) => error.into(),
+        GatewayError::Handshake { .. } => {
+            Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
+                .hint("hosts of MCP start this command: `sinew mcp config HOST` prints how")
+        }
         GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
             .hint("listen on 127.0.0.1, behind a proxy that checks callers"),
         error => Failure::new(FailureKind::Failed, known(error.code()), error.to_string())

@@ -15,7 +15,7 @@ use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 use crate::exit::Exit;
 
 pub(crate) use executor::{ExecutorArgs, MessageWords};
-pub(crate) use gateway::{card_address, gateway_failure};
+pub(crate) use gateway::{card_address, gateway_failure, tools_address};
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here, telemetry_failure};
@@ -31,7 +31,7 @@ pub(crate) enum ServeCommand {
     Executor(ExecutorArgs),
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
-    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST
+    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
     Gateway(gateway::GatewayArgs),
 }
 

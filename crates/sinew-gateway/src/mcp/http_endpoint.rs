@@ -1,0 +1,143 @@
+//! `/mcp`: the protocol over streamable HTTP.
+//!
+//! Clients of 2026-07-28 need no session. Those of earlier versions have one in this gateway; when it is gone they begin
+//! another one, at any gateway, and their tasks are still there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
+use serde_json::json;
+use sinew_protocol::code;
+use sinew_protocol::unique_keys::check_unique_keys;
+use tokio_util::sync::CancellationToken;
+
+use super::handler::{McpHandler, McpShared};
+use crate::a2a_request::{BodyError, is_json, read_body};
+use crate::http_error::HttpProblem;
+use crate::operations::short;
+use crate::options::GatewayLimits;
+use crate::state::GatewayState;
+
+/// Header with the session of an earlier client.
+const SESSION_HEADER: &str = "mcp-session-id";
+/// Method that begins a session.
+const BEGIN_SESSION: &str = "initialize";
+/// Time that a session without requests outlives the longest call.
+const SESSION_RESERVE: Duration = Duration::from_mins(5);
+/// JSON-RPC's code for what is not JSON.
+const PARSE_ERROR: i32 = -32_700;
+
+/// The endpoint of the protocol at a gateway.
+pub(crate) struct McpEndpoint {
+    service: StreamableHttpService<McpHandler, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+    max_sessions: usize,
+}
+
+/// The method of a message; the rest is not read here.
+#[derive(Deserialize)]
+struct MethodMember<'a> {
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+}
+
+impl McpEndpoint {
+    /// The endpoint. Its streams end when the gateway drains.
+    pub(crate) fn new(shared: McpShared, limits: &GatewayLimits, draining: &CancellationToken) -> Self {
+        let shared = Arc::new(shared);
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
+        let sessions = Arc::new(sessions);
+        // The guard at the door has checked Host and Origin, with the names of this gateway.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_json_response(true)
+            .with_max_request_body_bytes(limits.body_bytes)
+            .with_cancellation_token(draining.child_token());
+        let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
+        let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
+        Self { service, sessions, max_sessions: limits.sessions }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn serve(&self, state: &GatewayState, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = match read_body(state, body).await {
+            Ok(body) => body,
+            Err(BodyError::TooLarge) => {
+                let text = "the body is larger than this gateway reads";
+                return malformed(StatusCode::PAYLOAD_TOO_LARGE, text);
+            }
+            Err(BodyError::Broken) => {
+                return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole");
+            }
+        };
+        let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if parts.method == Method::POST && is_json(content_type) {
+            if let Err(error) = check_unique_keys(&body) {
+                return not_json(&error.to_string());
+            }
+            let is_new = !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body);
+            if is_new && self.sessions.sessions.read().await.len() >= self.max_sessions {
+                return busy("as many sessions are open at this gateway as may be; try again in a moment");
+            }
+        }
+        // Taken before the work begins: any answer may be a stream.
+        let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+            return busy("as many streams are open at this gateway as may be; try again in a moment");
+        };
+        let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
+        let (parts, body) = answer.into_parts();
+        let content_type = parts.headers.get(header::CONTENT_TYPE);
+        if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+            return Response::from_parts(parts, Body::new(body));
+        }
+        let body = body.map_frame(move |frame| {
+            // A stream counts until its body is dropped.
+            let _held = &permit;
+            frame
+        });
+        Response::from_parts(parts, Body::new(body))
+    }
+}
+
+fn begins_session(body: &Bytes) -> bool {
+    let method = serde_json::from_slice::<MethodMember<'_>>(body).ok().and_then(|member| member.method);
+    method.as_deref() == Some(BEGIN_SESSION)
+}
+
+fn busy(text: &str) -> Response {
+    let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
+    ([(header::RETRY_AFTER, "1")], problem).into_response()
+}
+
+fn malformed(status: StatusCode, text: &str) -> Response {
+    HttpProblem::new(status, code::GATEWAY_MESSAGE_MALFORMED, text).into_response()
+}
+
+fn not_json(reason: &str) -> Response {
+    let data = json!({"code": code::GATEWAY_MESSAGE_MALFORMED.as_str()});
+    let message = format!("the body is not JSON: {}", short(reason, 300));
+    let error = json!({"code": PARSE_ERROR, "message": message, "data": data});
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+    let mut response = (StatusCode::BAD_REQUEST, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+impl std::fmt::Debug for McpEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpEndpoint").field("max_sessions", &self.max_sessions).finish_non_exhaustive()
+    }
+}

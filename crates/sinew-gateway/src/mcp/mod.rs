@@ -1,0 +1,25 @@
+//! The Model Context Protocol: workflows and agents as tools of hosts of language models.
+//!
+//! Tools, tasks and decisions are operations of A2A, so rights and ids are those of the other bindings. The crate `rmcp`
+//! speaks the protocol; the mapping is pure, and the handler joins the two.
+
+mod handler;
+mod http_endpoint;
+mod open_calls;
+mod pipe;
+mod question_form;
+mod resource_uri;
+mod tool_call;
+mod tool_list;
+mod tool_result;
+
+pub(crate) use handler::McpShared;
+pub(crate) use http_endpoint::McpEndpoint;
+pub use pipe::{serve_mcp, serve_mcp_stdio};
+
+/// Member of a call's `_meta`: the id of the message that starts the work. The same id is the same task.
+const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
+/// Member of a result's `_meta`: the id of the task.
+const TASK_META: &str = "io.github.sinew-mesh/task";
+/// Member of a result's `_meta`: operator code and text of a failure.
+const ERROR_META: &str = "io.github.sinew-mesh/error";

@@ -1,0 +1,54 @@
+//! Calls of tools that are being answered, so that a client can cancel one by the id of its request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::model::RequestId;
+
+use crate::operations::OperationCall;
+
+/// A call that is being answered: its caller, and its task.
+#[derive(Clone, Debug)]
+pub(super) struct OpenCall {
+    pub(super) call: OperationCall,
+    /// Id of the task that the call waits for.
+    pub(super) task: String,
+}
+
+/// The open calls of one client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenCalls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
+
+/// An entry of [`OpenCalls`], removed when it is dropped.
+pub(super) struct OpenCallEntry {
+    calls: OpenCalls,
+    request: Option<RequestId>,
+}
+
+impl OpenCalls {
+    /// Notes a call until its entry is dropped.
+    pub(super) fn note(&self, request: RequestId, open: OpenCall) -> OpenCallEntry {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.clone(), open);
+        OpenCallEntry { calls: self.clone(), request: Some(request) }
+    }
+
+    /// Takes a call out.
+    pub(super) fn take(&self, request: &RequestId) -> Option<OpenCall> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(request)
+    }
+}
+
+impl OpenCallEntry {
+    /// Leaves the call noted: its cancellation is on the way.
+    pub(super) fn leave(mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for OpenCallEntry {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.calls.take(&request);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The protocol over a pair of pipes, for hosts that start a server themselves.
+
+use std::sync::Arc;
+
+use rmcp::service::{RoleServer, ServerInitializeError, serve_server_with_ct};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::io::stdio_pipes;
+use sinew_executor::client::Client;
+use sinew_mesh::Mesh;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::handler::{McpHandler, McpShared};
+use crate::error::GatewayError;
+use crate::operations::{A2aOperations, short};
+use crate::options::GatewayOptions;
+
+/// Serves the workflows and agents of a mesh as tools over standard input and output, until the client closes them or
+/// `stop` fires. Tasks that are not done by then go on.
+pub async fn serve_mcp_stdio(
+    mesh: Mesh,
+    options: GatewayOptions,
+    stop: CancellationToken,
+) -> Result<(), GatewayError> {
+    let (reader, writer) = stdio_pipes();
+    Box::pin(serve_mcp(mesh, options, (reader, writer), stop)).await
+}
+
+/// Serves over any pair of pipes: the one that requests come from, and the one that answers go to.
+pub async fn serve_mcp<R, W>(
+    mesh: Mesh,
+    options: GatewayOptions,
+    (reader, writer): (R, W),
+    stop: CancellationToken,
+) -> Result<(), GatewayError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let own_caller = mesh.caller().clone();
+    let cards = mesh.cards().follow();
+    let client = Client::new(mesh, options.adapters).await?;
+    cards.ready().await;
+    let shared = McpShared::new(A2aOperations::new(client, cards, &options), own_caller);
+    let handler = McpHandler::new(Arc::new(shared));
+    let pipes = AsyncRwTransport::<RoleServer, R, W>::new_server(reader, writer)
+        .with_max_line_length(options.limits.body_bytes);
+    match serve_server_with_ct(handler, pipes, stop).await {
+        Ok(running) => {
+            // A panic of the server was reported where it happened.
+            let _ = running.waiting().await;
+            Ok(())
+        }
+        // A client that went away before it said a word.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(GatewayError::Handshake { reason: short(&error.to_string(), 300) }),
+    }
+}

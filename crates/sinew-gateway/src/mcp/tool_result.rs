@@ -1,0 +1,235 @@
+//! Tasks as results of tools, as tasks of the protocol, and as progress.
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, DetailedTask, ErrorCode, ErrorData, JsonObject, MetaObject, Resource,
+    ResourceContents, Task as McpTask, TaskPayload, TaskStatus as McpTaskStatus,
+};
+use serde_json::{Value, json};
+use sinew_protocol::a2a::{
+    A2aError, ErrorCode as A2aErrorCode, Message, Part, PartContent, StreamResponse, Task, TaskState,
+};
+use sinew_protocol::jsonrpc::fault_of;
+use sinew_protocol::task::{FAILED, METADATA};
+use sinew_protocol::{Fault, MeshMessage};
+
+use super::resource_uri::task_uri;
+use super::{ERROR_META, TASK_META};
+use crate::operations::{OpenQuestion, short};
+
+/// Milliseconds between two questions for a task that a client should keep.
+const POLL_INTERVAL_MS: u64 = 1_000;
+/// Characters of an error's text.
+const MAX_ERROR_TEXT: usize = 2_000;
+/// Characters of a question that a result repeats.
+const MAX_PROMPT: usize = 1_000;
+/// Details of a failure that a result repeats.
+const MAX_DETAILS: usize = 20;
+/// Characters of a node's name in a result.
+const MAX_NODE: usize = 200;
+/// Media type of content that is not named.
+const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
+
+/// The result of a tool whose task does not go on by itself now.
+pub(super) fn result_of_task(task: &Task, questions: &[OpenQuestion]) -> CallToolResult {
+    let id = task.id.0.as_str();
+    let result = match task.status.state {
+        TaskState::Completed => {
+            let artifacts = task.artifacts.iter().flatten();
+            let mut parts: Vec<&Part> = artifacts.flat_map(|artifact| &artifact.parts).collect();
+            if parts.is_empty() {
+                parts = task.status.message.iter().flat_map(|message| &message.parts).collect();
+            }
+            result_of_parts(id, &parts)
+        }
+        TaskState::Canceled => CallToolResult::error(vec![ContentBlock::text(format!("{id} was cancelled"))]),
+        TaskState::Failed | TaskState::Rejected => return failure(&failure_of(task), Some(id)),
+        TaskState::InputRequired | TaskState::AuthRequired => {
+            CallToolResult::error(vec![ContentBlock::text(waiting_text(task, questions))])
+        }
+        _ => CallToolResult::error(vec![ContentBlock::text(format!(
+            "{id} goes on. This is not a failure, and a further call would begin another task. Its state and its \
+             result: the resource {}, or `sinew execution describe {id}`.",
+            task_uri(id)
+        ))]),
+    };
+    result.with_meta(Some(task_meta(id)))
+}
+
+/// The result of a tool whose agent answered with a message instead of a task.
+pub(super) fn result_of_message(message: &Message) -> CallToolResult {
+    let parts: Vec<&Part> = message.parts.iter().collect();
+    result_of_parts("message", &parts)
+}
+
+/// Parts as content. The only data among them is the structured result.
+fn result_of_parts(task: &str, parts: &[&Part]) -> CallToolResult {
+    let content = parts.iter().enumerate().map(|(index, part)| content_of(task, index, part)).collect();
+    let mut result = CallToolResult::success(content);
+    let mut data = parts.iter().filter_map(|part| match &part.content {
+        PartContent::Data(data) => Some(data),
+        _ => None,
+    });
+    result.structured_content = data.next().filter(|_| data.next().is_none()).cloned();
+    result
+}
+
+fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock {
+    let media_type = part.media_type.as_deref();
+    match &part.content {
+        PartContent::Text(text) => ContentBlock::text(text.clone()),
+        PartContent::Data(data) => ContentBlock::text(data.to_string()),
+        PartContent::Raw(base64) => match media_type.unwrap_or(UNKNOWN_MEDIA_TYPE) {
+            media_type if media_type.starts_with("image/") => ContentBlock::image(base64.clone(), media_type),
+            media_type if media_type.starts_with("audio/") => ContentBlock::audio(base64.clone(), media_type),
+            media_type => {
+                let uri = format!("{}#{index}", task_uri(task));
+                let bytes = ResourceContents::blob(base64.clone(), uri).with_mime_type(media_type);
+                ContentBlock::resource(bytes)
+            }
+        },
+        PartContent::Url(address) => {
+            let name = part.filename.clone().unwrap_or_else(|| format!("artifact {index}"));
+            let mut link = Resource::new(address.clone(), name);
+            link.mime_type = media_type.map(str::to_owned);
+            ContentBlock::resource_link(link)
+        }
+        _ => ContentBlock::text("content of an unknown kind"),
+    }
+}
+
+/// Text for a client whose user cannot be asked: the question, and how a person decides.
+fn waiting_text(task: &Task, questions: &[OpenQuestion]) -> String {
+    let id = task.id.0.as_str();
+    let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
+    let mut text = format!(
+        "{id} waits for a person. This is not a failure, and a further call would begin another task.\n\
+         Question: {}\n",
+        short(&said, MAX_PROMPT)
+    );
+    for question in questions {
+        let node = short(&question.node, MAX_NODE);
+        let line = format!(
+            "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node}`.\n"
+        );
+        text.push_str(&line);
+    }
+    text + &format!("State and result afterwards: the resource {}.", task_uri(id))
+}
+
+/// The fault of a task that failed, or its words.
+fn failure_of(task: &Task) -> Fault {
+    let extra = task.metadata.as_ref().and_then(|metadata| metadata.get(METADATA)?.get("fault").cloned());
+    if let Some(fault) = extra.and_then(|fault| serde_json::from_value(fault).ok()) {
+        return fault;
+    }
+    let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
+    let said = if said.is_empty() { "the task failed without saying why".to_owned() } else { said };
+    Fault::failure(FAILED, said)
+}
+
+/// A failure as a result that the model reads.
+pub(super) fn failure(fault: &Fault, task: Option<&str>) -> CallToolResult {
+    let message = short(&fault.message, MAX_ERROR_TEXT);
+    let details = fault.details.iter().take(MAX_DETAILS);
+    let details: Vec<String> = details.map(|detail| format!("\n- {}", short(detail, 300))).collect();
+    let text = format!("{}: {message}{}", fault.code, details.concat());
+    let mut meta = task.map(task_meta).unwrap_or_default();
+    let about = json!({"code": fault.code, "message": message, "retryable": fault.retryable});
+    meta.0.insert(ERROR_META.to_owned(), about);
+    CallToolResult::error(vec![ContentBlock::text(text)]).with_meta(Some(meta))
+}
+
+fn task_meta(task: &str) -> MetaObject {
+    let mut meta = MetaObject::new();
+    meta.0.insert(TASK_META.to_owned(), task.into());
+    meta
+}
+
+/// A refused operation: a result that the model reads if the call is wrong, an error of the protocol if the mesh is.
+pub(super) fn refusal(error: &A2aError) -> Result<CallToolResult, ErrorData> {
+    if error.code == A2aErrorCode::InternalError {
+        return Err(error_of(error));
+    }
+    Ok(failure(&fault_of(error), None))
+}
+
+/// An error of an operation as an error of the protocol, with the operator code.
+pub(super) fn error_of(error: &A2aError) -> ErrorData {
+    let fault = fault_of(error);
+    let code = match error.code {
+        A2aErrorCode::InternalError | A2aErrorCode::InvalidAgentResponse => ErrorCode::INTERNAL_ERROR,
+        _ => ErrorCode::INVALID_PARAMS,
+    };
+    coded_error(code, &fault.code, &fault.message, fault.retryable)
+}
+
+/// An error of the protocol with an operator code.
+pub(super) fn coded_error(kind: ErrorCode, code: &str, message: &str, retryable: bool) -> ErrorData {
+    ErrorData::new(kind, short(message, MAX_ERROR_TEXT), Some(json!({"code": code, "retryable": retryable})))
+}
+
+/// A task as the tasks extension has it. `begun` is when it began, as A2A writes moments.
+pub(super) fn mcp_task(task: &Task, begun: &str) -> McpTask {
+    let status = match task.status.state {
+        TaskState::Completed | TaskState::Failed | TaskState::Rejected => McpTaskStatus::Completed,
+        TaskState::Canceled => McpTaskStatus::Cancelled,
+        TaskState::InputRequired | TaskState::AuthRequired => McpTaskStatus::InputRequired,
+        _ => McpTaskStatus::Working,
+    };
+    let changed = task.status.timestamp.as_deref().unwrap_or(begun);
+    let mut shown = McpTask::new(task.id.0.clone(), status, begun, changed);
+    shown.poll_interval_ms = Some(POLL_INTERVAL_MS);
+    let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
+    shown.status_message = Some(short(&said, MAX_PROMPT)).filter(|said| !said.is_empty());
+    shown
+}
+
+/// A task with what belongs to its state: the forms of its questions, or its result.
+pub(super) fn detailed_task(
+    task: &Task,
+    begun: &str,
+    forms: rmcp::model::InputRequests,
+    result: &CallToolResult,
+) -> DetailedTask {
+    let shown = mcp_task(task, begun);
+    let payload = match shown.status {
+        McpTaskStatus::Completed => TaskPayload::Completed { result: object_of(result) },
+        McpTaskStatus::Cancelled => TaskPayload::Cancelled,
+        // A client whose user cannot be asked reads the question in the message of the status.
+        McpTaskStatus::InputRequired if !forms.is_empty() => {
+            TaskPayload::InputRequired { input_requests: forms }
+        }
+        _ => TaskPayload::Working,
+    };
+    DetailedTask::new(shown, payload)
+}
+
+fn object_of(result: &CallToolResult) -> JsonObject {
+    match serde_json::to_value(result) {
+        Ok(Value::Object(object)) => object,
+        _ => JsonObject::new(),
+    }
+}
+
+/// Words for an event of a task; None for an event that tells no progress.
+pub(super) fn progress_of(event: &StreamResponse) -> Option<String> {
+    let StreamResponse::StatusUpdate(update) = event else { return None };
+    let message = update.status.message.as_ref()?;
+    let text = match MeshMessage::find(&message.parts) {
+        Some(Ok(MeshMessage::ExecutionStart(_))) => "begun".to_owned(),
+        Some(Ok(MeshMessage::NodeExecutionStart(node))) => format!("{}: begun", node.node_id),
+        Some(Ok(MeshMessage::NodeExecutionResult(node))) => match &node.error_message {
+            Some(error) => format!("{}: {}", node.node_id, short(error, 300)),
+            None => format!("{}: done", node.node_id),
+        },
+        Some(Ok(MeshMessage::MapProgress(map))) => {
+            format!("{}: {} of {}", map.node_id, map.completed_items, map.total_items)
+        }
+        Some(_) => return None,
+        None => message.texts().collect::<Vec<_>>().join("\n"),
+    };
+    Some(short(&text, MAX_PROMPT)).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

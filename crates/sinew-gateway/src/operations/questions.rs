@@ -1,0 +1,205 @@
+//! Questions that a workflow asks persons now, answered one by one, and tasks as other front ends need them.
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_engine::{WaitingFor, waiting};
+use sinew_mesh::card::Cards;
+use sinew_protocol::a2a::{A2aError, Task, is_terminal};
+use sinew_protocol::artifact::StoredAt;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
+use sinew_runtime::Execution;
+
+use super::decision::{WordedDecision, execution_of};
+use super::peer::{client_failed, mesh_failed};
+use super::target::TaskPlace;
+use super::{A2aOperations, Endpoint, OperationCall, is_settled};
+
+/// Time between two looks at the task of an agent.
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A question of a workflow that nobody has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenQuestion {
+    /// Node that asks.
+    pub(crate) node: String,
+    /// Activation of the node.
+    pub(crate) activation: u32,
+    /// Text for the person.
+    pub(crate) prompt: String,
+}
+
+/// A person's answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QuestionAnswer {
+    /// Node that asked.
+    pub(crate) node: String,
+    /// Activation of the node.
+    pub(crate) activation: u32,
+    /// Whether the person says yes.
+    pub(crate) approved: bool,
+    /// Answer beside the yes; null if there is none.
+    pub(crate) data: Value,
+    pub(crate) comment: Option<String>,
+}
+
+impl A2aOperations {
+    /// How long a blocking call waits.
+    pub(crate) fn blocking_timeout(&self) -> std::time::Duration {
+        self.0.blocking
+    }
+
+    /// A live view of the agents of the mesh, offered or not.
+    pub(crate) fn cards(&self) -> Cards {
+        self.0.cards.clone()
+    }
+
+    /// The offered agent or workflow with this token.
+    pub(crate) fn card_by_token(&self, token: &str) -> Option<sinew_protocol::a2a::AgentCard> {
+        let announced = self.0.cards.by_token(&Token::parse(token).ok()?)?;
+        self.offers(&announced.card.name).then(|| announced.card.clone())
+    }
+
+    /// Id of the task that a message to an agent makes, as clients of the whole mesh see it.
+    pub(crate) fn task_of_message(&self, call: &OperationCall, agent: &str, message: &str) -> String {
+        if self.is_workflow(agent) {
+            return ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message).to_string();
+        }
+        let (_, task) = self.own_ids(call, agent, message);
+        let place = TaskPlace::new(&Endpoint::Mesh, agent.into(), false, String::new());
+        format!("{}{task}", place.shown_prefix())
+    }
+
+    /// The agent or workflow that has a task of this caller, and the task as it is now.
+    pub(crate) async fn find_task(&self, call: &OperationCall, id: &str) -> Result<(String, Task), A2aError> {
+        let place = self.locate(call, id).await?;
+        let mut task = self.task_of_peer(call, &place).await?.task;
+        place.show(&mut task);
+        Ok((place.agent.to_string(), task))
+    }
+
+    /// A task of this caller once it has ended or waits for somebody, or as it is after the time of a blocking call.
+    pub(crate) async fn settled_task(&self, call: &OperationCall, id: &str) -> Result<Task, A2aError> {
+        let place = self.locate(call, id).await?;
+        let until = tokio::time::Instant::now() + self.0.blocking;
+        loop {
+            let mut task = self.task_of_peer(call, &place).await?.task;
+            if is_settled(task.status.state) || tokio::time::Instant::now() >= until {
+                place.show(&mut task);
+                return Ok(task);
+            }
+            if place.is_workflow {
+                self.wait_settled(&place).await?;
+            } else {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+    }
+
+    /// The questions that a workflow's task asks now. Agents ask in their own words, so they have none.
+    pub(crate) async fn open_questions(
+        &self,
+        call: &OperationCall,
+        id: &str,
+    ) -> Result<Vec<OpenQuestion>, A2aError> {
+        let place = self.locate(call, id).await?;
+        if !place.is_workflow || is_terminal(self.task_of_peer(call, &place).await?.task.status.state) {
+            return Ok(Vec::new());
+        }
+        let execution = execution_of(&place)?;
+        let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+        Ok(found.map(|(_, folded)| questions_of(&folded)).unwrap_or_default())
+    }
+
+    /// Sends a person's answer to a question of a workflow, under the caller's name.
+    pub(crate) async fn answer_question(
+        &self,
+        call: &OperationCall,
+        id: &str,
+        answer: QuestionAnswer,
+    ) -> Result<(), A2aError> {
+        let place = self.locate(call, id).await?;
+        // The agent says whether this caller may see the task.
+        self.task_of_peer(call, &place).await?;
+        let execution = execution_of(&place)?;
+        let QuestionAnswer { node, activation, approved, data, comment } = answer;
+        let message =
+            format!("{id} {node} {activation} {approved} {data} {}", comment.as_deref().unwrap_or_default());
+        let decision = WordedDecision { node: None, data, comment, reject: !approved };
+        let message = sha256(message.as_bytes());
+        self.send_decision(call, execution, (node, activation), decision, &message).await
+    }
+
+    /// Waits until a question is not asked any more, for at most the time of a blocking call.
+    pub(crate) async fn question_closed(
+        &self,
+        call: &OperationCall,
+        id: &str,
+        question: &OpenQuestion,
+    ) -> Result<(), A2aError> {
+        let place = self.locate(call, id).await?;
+        self.wait_until(&place, |folded| !questions_of(folded).contains(question)).await
+    }
+
+    /// When an execution began, in milliseconds since 1970; None for a task of an agent.
+    pub(crate) async fn begun_at(&self, call: &OperationCall, id: &str) -> Result<Option<u64>, A2aError> {
+        let place = self.locate(call, id).await?;
+        if !place.is_workflow {
+            return Ok(None);
+        }
+        let record = self.0.client.record(&execution_of(&place)?).await;
+        Ok(record.map_err(|error| client_failed(&error))?.map(|record| record.meta.created))
+    }
+
+    /// Bytes in the store of artifacts, for a caller who may see the task that they belong to.
+    pub(crate) async fn artifact_bytes(
+        &self,
+        call: &OperationCall,
+        address: &StoredAt,
+        max_bytes: usize,
+    ) -> Result<Bytes, A2aError> {
+        let owners = [address.execution.to_string(), agent_task(&address.uri.app, &address.task)];
+        let mut seen = Err(A2aError::task_not_found(address.execution.as_str()));
+        for owner in &owners {
+            seen = self.find_task(call, owner).await.map(drop);
+            if seen.is_ok() {
+                break;
+            }
+        }
+        seen?;
+        self.stored_bytes(address, max_bytes).await
+    }
+
+    /// Bytes in the store of artifacts that a task of the caller names.
+    pub(crate) async fn stored_bytes(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, A2aError> {
+        let artifacts = self.0.client.mesh().artifacts();
+        artifacts.fetch_within(&address.to_string(), max_bytes).await.map_err(|error| match error {
+            sinew_mesh::MeshError::TooLarge { .. } => {
+                let text = format!("the artifact has more than {max_bytes} bytes");
+                error_of(&Fault::invalid(code::GATEWAY_RESOURCE_TOO_LARGE.as_str(), text))
+            }
+            error => mesh_failed(&error),
+        })
+    }
+}
+
+/// Id of an agent's task as clients of the whole mesh see it.
+fn agent_task(agent: &str, task: &TaskId) -> String {
+    format!("{}.{task}", Token::of(agent))
+}
+
+/// The questions of an execution to persons.
+fn questions_of(folded: &Execution) -> Vec<OpenQuestion> {
+    let ctx = folded.ctx();
+    let waits = waiting(folded.state());
+    let question = |wait: &sinew_engine::OpenWait| match (&wait.what, wait.act) {
+        (WaitingFor::Person(request), Some(activation)) => Some(OpenQuestion {
+            node: ctx.node_of(activation).id.clone(),
+            activation,
+            prompt: request.prompt.clone(),
+        }),
+        _ => None,
+    };
+    waits.iter().filter_map(question).collect()
+}

@@ -1,0 +1,83 @@
+//! `sinew mcp`: workflows and agents of a mesh as tools of MCP, over standard input and output.
+
+mod host_config;
+
+use clap::{Args, Subcommand};
+use sinew_gateway::{GatewayOptions, serve_mcp_stdio};
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator::adapter;
+use sinew_telemetry::TelemetryOptions;
+
+use self::host_config::{HostConfigArgs, print_host_config};
+use crate::cmd::serve::{self, Stop};
+use crate::connect::{Connection, block, telemetry_failure};
+use crate::exit::Exit;
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew mcp                                  # as a host starts it
+  sinew mcp --expose 'orders-*' --nats nats://localhost:4222
+  sinew mcp config claude-desktop            # the text that makes a host start it
+  sinew mcp config vscode --url http://127.0.0.1:8234/mcp";
+
+/// Arguments of `sinew mcp`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Offer the workflows and agents of a mesh as tools of the Model Context Protocol, over standard input \
+                  and output: for Claude Desktop, editors and other hosts, which start this command themselves. A \
+                  gateway offers the same tools at /mcp over HTTP.\n\nA workflow goes on when its host goes away; only \
+                  a cancellation by the host cancels it.",
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    command: Option<McpCommand>,
+    /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
+    #[arg(long, value_name = "PATTERN", default_value = "*")]
+    expose: Vec<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Commands beside serving.
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// Print the configuration with which a host starts `sinew mcp`
+    Config(HostConfigArgs),
+}
+
+/// Serves, or prints the configuration of a host.
+pub(crate) fn mcp(args: &McpArgs, output: &Output) -> Result<Exit, Failure> {
+    match &args.command {
+        Some(McpCommand::Config(config)) => print_host_config(config, output),
+        None => block(serve_pipes(args, output)),
+    }
+}
+
+async fn serve_pipes(args: &McpArgs, output: &Output) -> Result<Exit, Failure> {
+    let stop = Stop::listen()?;
+    let options = TelemetryOptions {
+        id: None,
+        health: None,
+        ready: std::sync::Arc::new(|| Ok(())),
+        terminal: output.live,
+        color: output.color_err,
+    };
+    let telemetry = sinew_telemetry::start_service("mcp", options).await;
+    let telemetry = telemetry.map_err(|error| telemetry_failure(&error))?;
+    let options = GatewayOptions { expose: args.expose.clone(), ..GatewayOptions::new(adapter) };
+    let serving = async {
+        let mesh = args.mesh.open("mcp").await?;
+        let served = serve_mcp_stdio(mesh, options, stop.token.clone()).await;
+        served.map_err(serve::gateway_failure)
+    };
+    let served = tokio::select! {
+        biased;
+        served = serving => served,
+        // A broker that does not answer must not keep a process from ending.
+        () = stop.asked() => Ok(()),
+    };
+    serve::end(telemetry).await;
+    served.map(|()| Exit::Ok)
+}

@@ -1,0 +1,59 @@
+//! Tests of `short_help`.
+
+use clap::CommandFactory as _;
+
+use super::*;
+use crate::cli::Cli;
+
+fn each_leaf(command: &Command, path: &str, check: &mut impl FnMut(&Command, &str)) {
+    if command.get_subcommands().next().is_none() {
+        return check(command, path);
+    }
+    for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
+        each_leaf(one, &format!("{path} {}", one.get_name()), check);
+    }
+}
+
+#[test]
+fn short_help_is_short_and_headings_keep_to_their_flags() {
+    let mut count = 0;
+    each_leaf(&shorten_help(Cli::command()), "sinew", &mut |command, path| {
+        let help = command.clone().render_help().to_string();
+        let lines = help.lines().count();
+        assert!(lines <= MAX_SHORT_HELP_LINES, "{path}: {lines} lines\n{help}");
+        count += 1;
+    });
+    assert!(count > 50, "{count}");
+    let connection = [
+        "mesh",
+        "local",
+        "nats",
+        "context",
+        "namespace",
+        "creds",
+        "nkey",
+        "user",
+        "password",
+        "tlscert",
+        "tlskey",
+        "tlsca",
+        "nats_timeout",
+        "caller",
+    ];
+    let mut command = Cli::command();
+    command.build();
+    each_leaf(&command, "sinew", &mut |command, path| {
+        let of_heading = |heading: &'static str| {
+            command.get_arguments().filter(move |arg| arg.get_help_heading() == Some(heading))
+        };
+        for arg in of_heading("Connection") {
+            assert!(connection.contains(&arg.get_id().as_str()), "{path}: {}", arg.get_id());
+        }
+        let global: Vec<&str> = of_heading("Global options").map(|arg| arg.get_id().as_str()).collect();
+        assert_eq!(global, ["output", "color", "ascii", "quiet"], "{path}");
+        let help = command.clone().render_long_help().to_string();
+        let headings = ["Arguments:", "Options:", "On a mesh:", "Connection:", "Global options:"];
+        let last = help.lines().rfind(|line| headings.contains(line));
+        assert_eq!(last, Some("Global options:"), "{path}\n{help}");
+    });
+}
