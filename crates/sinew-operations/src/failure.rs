@@ -102,6 +102,7 @@ impl Failure {
     }
 
     /// The same with a hint.
+    #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

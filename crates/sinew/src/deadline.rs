@@ -96,7 +96,7 @@ mod tests {
         let over = Deadline::from_flag(Some("0")).unwrap();
         assert_eq!(over.left(), Some(Duration::ZERO));
         let stuck = over.within("waiting", std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
-        assert_eq!((stuck.exit, stuck.code), (Exit::TimedOut, TIMEOUT_RAN_OUT));
+        assert_eq!((stuck.kind, stuck.code), (FailureKind::TimedOut, TIMEOUT_RAN_OUT));
         assert!(Deadline::from_flag(Some("soon")).is_err());
     }
 }

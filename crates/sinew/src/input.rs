@@ -71,7 +71,7 @@ mod tests {
         for (input, params) in
             [(Some("{"), vec![]), (Some("[1]"), vec!["a=1".to_owned()]), (None, vec!["=1".to_owned()])]
         {
-            assert_eq!(read(input, &params).unwrap_err().exit, Exit::Usage);
+            assert_eq!(read(input, &params).unwrap_err().kind, FailureKind::Usage);
         }
     }
 }

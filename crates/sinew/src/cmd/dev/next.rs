@@ -42,7 +42,7 @@ pub(super) fn next_command(loaded: &[Loaded], agents: &AgentSet) -> NextCommand 
     for file in loaded {
         for lowered in &file.workflows {
             let Ok(program) = workflow_file::program(file.dialect, lowered) else { continue };
-            let made_up = lowered.plan.input_schema.as_ref().map(|schema| sample_of_schema(schema));
+            let made_up = lowered.plan.input_schema.as_ref().map(sample_of_schema);
             let input = made_up.filter(|input| input.as_object().is_none_or(|fields| !fields.is_empty()));
             let given = input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
             let is_taken = check_input(&program, &given, &ExecutionMode::default()).is_ok();
