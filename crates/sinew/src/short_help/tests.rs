@@ -6,10 +6,11 @@ use super::*;
 use crate::cli::Cli;
 
 fn each_leaf(command: &Command, path: &str, check: &mut impl FnMut(&Command, &str)) {
-    if command.get_subcommands().next().is_none() {
+    let is_shown = |one: &&Command| !one.is_hide_set() && one.get_name() != "help";
+    if !command.get_subcommands().any(|one| is_shown(&one)) {
         return check(command, path);
     }
-    for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
+    for one in command.get_subcommands().filter(is_shown) {
         each_leaf(one, &format!("{path} {}", one.get_name()), check);
     }
 }
