@@ -112,16 +112,13 @@ pub async fn start_service(
         .transpose()?;
     let scrubber = log::SecretScrubber::new(&environment);
     // Fails if this process has a log already, as in a test with two services.
-    let _ = match &traces {
-        Some(traces) => {
-            let lines = log::layer(&options, scrubber, std::io::stderr);
-            let lines = lines.with_filter(log::filter(wanted.as_deref())?);
-            tracing_subscriber::registry().with(traces.layer()).with(lines).try_init()
-        }
-        None => {
-            let lines = log::layer(&options, scrubber, std::io::stderr);
-            lines_alone(lines, log::filter(wanted.as_deref())?).try_init()
-        }
+    let _ = if let Some(traces) = &traces {
+        let lines = log::layer(&options, scrubber, std::io::stderr);
+        let lines = lines.with_filter(log::filter(wanted.as_deref())?);
+        tracing_subscriber::registry().with(traces.layer()).with(lines).try_init()
+    } else {
+        let lines = log::layer(&options, scrubber, std::io::stderr);
+        lines_alone(lines, log::filter(wanted.as_deref())?).try_init()
     };
     let health = match options.health {
         None => None,

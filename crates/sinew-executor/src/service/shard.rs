@@ -257,7 +257,7 @@ impl Shard {
                 () = self.stores.heard() => {}
                 arrived = self.back.recv() => arrivals.extend(arrived),
                 () = sleep(wake) => {}
-                // Nothing has come yet, so that no append is going to be waited for.
+                // No input has come, so that no append is going to be waited for.
                 () = yield_now(), if has_rest => {
                     self.tell_rest().await;
                     continue;
