@@ -17,7 +17,7 @@ pub(crate) struct HttpProblem {
     detail: String,
     hint: Option<String>,
     /// Findings in a file that was sent.
-    findings: Option<Value>,
+    findings: Option<Box<Value>>,
 }
 
 /// The members of RFC 9457, the operator code, advice and findings.
@@ -49,7 +49,7 @@ impl HttpProblem {
     }
 
     pub(crate) fn with_findings(self, findings: Option<Value>) -> Self {
-        Self { findings, ..self }
+        Self { findings: findings.map(Box::new), ..self }
     }
 
     /// The path leads to no route, or to an agent that is not offered.
@@ -67,7 +67,7 @@ impl IntoResponse for HttpProblem {
             detail: &self.detail,
             code: &self.code,
             hint: self.hint.as_deref(),
-            findings: self.findings.as_ref(),
+            findings: self.findings.as_deref(),
         };
         // Plain data with text keys can always be written.
         let body = serde_json::to_vec(&body).unwrap_or_default();

@@ -8,11 +8,11 @@ use sinew_operations::mesh_status;
 use super::api_call::{ApiCall, answer};
 use crate::http_error::HttpProblem;
 
-pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+pub(super) fn list(call: &ApiCall) -> Result<Response, HttpProblem> {
     answer(&AgentRow::all(&call.state.operations.cards()))
 }
 
-pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+pub(super) fn describe(call: &ApiCall) -> Result<Response, HttpProblem> {
     answer(&AgentDetails::of(&call.state.operations.cards(), call.path("name"))?)
 }
 

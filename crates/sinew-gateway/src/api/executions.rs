@@ -14,7 +14,7 @@ use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::waiting::waits;
 use sinew_inspection::words;
-use sinew_operations::execution_artifacts;
+use sinew_operations::execution_artifacts::{self, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
 use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
@@ -335,7 +335,7 @@ impl DrawingQuery {
 pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let rows: Vec<_> =
-        execution_artifacts::artifacts(&found.record, None).iter().map(|one| one.row()).collect();
+        execution_artifacts::artifacts(&found.record, None).iter().map(LeftArtifact::row).collect();
     answer(&rows)
 }
 

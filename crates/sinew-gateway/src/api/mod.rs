@@ -74,8 +74,8 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::ValidateWorkflow => workflows::validate(call).await,
         ApiOperation::DeployWorkflow => workflows::deploy(call).await,
         ApiOperation::DeleteWorkflow => workflows::delete(call).await,
-        ApiOperation::ListAgents => agents::list(call).await,
-        ApiOperation::DescribeAgent => agents::describe(call).await,
+        ApiOperation::ListAgents => agents::list(&call),
+        ApiOperation::DescribeAgent => agents::describe(&call),
         ApiOperation::ListTools => agents::tools(call).await,
     }
 }
