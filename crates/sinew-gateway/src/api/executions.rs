@@ -351,7 +351,7 @@ pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ArtifactQuery = call.query()?;
     let found = call.found().await?;
     let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
-    // What an agent left is data, whatever it says it is: a browser saves it and shows nothing.
+    // An artifact is data, whatever its name or type says: a browser saves it and shows nothing.
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
         (header::CONTENT_DISPOSITION, "attachment"),

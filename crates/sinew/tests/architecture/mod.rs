@@ -43,7 +43,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
-    ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-runtime", "sinew-executor", "sinew-mesh"]),
+    (
+        "sinew-gateway",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-diagram",
+            "sinew-runtime",
+            "sinew-inspection",
+            "sinew-executor",
+            "sinew-mesh",
+            "sinew-operations",
+        ],
+    ),
     (
         "sinew-inspection",
         &[
