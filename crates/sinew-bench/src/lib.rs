@@ -1,4 +1,4 @@
-//! What executions cost on this machine, beside the floor of messages that no engine can avoid.
+//! Cost of executions on this machine, beside the floor of messages that no engine can avoid.
 //!
 //! Place in the flow: above executor, agents and mesh, below `sinew bench`. A bench starts its own servers, and executors,
 //! agents and clients as processes of their own.

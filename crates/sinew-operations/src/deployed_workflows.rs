@@ -31,7 +31,7 @@ pub struct DeployedRow {
     pub versions: usize,
     /// When the newest was deployed (RFC 3339).
     pub deployed: String,
-    /// Who deployed it.
+    /// Caller who deployed it.
     pub by: String,
 }
 
@@ -46,7 +46,7 @@ pub struct VersionRow {
     pub dialect: String,
     /// When it was deployed (RFC 3339).
     pub deployed: String,
-    /// Who deployed it.
+    /// Caller who deployed it.
     pub by: String,
 }
 

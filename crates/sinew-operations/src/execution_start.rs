@@ -32,7 +32,7 @@ pub struct NewExecution {
     pub latest: bool,
 }
 
-/// What a new execution would be.
+/// A new execution, before it is started.
 #[derive(Clone, Debug, Serialize)]
 pub struct StartPreview {
     /// Name of the workflow.

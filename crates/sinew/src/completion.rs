@@ -191,37 +191,4 @@ fn connection(typed: &[String]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_handed_on() {
-        let typed = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let found = connection(&typed("execution describe --nats nats://a:1 --wide --context=b x --mesh"));
-        assert_eq!(found, ["--nats", "nats://a:1", "--context=b", "--mesh"]);
-        assert_eq!(connection(&typed("run file -p a=b")), Vec::<String>::new());
-    }
-
-    /// Every argument for an id, a node, a name or a code has its words.
-    #[test]
-    fn arguments_are_told_apart_by_their_values() {
-        let mut command = Cli::command();
-        command.build();
-        let kind = |path: &[&str], id: &str| {
-            let leaf = path.iter().fold(&command, |at, name| at.find_subcommand(name).expect(name));
-            let arg = leaf.get_arguments().find(|arg| arg.get_id() == id).expect(id);
-            WordKind::of(&path.join(" "), arg)
-        };
-        for (path, id, wanted) in [
-            (&["explain"][..], "code", WordKind::Code),
-            (&["execution", "describe"], "node", WordKind::Node),
-            (&["execution", "diff"], "first", WordKind::Execution),
-            (&["agent", "card"], "name", WordKind::Agent),
-            (&["tool", "call"], "name", WordKind::Workflow),
-            (&["run"], "file", WordKind::WorkflowOrFile),
-        ] {
-            assert_eq!(kind(path, id), Some(wanted), "{path:?} {id}");
-        }
-        assert_eq!(kind(&["new", "workflow"], "name"), None);
-    }
-}
+mod tests;

@@ -122,12 +122,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = mesh_at.open("dev").await?;
     mesh.admin().provision(&Provision::default()).await?;
     let deployed = deployment::deploy_all(&mesh, &loaded).await?;
-    let of_service = ServiceOptions {
-        calls: Some(mesh_operator::agent_call),
-        vocabulary: args.vocabulary.into(),
-        ..ServiceOptions::new(mesh_operator::adapter)
-    };
-    let service = Service::start(mesh.clone(), of_service).await?;
+    let service = start_service(&mesh, args).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
     let _note = server.as_ref().and_then(|server| DevNote::write(server.port(), mesh.namespace()));
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
@@ -184,6 +179,16 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     }
     serve::end(telemetry).await;
     failed.map_or(Ok(Exit::Ok), Err)
+}
+
+/// Starts an executor in this process.
+async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> {
+    let options = ServiceOptions {
+        calls: Some(mesh_operator::agent_call),
+        vocabulary: args.vocabulary.into(),
+        ..ServiceOptions::new(mesh_operator::adapter)
+    };
+    Ok(Service::start(mesh.clone(), options).await?)
 }
 
 /// Serves the mesh over HTTP, to this machine only. A port that is taken matters only if somebody asked for it.
