@@ -21,7 +21,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token};
 
 use super::kit::{FactCounter, NoSchemas, answer, config, execution, key, library, program_by_digest};
-use crate::call::Call;
+use crate::call::{Call, TaskKey};
 use crate::care::TakeoverCare;
 use crate::in_flight::ShardReport;
 use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
@@ -40,6 +40,8 @@ pub(super) struct Story {
     history: BTreeMap<ExecutionId, ExecutionRecord>,
     ended: BTreeMap<ExecutionId, (ExecutionRecord, u32)>,
     tasks: BTreeMap<String, Call>,
+    /// The attempt that each task id stands for.
+    attempts: BTreeMap<TaskId, TaskKey>,
     /// Child starts by the id of the execution.
     children: BTreeMap<String, StartCommand>,
     messages: Vec<(InputStream, Subject, Vec<u8>)>,
@@ -87,6 +89,7 @@ impl Story {
             history: BTreeMap::new(),
             ended: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             children: BTreeMap::new(),
             messages: Vec::new(),
             now: 1_000,
@@ -366,6 +369,12 @@ impl Story {
         Some(match outgoing {
             Outgoing::Task { call, meta, chain } => {
                 let place = place(&call);
+                // A mesh takes a task once, so an id that stands for two attempts would leave the second without an answer.
+                let earlier = self.attempts.insert(call.task.clone(), call.key);
+                assert!(
+                    earlier.is_none_or(|earlier| earlier == call.key),
+                    "{place} has the id of another task"
+                );
                 if is_for_workflow(&call, |_| false) {
                     let agent = Token::of(call.ask.target.name());
                     let subject = result_subject(self.config.shards, &key(), &call, &agent);
