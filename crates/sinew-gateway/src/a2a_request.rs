@@ -1,14 +1,11 @@
-//! Parts that requests of A2A share, whatever their binding: bodies, versions, callers, headers of answers.
+//! Parts that requests of A2A share, whatever their binding: versions, callers, headers of answers.
 
-use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::Response;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError};
-use sinew_protocol::jsonrpc::{A2A_JSON, check_headers, error_of};
+use sinew_protocol::jsonrpc::{check_headers, error_of};
 use sinew_protocol::{Fault, code, header as mesh_header};
 
 use crate::caller::CallerIdentity;
@@ -17,30 +14,6 @@ use crate::state::GatewayState;
 
 /// Extensions that a client may ask for at once.
 const MAX_EXTENSIONS: usize = 32;
-
-/// Reason why a body was not read.
-pub(crate) enum BodyError {
-    /// Longer than the limit.
-    TooLarge,
-    /// It did not arrive, or not in time.
-    Broken,
-}
-
-/// Reads a body within its limits of size and time.
-pub(crate) async fn read_body(state: &GatewayState, body: Body) -> Result<Bytes, BodyError> {
-    let read = Limited::new(body, state.limits.body_bytes).collect();
-    match tokio::time::timeout(state.limits.body_timeout, read).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
-        _ => Err(BodyError::Broken),
-    }
-}
-
-/// Whether a media type is one of JSON that A2A reads.
-pub(crate) fn is_json(content_type: Option<&str>) -> bool {
-    let bare = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    [mesh_header::JSON, A2A_JSON].iter().any(|known| bare.eq_ignore_ascii_case(known))
-}
 
 /// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
 pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {

@@ -42,14 +42,15 @@ impl Gateway {
         let draining = CancellationToken::new();
         let operations = A2aOperations::new(client, cards, &options);
         let tools = McpShared::new(operations.clone(), own_caller.clone());
+        let streams = Arc::new(Semaphore::new(options.limits.streams));
         let state = Arc::new(GatewayState {
-            mcp: McpEndpoint::new(tools, &options.limits, &draining),
+            mcp: McpEndpoint::new(tools, &options.limits, Arc::clone(&streams), &draining),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
             own_caller,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
-            streams: Arc::new(Semaphore::new(options.limits.streams)),
+            streams,
             draining: draining.clone(),
             public_url: options.public_url,
             address,

@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 use sinew_protocol::a2a::{A2aError, ErrorCode};
 use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, result};
 
-use crate::a2a_request::{self, BodyError};
+use crate::a2a_request;
 use crate::operations::{Endpoint, OperationReply};
+use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventWording};
 use crate::state::GatewayState;
 
@@ -21,10 +22,10 @@ pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request:
     let (parts, body) = request.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     // A body of another kind is not looked at, so there is no id to answer with.
-    if !a2a_request::is_json(content_type) {
+    if !is_json(content_type) {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
-    let body = match a2a_request::read_body(&state, body).await {
+    let body = match read_body(&state.limits, body).await {
         Ok(body) => body,
         Err(BodyError::TooLarge) => {
             let error =

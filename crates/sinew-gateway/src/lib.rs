@@ -18,6 +18,7 @@ mod jsonrpc;
 mod mcp;
 pub mod operations;
 mod options;
+mod request_body;
 mod rest;
 mod routes;
 mod server;

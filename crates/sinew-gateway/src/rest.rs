@@ -13,8 +13,9 @@ use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
 use sinew_protocol::jsonrpc::{A2A_JSON, raw};
 use sinew_protocol::unique_keys::check_unique_keys;
 
-use crate::a2a_request::{self, BodyError};
+use crate::a2a_request;
 use crate::operations::{Endpoint, OperationReply, short};
+use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventWording};
 use crate::state::GatewayState;
 
@@ -85,7 +86,7 @@ async fn answer(
         | CoreMethod::SendStreamingMessage
         | CoreMethod::CreateTaskPushNotificationConfig
         | CoreMethod::CancelTask => {
-            let body = a2a_request::read_body(state, body).await.map_err(|error| match error {
+            let body = read_body(&state.limits, body).await.map_err(|error| match error {
                 BodyError::TooLarge => RestError {
                     error: A2aError::new(
                         ErrorCode::InvalidRequest,
@@ -121,7 +122,7 @@ fn body_params(
     if body.is_empty() && method == CoreMethod::CancelTask {
         return Ok(Map::new());
     }
-    if !a2a_request::is_json(content_type) {
+    if !is_json(content_type) {
         let named = content_type.map_or_else(|| "no Content-Type".to_owned(), |text| short(text, 100));
         let text = format!("{named}: send {A2A_JSON} or application/json");
         return Err(A2aError::content_type_not_supported(text));

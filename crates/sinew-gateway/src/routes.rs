@@ -148,7 +148,7 @@ async fn serve(
     };
     match work {
         RouteWork::Card => card(&state, &endpoint, request.headers()),
-        RouteWork::Mcp => state.mcp.serve(&state, request).await,
+        RouteWork::Mcp => state.mcp.serve(request).await,
         RouteWork::JsonRpc => jsonrpc::serve(state, endpoint, request).await,
         RouteWork::Operation(method) => rest::serve(state, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, endpoint, path, request).await,

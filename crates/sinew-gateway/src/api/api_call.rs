@@ -16,10 +16,10 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
 
-use crate::a2a_request::{BodyError, is_json, read_body};
 use crate::caller::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::short;
+use crate::request_body::{BodyError, is_json, read_body};
 use crate::state::GatewayState;
 
 /// A request of the API.
@@ -41,7 +41,7 @@ impl ApiCall {
         request: Request,
     ) -> Result<Self, HttpProblem> {
         let (parts, body) = request.into_parts();
-        let body = read_body(&state, body).await.map_err(|error| match error {
+        let body = read_body(&state.limits, body).await.map_err(|error| match error {
             BodyError::TooLarge => HttpProblem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 code::GATEWAY_REQUEST_WRONG,

@@ -19,14 +19,14 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{McpHandler, McpShared};
-use crate::a2a_request::{BodyError, is_json, read_body};
 use crate::http_error::HttpProblem;
 use crate::operations::short;
 use crate::options::GatewayLimits;
-use crate::state::GatewayState;
+use crate::request_body::{BodyError, is_json, read_body};
 
 /// Header with the session of an earlier client.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -41,7 +41,9 @@ const PARSE_ERROR: i32 = -32_700;
 pub(crate) struct McpEndpoint {
     service: StreamableHttpService<McpHandler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    max_sessions: usize,
+    limits: GatewayLimits,
+    /// Streams that are open at the gateway.
+    streams: Arc<Semaphore>,
 }
 
 /// The method of a message; the rest is not read here.
@@ -53,7 +55,12 @@ struct MethodMember<'a> {
 
 impl McpEndpoint {
     /// The endpoint. Its streams end when the gateway drains.
-    pub(crate) fn new(shared: McpShared, limits: &GatewayLimits, draining: &CancellationToken) -> Self {
+    pub(crate) fn new(
+        shared: McpShared,
+        limits: &GatewayLimits,
+        streams: Arc<Semaphore>,
+        draining: &CancellationToken,
+    ) -> Self {
         let shared = Arc::new(shared);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
@@ -67,13 +74,13 @@ impl McpEndpoint {
             .with_cancellation_token(draining.child_token());
         let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
-        Self { service, sessions, max_sessions: limits.sessions }
+        Self { service, sessions, limits: *limits, streams }
     }
 
     /// Answers one request.
-    pub(crate) async fn serve(&self, state: &GatewayState, request: Request) -> Response {
+    pub(crate) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let body = match read_body(state, body).await {
+        let body = match read_body(&self.limits, body).await {
             Ok(body) => body,
             Err(BodyError::TooLarge) => {
                 let text = "the body is larger than this gateway reads";
@@ -89,12 +96,12 @@ impl McpEndpoint {
                 return not_json(&error.to_string());
             }
             let is_new = !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body);
-            if is_new && self.sessions.sessions.read().await.len() >= self.max_sessions {
+            if is_new && self.sessions.sessions.read().await.len() >= self.limits.sessions {
                 return busy("as many sessions are open at this gateway as may be; try again in a moment");
             }
         }
         // Taken before the work begins: any answer may be a stream.
-        let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("as many streams are open at this gateway as may be; try again in a moment");
         };
         let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
@@ -138,6 +145,6 @@ fn not_json(reason: &str) -> Response {
 
 impl std::fmt::Debug for McpEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpEndpoint").field("max_sessions", &self.max_sessions).finish_non_exhaustive()
+        f.debug_struct("McpEndpoint").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
