@@ -264,6 +264,23 @@ async fn the_mesh_and_its_agents_are_shown() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_offers_a_part_of_the_mesh_has_no_api() {
+    let world =
+        GatewayWorld::with(&[("single", SINGLE)], |options| options.expose = vec!["single".to_owned()]).await;
+    for (method, path) in
+        [(Method::GET, "/executions"), (Method::POST, "/executions"), (Method::GET, "/openapi.json")]
+    {
+        let (status, problem) = ask(&world, method, path, None).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (StatusCode::NOT_FOUND, &json!("SINEW-9003")),
+            "{path}: {problem}"
+        );
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn wrong_requests_are_refused_and_nothing_is_stored() {
     let world = GatewayWorld::new(&[("single", SINGLE)]).await;
     let json_type = "application/json";

@@ -37,6 +37,11 @@ pub(crate) async fn serve(
     path: BTreeMap<String, String>,
     request: Request,
 ) -> Response {
+    // The API shows all executions of the mesh, so it has no place where a part of the mesh is offered.
+    if !state.operations.offers_everything() {
+        let text = "a gateway that offers a part of the mesh (--expose) has no API";
+        return HttpProblem::not_found(text).into_response();
+    }
     let answer = match ApiCall::read(state, path, request).await {
         Ok(call) => perform(operation, call).await,
         Err(problem) => Err(problem),

@@ -102,6 +102,11 @@ impl A2aOperations {
         self.0.exposed.iter().any(|pattern| matches_pattern(pattern, name))
     }
 
+    /// Whether every workflow and agent is offered.
+    pub(crate) fn offers_everything(&self) -> bool {
+        self.0.exposed.iter().any(|pattern| pattern == "*")
+    }
+
     /// The cards of all agents and workflows that are offered, by name.
     pub fn offered(&self) -> Vec<AgentCard> {
         let cards = self.0.cards.list().into_iter().map(|announced| announced.card.clone());
