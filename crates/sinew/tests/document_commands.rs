@@ -282,6 +282,7 @@ fn check_gateway_page(page: &str) {
             });
             let whole = answer.to_string();
             let wanted = match &line {
+                line if line.contains("idempotency_key") => "\"new\":true",
                 line if line.contains("Ada") => "Hello, Ada!",
                 line if line.contains("--url") => "/mcp",
                 line if line.starts_with("sinew mcp config") => "nats://localhost:4222",
