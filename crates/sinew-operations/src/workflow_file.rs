@@ -260,7 +260,8 @@ fn is_url(wanted: &str) -> bool {
     wanted.starts_with("http://") || wanted.starts_with("https://")
 }
 
-/// Reads a file that a workflow names, by the path written there. Only relative ones: see [`read_within`].
+/// Reads a file that a workflow names, by the path written there. Only relative ones, below the folder of
+/// the workflow or the current folder.
 pub fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     if wanted.to_str().is_some_and(is_url) {
         return Err("URLs are not allowed here: add --fetch, or save it beside the file and name that".into());

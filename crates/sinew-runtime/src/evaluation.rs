@@ -83,7 +83,7 @@ pub fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
     owner.finish()
 }
 
-/// Evaluates on a worker and waits for it. Lack of workers is an answer only after [`MAX_SUBMISSIONS`].
+/// Evaluates on a worker and waits for it. Lack of workers is an answer only after ten submissions.
 pub fn perform_evaluation(ask: &TaskRequest) -> EvaluationReply {
     let printed = PrintedText::default();
     let submit = |outcomes| {
