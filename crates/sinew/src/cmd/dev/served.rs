@@ -1,11 +1,13 @@
 //! The agents that `sinew dev` serves, and their replacement when files change.
 
+use std::sync::Arc;
+
 use sinew_agents::AgentSet;
 use sinew_mesh::Mesh;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cmd::serve::{Stop, wrap};
+use crate::cmd::serve::{Stop, serve_one};
 use crate::exit::{Exit, Failure, known};
 
 /// Agents that are served. Those that were replaced finish what they have begun.
@@ -26,7 +28,7 @@ impl ServedAgents {
     pub(super) fn replace(&mut self, mesh: &Mesh, agents: &AgentSet, stop: &Stop) {
         let generation = stop.token.child_token();
         for agent in agents.iter() {
-            self.tasks.spawn(wrap(agent).serve(mesh.clone(), generation.clone()));
+            self.tasks.spawn(serve_one(Arc::clone(agent), mesh.clone(), generation.clone()));
         }
         // The new ones are there before the old ones leave.
         std::mem::replace(&mut self.generation, generation).cancel();

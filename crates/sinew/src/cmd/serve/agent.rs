@@ -34,7 +34,7 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve ready-made agents (script, command, http, model) from files. Each announces its card, takes tasks from \
+    long_about = "Serve ready-made agents (script, command, http, mcp, model) from files. Each announces its card, takes tasks from \
                   its queue and answers A2A calls. Several processes may serve the same agent: they share its work.\n\n\
                   On SIGTERM they take nothing new, finish what they have begun and end.",
     after_help = EXAMPLES
@@ -83,7 +83,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     };
     let mut serving = JoinSet::new();
     for agent in set.iter() {
-        serving.spawn(wrap(agent).serve(mesh.clone(), stop.token.clone()));
+        serving.spawn(serve_one(Arc::clone(agent), mesh.clone(), stop.token.clone()));
     }
     tracing::info!(agents = names.join(", "), "serving");
     let _ = up.set(());
@@ -113,8 +113,20 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     failed.map_or(Ok(Exit::Ok), Err)
 }
 
+/// Serves an agent, once it knows the tools that it announces.
+pub(crate) async fn serve_one(
+    agent: Arc<sinew_agents::Agent>,
+    mesh: sinew_mesh::Mesh,
+    stop: sinew_agents::CancellationToken,
+) -> Result<(), AgentError> {
+    if let Err(fault) = agent.discover().await {
+        tracing::warn!(agent = agent.name(), code = %fault.code, "the agent does not announce its tools: {}", fault.message);
+    }
+    wrap(&agent).serve(mesh, stop).await
+}
+
 /// A ready-made agent as an agent of the SDK.
-pub(crate) fn wrap(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
+fn wrap(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
     let inner = Arc::clone(agent);
     let (input, output) = (agent.input_schema().cloned(), agent.output_schema().cloned());
     let mut served = sinew_agent::Agent::dynamic(agent.name(), input, output, move |input, context| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOptions};
 
-pub(crate) use agent::wrap;
+pub(crate) use agent::serve_one;
 pub(crate) use executor::{ExecutorArgs, MessageWords};
 pub(crate) use gateway::{card_address, tools_address};
 pub(crate) use stop::Stop;
