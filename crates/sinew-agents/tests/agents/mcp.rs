@@ -160,18 +160,18 @@ fn files_that_name_no_server_are_refused() {
     for (run, expected) in [
         (json!({"mcp": {}}), "either command or url"),
         (json!({"mcp": {"command": ["a"], "url": "http://b.example"}}), "either command or url"),
-        (json!({"mcp": {"command": ["a"], "env": {"K": "{{unknown.x}}"}}}), "/run/mcp/env/K"),
+        (json!({"mcp": {"command": ["a"], "env": {"K": "{{unknown.x}}"}}}), "must begin with input"),
         (json!({"mcp": {"command": ["a"], "more": 1}}), "more"),
         (json!({"mcp": {"command": []}}), "command"),
-        (json!({"mcp": {"url": "http://b.example"}, "http": {"url": "http://b.example"}}), "exactly one"),
+        (
+            json!({"mcp": {"url": "http://b.example"}, "http": {"url": "http://b.example"}}),
+            "more than 1 property",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.agent.json");
         std::fs::write(&path, json!({"name": "x", "run": run}).to_string()).unwrap();
         let found = Agent::load_with(&path, &environment()).map(drop).unwrap_err().to_string();
-        assert!(
-            !found.is_empty() && (found.contains(expected) || found.contains("/run/mcp")),
-            "{run}: {found}"
-        );
+        assert!(found.contains(expected), "{run}: {found}");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn output_of(tool: &str, answer: CallToolResult, call: &Call) -> Resu
     let text = texts.join("\n");
     if answer.is_error == Some(true) {
         let end = text.floor_char_boundary(MAX_ERROR_BYTES);
-        let reason = clean(text[..end].as_bytes(), &ResolvedSecrets::default());
+        let reason = clean(&text.as_bytes()[..end], &ResolvedSecrets::default());
         return Err(AgentError::Tool { tool: tool.to_owned(), reason });
     }
     let value = match answer.structured_content {

@@ -24,13 +24,12 @@ impl ToolChoice {
     /// Reads an input: arguments of the only tool, or an object with a tool and its arguments.
     pub(super) fn of(input: &Value, only: Option<&str>, allow: &[String]) -> Result<Self, AgentError> {
         let wrong = |text: String| AgentError::Input(vec![text]);
-        let (tool, arguments) = match only {
-            Some(only) => (only.to_owned(), Some(input)),
-            None => {
-                let named = input.get(TOOL).and_then(Value::as_str);
-                let named = named.ok_or_else(|| wrong(format!("/{TOOL}: expected the name of a tool")))?;
-                (named.to_owned(), input.get(ARGUMENTS))
-            }
+        let (tool, arguments) = if let Some(only) = only {
+            (only.to_owned(), Some(input))
+        } else {
+            let named = input.get(TOOL).and_then(Value::as_str);
+            let named = named.ok_or_else(|| wrong(format!("/{TOOL}: expected the name of a tool")))?;
+            (named.to_owned(), input.get(ARGUMENTS))
         };
         if !is_allowed(allow, &tool) {
             return Err(wrong(format!("/{TOOL}: {tool:?} is not a tool of this agent")));
