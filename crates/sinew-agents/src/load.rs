@@ -1,6 +1,7 @@
 //! From an agent file to an agent: read, check the form, check the parts, keep what runs.
 
 use sinew_protocol::code;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +14,10 @@ use sinew_source::{
 use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
+use crate::mcp_file::McpFile;
+use crate::run::{
+    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerPlace, build_model,
+};
 use crate::template::{Environment, Template};
 
 impl Agent {
@@ -126,14 +130,21 @@ fn build(
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
-    let runner = match (&file.run.script, &file.run.command, &file.run.http, &file.run.model) {
-        (Some(script), None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
-        (None, Some(command), None, None) => build_command(command, &folder).map(AgentRunner::Command),
-        (None, None, Some(http), None) => build_http(http).map(AgentRunner::Http),
-        (None, None, None, Some(model)) => {
+    let run = &file.run;
+    let runner = match (&run.script, &run.command, &run.http, &run.mcp, &run.model) {
+        (Some(script), None, None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
+        (None, Some(command), None, None, None) => build_command(command, &folder).map(AgentRunner::Command),
+        (None, None, Some(http), None, None) => build_http(http).map(AgentRunner::Http),
+        (None, None, None, Some(mcp), None) => {
+            build_mcp(mcp, &folder).map(|agent| AgentRunner::Mcp(Box::new(agent)))
+        }
+        (None, None, None, None, Some(model)) => {
             build_model(model, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
         }
-        _ => Err(vec![FileComplaint::new("/run", "expected exactly one of script, command, http and model")]),
+        _ => Err(vec![FileComplaint::new(
+            "/run",
+            "expected exactly one of script, command, http, mcp and model",
+        )]),
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
@@ -247,6 +258,50 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
         grace: file.grace.0,
         max_output: file.max_output,
     })
+}
+
+fn build_mcp(file: &McpFile, folder: &Path) -> Result<McpAgent, Vec<FileComplaint>> {
+    let mut complaints = Vec::new();
+    let mut templates = |which: &str, values: &BTreeMap<String, String>| {
+        let mut parsed = Vec::new();
+        for (name, value) in values {
+            match Template::parse_with_variables(value) {
+                Ok(template) => parsed.push((name.clone(), template)),
+                Err(problem) => {
+                    let pointer = format!("/run/mcp/{which}/{}", escape_key(name));
+                    complaints.push(FileComplaint::new(pointer, problem));
+                }
+            }
+        }
+        parsed
+    };
+    let (env, headers) = (templates("env", &file.env), templates("headers", &file.headers));
+    let server = match (&file.command, &file.url) {
+        (Some(command), None) => command.split_first().map(|(program, arguments)| ServerPlace::Program {
+            // A bare word is looked up in PATH; a path is meant relative to the agent file.
+            program: if program.contains('/') {
+                folder.join(program).to_string_lossy().into_owned()
+            } else {
+                program.clone()
+            },
+            arguments: arguments.to_vec(),
+            folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
+            env,
+        }),
+        (None, Some(url)) => {
+            Some(ServerPlace::Address { url: url.clone(), headers, allow_private: file.allow_private })
+        }
+        _ => None,
+    };
+    let Some(server) = server else {
+        complaints.push(FileComplaint::new("/run/mcp", "an MCP server needs either command or url"));
+        return Err(complaints);
+    };
+    if !complaints.is_empty() {
+        return Err(complaints);
+    }
+    let (tool, allow) = (file.tool.clone(), file.allow.clone());
+    Ok(McpAgent { server, tool, allow, timeout: file.timeout.map(|time| time.0) })
 }
 
 fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {

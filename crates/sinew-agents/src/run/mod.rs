@@ -1,9 +1,10 @@
-//! The four ways an agent runs.
+//! The five ways an agent runs.
 
 mod address;
 mod command;
 mod http;
 mod left_behind;
+mod mcp;
 mod model;
 mod script;
 mod task_folder;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
+pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerPlace};
 pub(crate) use model::build::build_model;
 pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
 pub(crate) use model::{AgentProfile, ModelAgent};

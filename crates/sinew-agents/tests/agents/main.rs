@@ -6,6 +6,7 @@ mod command;
 mod files;
 mod fixture;
 mod http;
+mod mcp;
 mod model;
 mod model_files;
 mod script;
