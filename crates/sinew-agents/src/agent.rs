@@ -15,7 +15,7 @@ use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
-use crate::run::{AgentCase, CaseOutcome};
+use crate::run::{AgentCase, AgentTools, CaseOutcome};
 use crate::run::{
     AgentProfile, AnnouncedTools, Command, Http, Limits, McpAgent, ModelAgent, Output, RunnerSurroundings,
     Script,
@@ -205,6 +205,12 @@ impl Agent {
     /// Whether the agent calls a language model.
     pub fn is_model(&self) -> bool {
         matches!(self.runner, AgentRunner::Model(_))
+    }
+
+    /// Asks the servers of a model agent for the tools that its model is told of. `None` for other agents.
+    pub async fn tools(&self, peers: &[PeerDescription]) -> Option<Result<AgentTools, Fault>> {
+        let AgentRunner::Model(model) = &self.runner else { return None };
+        Some(model.agent_tools(self.name(), peers, &self.around).await.map_err(Fault::from))
     }
 
     /// Plays a case of a model agent with a scripted model, in virtual time. `None` for other agents.

@@ -47,7 +47,9 @@ pub use file::agent_file_schema;
 pub use local_peers::LocalPeers;
 pub use peers::{PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
-pub use run::{AgentCase, CaseOutcome, ToolStubs, fetch, remove_stale_task_folders};
+pub use run::{
+    AgentCase, AgentTools, CaseOutcome, PinnedTool, ToolPin, ToolStubs, fetch, remove_stale_task_folders,
+};
 pub use set::AgentSet;
 pub use sinew_model::rehearsal::StubAnswer;
 pub use sinew_model::{KeptArtifact, StepBody, StepRecord};

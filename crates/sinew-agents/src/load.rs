@@ -1,7 +1,6 @@
 //! From an agent file to an agent: read, check the form, check the parts, keep what runs.
 
 use sinew_protocol::code;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +15,8 @@ use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
 use crate::mcp_file::McpFile;
 use crate::run::{
-    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerPlace, build_model,
+    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
+    build_model,
 };
 use crate::template::{Environment, Template};
 
@@ -139,7 +139,7 @@ fn build(
             build_mcp(mcp, &folder).map(|agent| AgentRunner::Mcp(Box::new(agent)))
         }
         (None, None, None, None, Some(model)) => {
-            build_model(model, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
+            build_model(model, path, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
         }
         _ => Err(vec![FileComplaint::new(
             "/run",
@@ -261,45 +261,17 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
 }
 
 fn build_mcp(file: &McpFile, folder: &Path) -> Result<McpAgent, Vec<FileComplaint>> {
-    let mut complaints = Vec::new();
-    let mut templates = |which: &str, values: &BTreeMap<String, String>| {
-        let mut parsed = Vec::new();
-        for (name, value) in values {
-            match Template::parse_with_variables(value) {
-                Ok(template) => parsed.push((name.clone(), template)),
-                Err(problem) => {
-                    let pointer = format!("/run/mcp/{which}/{}", escape_key(name));
-                    complaints.push(FileComplaint::new(pointer, problem));
-                }
-            }
-        }
-        parsed
+    let keys = ServerKeys {
+        command: file.command.as_deref(),
+        env: &file.env,
+        cwd: file.cwd.as_deref(),
+        url: file.url.as_deref(),
+        headers: &file.headers,
+        allow_private: file.allow_private,
     };
-    let (env, headers) = (templates("env", &file.env), templates("headers", &file.headers));
-    let server = match (&file.command, &file.url) {
-        (Some(command), None) => command.split_first().map(|(program, arguments)| ServerPlace::Program {
-            // A bare word is looked up in PATH; a path is meant relative to the agent file.
-            program: if program.contains('/') {
-                folder.join(program).to_string_lossy().into_owned()
-            } else {
-                program.clone()
-            },
-            arguments: arguments.to_vec(),
-            folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
-            env,
-        }),
-        (None, Some(url)) => {
-            Some(ServerPlace::Address { url: url.clone(), headers, allow_private: file.allow_private })
-        }
-        _ => None,
-    };
-    let Some(server) = server else {
-        complaints.push(FileComplaint::new("/run/mcp", "an MCP server needs either command or url"));
-        return Err(complaints);
-    };
-    if !complaints.is_empty() {
-        return Err(complaints);
-    }
+    let complain = |(key, problem): (String, String)| FileComplaint::new(format!("/run/mcp{key}"), problem);
+    let server = ServerPlace::read(&keys, folder)
+        .map_err(|problems| problems.into_iter().map(complain).collect::<Vec<_>>())?;
     let (tool, allow) = (file.tool.clone(), file.allow.clone());
     Ok(McpAgent { server, tool, allow, timeout: file.timeout.map(|time| time.0) })
 }

@@ -7,6 +7,7 @@ mod files;
 mod fixture;
 mod http;
 mod mcp;
+mod mcp_tools;
 mod model;
 mod model_files;
 mod script;

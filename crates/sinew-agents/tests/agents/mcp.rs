@@ -10,7 +10,7 @@ use sinew_agents::{Agent, CancellationToken};
 
 use crate::fixture::{Fixture, environment, heard, told};
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents/mcp_server.py");
+pub(crate) const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents/mcp_server.py");
 
 fn server(fields: Value) -> Value {
     let mut mcp = json!({"command": ["python3", SERVER], "env": {"KEY": "${env:TOKEN}"}});
@@ -20,10 +20,10 @@ fn server(fields: Value) -> Value {
 }
 
 /// A server at an address, ended with its test.
-struct HttpServer(Child, String);
+pub(crate) struct HttpServer(Child, pub(crate) String);
 
 impl HttpServer {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut child =
             Command::new("python3").args([SERVER, "http"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();

@@ -3,13 +3,18 @@
 import json
 import os
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 NUMBERS = {"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
 SUM = {"type": "object", "required": ["sum"], "properties": {"sum": {"type": "number"}}}
 ANY = {"type": "object"}
+READS = {"readOnlyHint": True}
 TOOLS = [
     {"name": "add", "description": "Adds two numbers.", "inputSchema": NUMBERS, "outputSchema": SUM},
+    {"name": "flood", "description": "Says 9 MB in one line.", "inputSchema": ANY},
+    {"name": "freeze", "description": "Stops.", "inputSchema": ANY},
+    {"name": "noise", "description": "Says what is no answer.", "inputSchema": ANY, "annotations": READS},
     {"name": "fail", "description": "Fails.", "inputSchema": ANY},
     {"name": "json", "description": "Says JSON as text.", "inputSchema": ANY},
     {"name": "key", "description": "Says what it was given.", "inputSchema": ANY},
@@ -17,6 +22,15 @@ TOOLS = [
     {"name": "picture", "description": "Draws.", "inputSchema": ANY},
     {"name": "wait", "description": "Waits for ever.", "inputSchema": ANY},
 ]
+
+
+def more_tools():
+    """Tools of the file `tools.json` beside the server, which tests change."""
+    try:
+        with open("tools.json") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return []
 
 
 def text(words):
@@ -27,6 +41,15 @@ def call(name, arguments, meta, tell):
     if name == "add":
         total = {"sum": arguments["a"] + arguments["b"]}
         return {"content": text(json.dumps(total))["content"], "structuredContent": total}
+    if name == "flood":
+        return text("x" * (9 << 20))
+    if name == "freeze":
+        threading.Event().wait()
+    if name == "noise":
+        for number in range(50_000):
+            print("[" * 100, number, "not JSON")
+            print("not a word for a model", file=sys.stderr)
+        return text("quiet")
     if name == "fail":
         return {**text("no such file: \u001b[31m/etc/x"), "isError": True}
     if name == "json":
@@ -47,10 +70,14 @@ def answer(request, tell):
     method, params = request["method"], request.get("params", {})
     if method == "initialize":
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+    if method == "ping":
+        return {}
     if method == "tools/list":
-        return {"tools": TOOLS}
+        return {"tools": TOOLS + more_tools()}
     if method == "tools/call":
         if params["name"] not in [tool["name"] for tool in TOOLS]:
+            if params["name"] in [tool["name"] for tool in more_tools()]:
+                return text("more")
             raise LookupError(f"no tool {params['name']}")
         return call(params["name"], params.get("arguments", {}), params.get("_meta", {}), tell)
     raise LookupError(method)
@@ -90,6 +117,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def pipes():
+    with open("starts", "a") as file:
+        print(os.getpid(), file=file)
     print("a word of its own", file=sys.stderr, flush=True)
 
     def say(message):

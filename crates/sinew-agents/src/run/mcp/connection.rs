@@ -1,25 +1,28 @@
-//! A connection to a server for one task: a program with pipes, or an address.
+//! A connection to a server: a program with pipes, or an address.
 
 use std::collections::HashMap;
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation, NumberOrString,
-    ProgressNotificationParam, ProgressToken, RequestMetaObject, Tool,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+    NumberOrString, PaginatedRequestParams, PingRequest, ProgressNotificationParam, ProgressToken,
+    RequestMetaObject, Tool,
 };
 use rmcp::service::{NotificationContext, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, ServiceExt as _};
+use rmcp::{ClientHandler, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::ServerPlace;
+use super::line_limit::LineLimit;
 use super::tool_choice::ToolChoice;
 use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
@@ -29,7 +32,10 @@ use crate::run::http::{check_literal_address, http_client};
 use crate::template::{Scope, Template, plain};
 
 /// Bytes of one answer of a server.
-const MAX_ANSWER_BYTES: usize = 16 << 20;
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// Most tools of a server, and most pages of their list.
+const MAX_LISTED_TOOLS: usize = 1_000;
+const MAX_LIST_PAGES: usize = 64;
 /// Lines of a program's standard error that are told as progress.
 const MAX_ERROR_LINES: usize = 256;
 /// Member of a call's `_meta`: a server that knows it does the work of repeated calls once.
@@ -39,7 +45,7 @@ const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
 pub(super) struct McpConnection {
     service: RunningService<RoleClient, McpListener>,
     /// The program of the server; ended with the connection.
-    program: Option<ServerProgram>,
+    program: Mutex<Option<ServerProgram>>,
     secrets: ResolvedSecrets,
 }
 
@@ -114,11 +120,17 @@ impl McpConnection {
                     return Err(AgentError::Host("the program has no pipes".to_owned()));
                 };
                 tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
-                let pipes =
-                    AsyncRwTransport::<RoleClient, ChildStdout, ChildStdin>::new_client(stdout, stdin)
-                        .with_max_line_length(MAX_ANSWER_BYTES);
+                let pipes = AsyncRwTransport::<RoleClient, LineLimit<ChildStdout>, ChildStdin>::new_client(
+                    LineLimit::new(stdout, MAX_ANSWER_BYTES),
+                    stdin,
+                )
+                .with_max_line_length(2 * MAX_ANSWER_BYTES);
                 let service = listener.serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
-                Ok(Self { service, program: Some(ServerProgram { _group: group, _child: child }), secrets })
+                Ok(Self {
+                    service,
+                    program: Mutex::new(Some(ServerProgram { _group: group, _child: child })),
+                    secrets,
+                })
             }
             ServerPlace::Address { url, headers, allow_private } => {
                 let parsed = Url::parse(url).map_err(|error| failed(&error, &secrets))?;
@@ -138,26 +150,54 @@ impl McpConnection {
                 let transport =
                     StreamableHttpClientTransport::with_client(http_client(*allow_private)?, config);
                 let service = listener.serve(transport).await.map_err(|error| failed(&error, &secrets))?;
-                Ok(Self { service, program: None, secrets })
+                Ok(Self { service, program: Mutex::default(), secrets })
             }
         }
     }
 
     /// The tools of the server.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, AgentError> {
-        self.service.list_all_tools().await.map_err(|error| failed(&error, &self.secrets))
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_LIST_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let listed = self.service.list_tools(Some(page)).await;
+            let listed = listed.map_err(|error| failed(&error, &self.secrets))?;
+            tools.extend(listed.tools);
+            cursor = listed.next_cursor;
+            if cursor.is_none() && tools.len() <= MAX_LISTED_TOOLS {
+                return Ok(tools);
+            }
+            if tools.len() > MAX_LISTED_TOOLS {
+                break;
+            }
+        }
+        let reason = format!(
+            "it lists more than {MAX_LISTED_TOOLS} tools, or more than {MAX_LIST_PAGES} pages of them"
+        );
+        Err(AgentError::McpServer { reason })
     }
 
-    /// Calls a tool. `context` is that of the task, whose id makes a call that comes again the same call.
+    /// Whether the server answers at all.
+    pub(super) async fn ping(&self) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        matches!(self.service.send_request(ping).await, Ok(_) | Err(ServiceError::McpError(_)))
+    }
+
+    /// Whether the server has gone away.
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// Calls a tool. `message_id` makes a call that comes again the same call.
     pub(super) async fn call(
         &self,
         choice: &ToolChoice,
-        context: &Value,
+        message_id: Option<&str>,
     ) -> Result<CallToolResult, AgentError> {
         let mut meta =
             RequestMetaObject::with_progress_token(ProgressToken(NumberOrString::String("task".into())));
-        if let Some(task) = context.get("task").and_then(Value::as_str) {
-            meta.0.0.insert(MESSAGE_ID_META.to_owned(), task.into());
+        if let Some(id) = message_id {
+            meta.0.0.insert(MESSAGE_ID_META.to_owned(), id.into());
         }
         let mut request =
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
@@ -170,6 +210,18 @@ impl McpConnection {
         // The server is of no use any more, whatever it says.
         let _ended = self.service.cancel().await;
         drop(self.program);
+    }
+
+    /// Ends the connection for everybody who uses it, and the program behind it.
+    pub(super) fn end(&self) {
+        self.service.cancellation_token().cancel();
+        drop(self.program.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl std::fmt::Debug for McpConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpConnection").field("is_closed", &self.is_closed()).finish_non_exhaustive()
     }
 }
 

@@ -1,21 +1,31 @@
-//! Tools of a server of the Model Context Protocol as an agent, without a model between.
+//! Tools of servers of the Model Context Protocol: for model agents, and as an agent without a model between.
 //!
-//! Each task has a connection of its own: a program is started and ended with it, so nothing of one task reaches another.
+//! Each task of such an agent has a connection of its own: a program is started and ended with it, so nothing of one task
+//! reaches another. Model agents call their servers under supervision.
 
 mod connection;
+mod line_limit;
+mod server;
+mod server_place;
+mod server_tool;
 mod tool_answer;
 mod tool_choice;
+mod tool_lock;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_protocol::a2a::AgentSkill;
 
 use super::{Limits, Output, RunnerSurroundings};
 use crate::call::Call;
 use crate::error::AgentError;
-use crate::template::Template;
+
+pub(crate) use server::McpServer;
+pub(crate) use server_place::{ServerKeys, ServerPlace};
+pub(crate) use server_tool::McpTool;
+pub(crate) use tool_lock::ToolLock;
+pub use tool_lock::ToolPin;
 
 use connection::McpConnection;
 use tool_choice::ToolChoice;
@@ -29,15 +39,6 @@ pub(crate) struct McpAgent {
     /// Patterns of the names of tools that may be called; all if empty.
     pub(crate) allow: Vec<String>,
     pub(crate) timeout: Option<Duration>,
-}
-
-/// Place of a server.
-#[derive(Debug)]
-pub(crate) enum ServerPlace {
-    /// A program of this machine.
-    Program { program: String, arguments: Vec<String>, folder: PathBuf, env: Vec<(String, Template)> },
-    /// An address.
-    Address { url: String, headers: Vec<(String, Template)>, allow_private: bool },
 }
 
 /// The tools of a server as its agent announces them.
@@ -60,9 +61,9 @@ impl McpAgent {
         let work = async {
             let choice = ToolChoice::of(&call.input, self.tool.as_deref(), &self.allow)?;
             let connection = McpConnection::open(&self.server, around, Some(&call.progress)).await?;
-            let answer = connection.call(&choice, &call.context).await;
+            let answer = connection.call(&choice, call.context.get("task").and_then(Value::as_str)).await;
             connection.close().await;
-            tool_answer::output_of(&choice.tool, answer?, call)
+            tool_answer::output_of(&choice.tool, &choice.tool, answer?, call)
         };
         tokio::select! {
             biased;
@@ -89,4 +90,31 @@ impl McpAgent {
             done = Box::pin(work) => done,
         }
     }
+}
+
+impl McpServer {
+    /// Calls a tool for a conversation: its output, and the names of files that it left.
+    pub(crate) async fn answer(
+        self: &std::sync::Arc<Self>,
+        tool: &str,
+        arguments: &Value,
+        (key, call): (&str, &Call),
+        around: &RunnerSurroundings,
+        progress: Option<&tokio::sync::mpsc::UnboundedSender<Value>>,
+    ) -> Result<Value, AgentError> {
+        let choice = ToolChoice::of(arguments, Some(tool), &[])?;
+        let answer = self.call(&choice, key, around, progress).await?;
+        let Output { value, artifacts, .. } =
+            tool_answer::output_of(tool, &format!("{tool}-{}", short(key)), answer, call)?;
+        if artifacts.is_empty() {
+            return Ok(value);
+        }
+        let names: Vec<String> = artifacts.iter().map(ToString::to_string).collect();
+        Ok(json!({"output": value, "artifacts": names}))
+    }
+}
+
+/// The end of a key: enough to tell the files of two calls apart.
+fn short(key: &str) -> &str {
+    key.get(key.len().saturating_sub(6)..).unwrap_or(key)
 }

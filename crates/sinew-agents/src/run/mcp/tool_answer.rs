@@ -13,7 +13,13 @@ use crate::run::Output;
 const MAX_ERROR_BYTES: usize = 4_096;
 
 /// The output of a call. Fails if the tool says that it failed.
-pub(super) fn output_of(tool: &str, answer: CallToolResult, call: &Call) -> Result<Output, AgentError> {
+/// Files are named by `files` and their number.
+pub(super) fn output_of(
+    tool: &str,
+    files: &str,
+    answer: CallToolResult,
+    call: &Call,
+) -> Result<Output, AgentError> {
     let mut texts: Vec<&str> = Vec::new();
     let mut artifacts = Vec::new();
     for (index, block) in answer.content.iter().enumerate() {
@@ -37,7 +43,7 @@ pub(super) fn output_of(tool: &str, answer: CallToolResult, call: &Call) -> Resu
             _ => continue,
         };
         let bytes = BASE64.decode(data.as_bytes()).map_err(|error| unreadable(tool, &error.to_string()))?;
-        let name = format!("{tool}-{index}");
+        let name = format!("{files}-{index}");
         artifacts.push(call.artifacts.put(&name, &bytes, media_type)?);
     }
     let text = texts.join("\n");
