@@ -76,10 +76,12 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Search
         }
     }
     let sources = document.sources.clone();
-    // Agent files that cannot be read are findings of `sinew agent list`.
-    let agents = file_agents::load(&[], path).unwrap_or_default();
+    let (agents, unread) = match file_agents::load(&[], path) {
+        Ok(agents) => (agents, None),
+        Err(failure) => (AgentSet::default(), Some(agents_unread(&failure))),
+    };
     let options = Options { agent_schemas: schemas_of(&agents), ..options.clone() };
-    let (loaded, diagnostics) = match workflow_file::lower(path, document, &options) {
+    let (loaded, mut diagnostics) = match workflow_file::lower(path, document, &options) {
         Ok(loaded) => {
             let diagnostics = check(&loaded, agents, sources);
             (Some(loaded), diagnostics)
@@ -87,7 +89,18 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Search
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
         Err(failure) => return Err(failure),
     };
+    diagnostics.extend(unread);
     Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
+}
+
+/// The finding about agent files beside a workflow that are wrong themselves.
+fn agents_unread(failure: &Failure) -> Diagnostic {
+    let findings = failure.diagnostics.as_ref();
+    let text = findings.map_or_else(|| failure.message.clone(), ToString::to_string);
+    let first = text.lines().next().unwrap_or_default();
+    Diagnostic::warning(failure.code, format!("the agents beside the workflow cannot be read: {first}")).hint(
+        "the workflow is not held against its agents; `sinew agent list` shows all that is wrong with them",
+    )
 }
 
 /// The finding about a file that is larger than workflow files may be.
