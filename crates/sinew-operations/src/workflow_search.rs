@@ -1,6 +1,6 @@
 //! Workflow files in files and folders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,21 +36,28 @@ pub struct SearchedFile {
 /// always read; a file that a folder holds only if it is broken or a dialect knows it.
 pub fn find_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<SearchedFile>, Failure> {
     let mut found = Vec::new();
+    // Agent files are told once, although they lie beside many workflows.
+    let mut told = BTreeSet::new();
     for path in paths {
         if path.is_dir() {
             let mut files = Vec::new();
             walk(path, &mut files)?;
             for file in files {
-                found.extend(read(&file, options, true)?);
+                found.extend(read(&file, options, true, &mut told)?);
             }
         } else {
-            found.extend(read(path, options, false)?);
+            found.extend(read(path, options, false, &mut told)?);
         }
     }
     Ok(found)
 }
 
-fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<SearchedFile>, Failure> {
+fn read(
+    path: &Path,
+    options: &Options,
+    in_folder: bool,
+    told: &mut BTreeSet<String>,
+) -> Result<Option<SearchedFile>, Failure> {
     let bytes = match workflow_file::read(path) {
         Ok(bytes) => bytes,
         // Of many files in a folder one that is too large is a finding, like any other error in a file.
@@ -89,7 +96,7 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Search
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
         Err(failure) => return Err(failure),
     };
-    diagnostics.extend(unread);
+    diagnostics.extend(unread.filter(|finding| told.insert(finding.message.clone())));
     Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
 }
 

@@ -146,8 +146,11 @@ fn small_terminals_keep_the_node_that_runs_and_the_message() {
     world.write("many.yaml", &file);
     let mut seen = terminal(&world, &["run", "many.yaml"], 60, 6);
     gate.begun();
-    let screen = seen.wait_for("the node that runs", PATIENCE, |screen| screen.contains("◐ gate_at_the_end"));
-    assert!(screen.contains("many  running") && screen.contains("more"), "{screen}");
+    // The last line of a picture comes last.
+    let screen = seen.wait_for("the node that runs", PATIENCE, |screen| {
+        screen.contains("◐ gate_at_the_end") && screen.contains("more")
+    });
+    assert!(screen.contains("many  running"), "{screen}");
     assert!(screen.lines().count() < 6, "{screen}");
     gate.go("fail");
     let (code, screen) = seen.ended(PATIENCE);
