@@ -15,7 +15,7 @@ use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::validation_document;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
-use super::executions::DrawingQuery;
+use super::executions::{DrawingDirection, DrawingForm, DrawingGround, DrawingQuery};
 use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -48,10 +48,24 @@ pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&VersionRow::all(&call.operator.workflows().await, name))
 }
 
+/// Query of the drawing of a workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkflowDrawingQuery {
+    /// The first characters of a version's digest; the newest version unless given.
+    version: Option<String>,
+    /// `svg` (unless given), `mermaid` or `json`.
+    format: Option<DrawingForm>,
+    /// `light` (unless given) or `dark`.
+    theme: Option<DrawingGround>,
+    /// `td`, top down (unless given), or `lr`.
+    direction: Option<DrawingDirection>,
+}
+
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: DrawingQuery = call.query()?;
-    let loaded = load(&call, None).await?;
-    query.respond(&loaded.pick(None)?.plan, None).await
+    let WorkflowDrawingQuery { version, format, theme, direction } = call.query()?;
+    let loaded = load(&call, version.as_deref()).await?;
+    DrawingQuery { format, theme, direction, bare: true }.respond(&loaded.pick(None)?.plan, None).await
 }
 
 /// Query of a file that is posted.

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-source",
             "sinew-plan",
             "sinew-engine",
+            "sinew-console",
             "sinew-diagram",
             "sinew-runtime",
             "sinew-inspection",
@@ -58,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
         ],
     ),
+    ("sinew-console", &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-inspection"]),
     (
         "sinew-inspection",
         &[
