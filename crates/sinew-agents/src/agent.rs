@@ -1,6 +1,6 @@
 //! An agent: its card and the one way to call it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,17 +9,23 @@ use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
 use sinew_source::{Schema, Sources, Span};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
-use crate::run::{AgentCase, CaseOutcome};
-use crate::run::{AgentProfile, Command, Http, Limits, ModelAgent, Output, RunnerSurroundings, Script};
+use crate::run::{AgentCase, AgentTools, CaseOutcome};
+use crate::run::{
+    AgentProfile, AnnouncedTools, Command, Http, Limits, McpAgent, ModelAgent, Output, RunnerSurroundings,
+    Script,
+};
 use crate::template::Environment;
 
 /// Longest time for one call, unless the file says otherwise.
 const CALL_TIMEOUT: Duration = Duration::from_mins(1);
+/// Longest time for a server to tell its tools.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time for one conversation with a model, unless the file says otherwise.
 const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 
@@ -31,6 +37,8 @@ pub struct Agent {
     output: Option<Schema>,
     slots: Semaphore,
     around: RunnerSurroundings,
+    /// Tools of its server; empty until they were asked for.
+    tools: OnceLock<AnnouncedTools>,
     /// Where the file gives the name, for complaints about it.
     pub(crate) place: (Sources, Span),
 }
@@ -40,6 +48,7 @@ pub(crate) enum AgentRunner {
     Script(Script),
     Command(Command),
     Http(Http),
+    Mcp(Box<McpAgent>),
     Model(Box<ModelAgent>),
 }
 
@@ -52,7 +61,7 @@ impl Agent {
         place: (Sources, Span),
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
-        Self { file, runner, input, output, slots, around, place }
+        Self { file, runner, input, output, slots, around, tools: OnceLock::new(), place }
     }
 
     /// Name under which it is called.
@@ -72,12 +81,12 @@ impl Agent {
 
     /// JSON Schema of its input.
     pub fn input_schema(&self) -> Option<&Value> {
-        self.file.input_schema.as_ref()
+        self.file.input_schema.as_ref().or_else(|| self.tools.get()?.input_schema.as_ref())
     }
 
     /// JSON Schema of its output.
     pub fn output_schema(&self) -> Option<&Value> {
-        self.file.output_schema.as_ref()
+        self.file.output_schema.as_ref().or_else(|| self.tools.get()?.output_schema.as_ref())
     }
 
     /// How tasks reach it on the mesh.
@@ -95,13 +104,35 @@ impl Agent {
             description: self.file.description.clone(),
             version: self.file.version.clone(),
             kind: AgentKind::Agent,
-            input_schema: self.file.input_schema.clone(),
-            output_schema: self.file.output_schema.clone(),
-            skills: self.file.skills.iter().map(skill).collect(),
+            input_schema: self.input_schema().cloned(),
+            output_schema: self.output_schema().cloned(),
+            skills: self.skills(),
             visualisation: None,
             delivery: self.delivery(),
             node_requests: true,
         }
+    }
+
+    /// The skills of the file; without any, the tools of its server.
+    fn skills(&self) -> Vec<AgentSkill> {
+        let own: Vec<AgentSkill> = self.file.skills.iter().map(skill).collect();
+        match self.tools.get() {
+            Some(tools) if own.is_empty() => tools.skills.clone(),
+            _ => own,
+        }
+    }
+
+    /// Asks the server of an agent of tools for them, so that its card has their schemas. Other agents know what they can.
+    ///
+    /// # Errors
+    /// The server cannot be used; the card then has what the file says.
+    pub async fn discover(&self) -> Result<(), Fault> {
+        let AgentRunner::Mcp(agent) = &self.runner else { return Ok(()) };
+        let limits = Limits::new(Some(DISCOVERY_TIMEOUT), CancellationToken::new());
+        let tools = agent.announce(&limits, &self.around).await.map_err(Fault::from)?;
+        // A second discovery would find the same.
+        let _ = self.tools.set(tools);
+        Ok(())
     }
 
     /// Calls that run at the same time.
@@ -132,6 +163,7 @@ impl Agent {
         let Output { value, artifacts, usage, events } = match &self.runner {
             AgentRunner::Script(script) => script.run(call, &limits).await,
             AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
+            AgentRunner::Mcp(agent) => agent.run(call, &limits, &self.around).await,
             AgentRunner::Http(http) => http.run(call, &limits, &self.around).await,
             AgentRunner::Model(model) => model.run(self.profile(), call, &limits, &self.around).await,
         }?;
@@ -173,6 +205,12 @@ impl Agent {
     /// Whether the agent calls a language model.
     pub fn is_model(&self) -> bool {
         matches!(self.runner, AgentRunner::Model(_))
+    }
+
+    /// Asks the servers of a model agent for the tools that its model is told of. `None` for other agents.
+    pub async fn tools(&self, peers: &[PeerDescription]) -> Option<Result<AgentTools, Fault>> {
+        let AgentRunner::Model(model) = &self.runner else { return None };
+        Some(model.agent_tools(self.name(), peers, &self.around).await.map_err(Fault::from))
     }
 
     /// Plays a case of a model agent with a scripted model, in virtual time. `None` for other agents.

@@ -143,6 +143,20 @@ pub enum AgentError {
     /// A conversation with a language model ended without an output.
     #[error("{}", .0.message)]
     Conversation(Box<Fault>),
+    /// A server of the Model Context Protocol cannot be used.
+    #[error("the MCP server cannot be used: {reason}")]
+    McpServer {
+        /// Text of the failure, cleaned.
+        reason: String,
+    },
+    /// A tool of a server said that it failed.
+    #[error("the tool {tool} failed: {reason}")]
+    Tool {
+        /// Name of the tool.
+        tool: String,
+        /// Answer of the tool, cleaned.
+        reason: String,
+    },
     /// A resource of this machine failed, regardless of the input: a thread, a temporary folder, the TLS setup.
     #[error("cannot run the agent here: {0}")]
     Host(String),
@@ -215,6 +229,8 @@ impl AgentError {
             Self::Environment(_) => code::AGENT_VARIABLE_NOT_SET.as_str(),
             Self::Reference(error) => error.code(),
             Self::Artifact(error) => error.code(),
+            Self::McpServer { .. } => code::MCP_SERVER_UNUSABLE.as_str(),
+            Self::Tool { .. } => code::MCP_TOOL_FAILED.as_str(),
             Self::Conversation(fault) => {
                 let known = code::all().iter().find(|(known, _)| *known == fault.code);
                 known.map_or(code::AGENT_WORK_FAILED.as_str(), |(known, _)| known)
@@ -241,6 +257,7 @@ impl AgentError {
             | Self::Address { .. }
             | Self::Transport { .. }
             | Self::Unavailable { .. }
+            | Self::McpServer { .. }
             | Self::Environment(_)
             | Self::Reference(_) => FaultKind::Error,
             Self::Command { .. }
@@ -248,6 +265,7 @@ impl AgentError {
             | Self::TooLarge { .. }
             | Self::Status { .. }
             | Self::Response { .. }
+            | Self::Tool { .. }
             | Self::Script(_) => FaultKind::Failure,
             Self::Artifact(error) => error.kind(),
             Self::Conversation(fault) => fault.kind,
@@ -264,6 +282,8 @@ impl AgentError {
             | Self::Transport { .. }
             | Self::Unavailable { .. }
             | Self::Response { .. }
+            | Self::McpServer { .. }
+            | Self::Tool { .. }
             | Self::Script(ScriptError { kind: ScriptErrorKind::Unavailable, .. }) => true,
             Self::Artifact(error) => matches!(error, ArtifactError::Io { .. }),
             Self::Conversation(fault) => fault.retryable,

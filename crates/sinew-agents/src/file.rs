@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::file_time::Time;
+use crate::mcp_file::McpFile;
 use crate::model_file::ModelFile;
 
 /// A ready-made agent: its card and how it runs.
@@ -31,7 +32,7 @@ pub(crate) struct AgentFile {
     pub(crate) input_schema: Option<Value>,
     /// JSON Schema of the output; checked after the agent ran.
     pub(crate) output_schema: Option<Value>,
-    /// How the agent runs: exactly one of script, command, http and model.
+    /// How the agent runs: exactly one of script, command, http, mcp and model.
     pub(crate) run: Run,
     /// Calls that may run at the same time; further calls wait.
     #[serde(default = "default_concurrency")]
@@ -75,7 +76,7 @@ pub(crate) enum Delivery {
     Direct,
 }
 
-/// One of four; a struct instead of an enum, because complaints about a struct say what is wrong.
+/// One of five; a struct instead of an enum, because complaints about a struct say what is wrong.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
@@ -86,6 +87,8 @@ pub(crate) struct Run {
     pub(crate) command: Option<CommandFile>,
     /// A request to an HTTP service.
     pub(crate) http: Option<HttpFile>,
+    /// Tools of a server of the Model Context Protocol.
+    pub(crate) mcp: Option<Box<McpFile>>,
     /// A conversation with a language model.
     pub(crate) model: Option<Box<ModelFile>>,
 }

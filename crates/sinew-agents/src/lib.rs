@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: the executor turns a dispatch into a [`Call`], the [`Agent`] answers with a [`Reply`] or a
 //! [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a program (`command`), a
-//! request to a service (`http`) or a conversation with a language model (`model`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
+//! request to a service (`http`), a tool of an MCP server (`mcp`) or a conversation with a language model (`model`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
 //!
 //! It never retries a call (http attempts within one call aside), never picks another agent than the one that was asked
 //! for, never runs a shell, never fills data into anything that is read as code, and never shows a secret.
@@ -30,6 +30,7 @@ mod file;
 mod file_time;
 mod load;
 mod local_peers;
+mod mcp_file;
 mod model_file;
 mod peers;
 mod people;
@@ -46,7 +47,9 @@ pub use file::agent_file_schema;
 pub use local_peers::LocalPeers;
 pub use peers::{PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
-pub use run::{AgentCase, CaseOutcome, ToolStubs, fetch, remove_stale_task_folders};
+pub use run::{
+    AgentCase, AgentTools, CaseOutcome, PinnedTool, ToolPin, ToolStubs, fetch, remove_stale_task_folders,
+};
 pub use set::AgentSet;
 pub use sinew_model::rehearsal::StubAnswer;
 pub use sinew_model::{KeptArtifact, StepBody, StepRecord};

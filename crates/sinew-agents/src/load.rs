@@ -13,7 +13,11 @@ use sinew_source::{
 use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
+use crate::mcp_file::McpFile;
+use crate::run::{
+    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
+    build_model,
+};
 use crate::template::{Environment, Template};
 
 impl Agent {
@@ -126,14 +130,21 @@ fn build(
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
-    let runner = match (&file.run.script, &file.run.command, &file.run.http, &file.run.model) {
-        (Some(script), None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
-        (None, Some(command), None, None) => build_command(command, &folder).map(AgentRunner::Command),
-        (None, None, Some(http), None) => build_http(http).map(AgentRunner::Http),
-        (None, None, None, Some(model)) => {
-            build_model(model, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
+    let run = &file.run;
+    let runner = match (&run.script, &run.command, &run.http, &run.mcp, &run.model) {
+        (Some(script), None, None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
+        (None, Some(command), None, None, None) => build_command(command, &folder).map(AgentRunner::Command),
+        (None, None, Some(http), None, None) => build_http(http).map(AgentRunner::Http),
+        (None, None, None, Some(mcp), None) => {
+            build_mcp(mcp, &folder).map(|agent| AgentRunner::Mcp(Box::new(agent)))
         }
-        _ => Err(vec![FileComplaint::new("/run", "expected exactly one of script, command, http and model")]),
+        (None, None, None, None, Some(model)) => {
+            build_model(model, path, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
+        }
+        _ => Err(vec![FileComplaint::new(
+            "/run",
+            "expected exactly one of script, command, http, mcp and model",
+        )]),
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
@@ -247,6 +258,22 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
         grace: file.grace.0,
         max_output: file.max_output,
     })
+}
+
+fn build_mcp(file: &McpFile, folder: &Path) -> Result<McpAgent, Vec<FileComplaint>> {
+    let keys = ServerKeys {
+        command: file.command.as_deref(),
+        env: &file.env,
+        cwd: file.cwd.as_deref(),
+        url: file.url.as_deref(),
+        headers: &file.headers,
+        allow_private: file.allow_private,
+    };
+    let complain = |(key, problem): (String, String)| FileComplaint::new(format!("/run/mcp{key}"), problem);
+    let server = ServerPlace::read(&keys, folder)
+        .map_err(|problems| problems.into_iter().map(complain).collect::<Vec<_>>())?;
+    let (tool, allow) = (file.tool.clone(), file.allow.clone());
+    Ok(McpAgent { server, tool, allow, timeout: file.timeout.map(|time| time.0) })
 }
 
 fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {

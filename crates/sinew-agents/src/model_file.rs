@@ -357,7 +357,7 @@ pub(crate) enum BuiltinName {
 pub(crate) struct RequestTools {
     /// Patterns of agents.
     pub(crate) peers: Vec<String>,
-    /// Names of MCP servers of this file.
+    /// Names of MCP servers of this file, whose tools are offered only to nodes that name the server.
     pub(crate) mcp: Vec<String>,
 }
 
@@ -408,7 +408,6 @@ pub(crate) struct ApproveRule {
 /// A tool of an MCP server that the model may call.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "MCP servers cannot be used yet; the keys are checked")]
 pub(crate) enum AllowEntry {
     /// A name, or a pattern with `*`.
     Name(String),
@@ -419,7 +418,6 @@ pub(crate) enum AllowEntry {
 /// A tool of an MCP server, with settings.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "MCP servers cannot be used yet; the keys are checked")]
 pub(crate) struct AllowedTool {
     /// Name of the tool, or a pattern with `*`.
     pub(crate) name: String,

@@ -37,5 +37,5 @@ pub use spec::{
     ToolAbility, ToolSpec, UnknownRule,
 };
 pub use state::{CallState, ConversationState, ConversationTotals, Exchange, MissedAsk, PersonDecision};
-pub use text::{CappedResult, cap_result, value_without_hidden, without_hidden};
+pub use text::{CappedResult, canonical, cap_result, value_without_hidden, without_hidden};
 pub use turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage, TurnDelta};

@@ -67,7 +67,7 @@ fn ceil_boundary(text: &str, mut at: usize) -> usize {
 }
 
 /// The JSON of a value with the keys of all objects in order: equal for equal values.
-pub(crate) fn canonical(value: &Value) -> String {
+pub fn canonical(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
             Value::Array(items) => items.iter().map(sorted).collect(),

@@ -39,7 +39,7 @@ impl ServedAgents {
     pub fn replace(&mut self, mesh: &Mesh, agents: &AgentSet, stop: &CancellationToken) {
         let generation = stop.child_token();
         for agent in agents.iter() {
-            self.tasks.spawn(served_agent(agent).serve(mesh.clone(), generation.clone()));
+            self.tasks.spawn(serve_agent(Arc::clone(agent), mesh.clone(), generation.clone()));
         }
         // The new ones are there before the old ones leave.
         std::mem::replace(&mut self.generation, generation).cancel();
@@ -64,8 +64,23 @@ impl ServedAgents {
     }
 }
 
+/// Serves an agent of a file until `stop` is cancelled, once it knows the tools that it announces.
+///
+/// # Errors
+/// Those of [`sinew_agent::Agent::serve`].
+pub async fn serve_agent(
+    agent: Arc<sinew_agents::Agent>,
+    mesh: Mesh,
+    stop: CancellationToken,
+) -> Result<(), sinew_agent::AgentError> {
+    if let Err(fault) = agent.discover().await {
+        tracing::warn!(agent = agent.name(), code = %fault.code, "the agent does not announce its tools: {}", fault.message);
+    }
+    served_agent(&agent).serve(mesh, stop).await
+}
+
 /// Returns an agent of a file as an agent of the SDK.
-pub fn served_agent(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
+fn served_agent(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
     let inner = Arc::clone(agent);
     let (input, output) = (agent.input_schema().cloned(), agent.output_schema().cloned());
     let mut served = sinew_agent::Agent::dynamic(agent.name(), input, output, move |input, context| {

@@ -25,7 +25,7 @@ use sinew_protocol::unique_keys::read_unique;
 const REQUEST: &str = "/context/request";
 const MCP_SERVERS: &str = "/context/request/mcp";
 /// Variables a program gets from our own environment without asking.
-const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
+pub(super) const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// Bytes of standard error kept for the fault.
 const STDERR_TAIL: usize = 4 * 1024;
 /// Longest line of standard error passed on as progress.
@@ -84,7 +84,7 @@ impl Command {
         let abandoned = CancellationToken::new();
         let _on_drop = abandoned.clone().drop_guard();
         let supervisor = ProgramSupervisor {
-            group: ProcessGroup { pid: child.id(), alive: true },
+            group: ProcessGroup::of(&child),
             child,
             abandoned,
             limits: limits.at_most(self.timeout),
@@ -236,12 +236,17 @@ impl ProgramSupervisor {
 }
 
 /// The program's process group; its id is the program's process id.
-struct ProcessGroup {
+pub(super) struct ProcessGroup {
     pid: Option<u32>,
     alive: bool,
 }
 
 impl ProcessGroup {
+    /// The group of a program that was started as the leader of one.
+    pub(super) fn of(child: &Child) -> Self {
+        Self { pid: child.id(), alive: true }
+    }
+
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);

@@ -1,9 +1,10 @@
-//! The four ways an agent runs.
+//! The five ways an agent runs.
 
 mod address;
 mod command;
 mod http;
 mod left_behind;
+pub(crate) mod mcp;
 mod model;
 mod script;
 mod task_folder;
@@ -18,7 +19,10 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
+pub use mcp::ToolPin;
+pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerPlace};
 pub(crate) use model::build::build_model;
+pub use model::mcp_tools::{AgentTools, PinnedTool};
 pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
 pub(crate) use model::{AgentProfile, ModelAgent};
 pub(crate) use script::Script;
@@ -28,6 +32,7 @@ use crate::error::AgentError;
 use crate::template::Environment;
 
 /// The parts of the machine that a runner may read.
+#[derive(Clone)]
 pub(crate) struct RunnerSurroundings {
     pub(crate) environment: Arc<Environment>,
 }

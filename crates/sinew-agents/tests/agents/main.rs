@@ -6,6 +6,8 @@ mod command;
 mod files;
 mod fixture;
 mod http;
+mod mcp;
+mod mcp_tools;
 mod model;
 mod model_files;
 mod script;

@@ -64,7 +64,29 @@ fn complaints_have_places() {
         ("    tools: [{script: {name: t, source: 'def ('}}]\n", "6:40 SINEW-5212 the script cannot be used"),
         (
             "    tools: [{mcp: f, command: [npx, x], allow: [a]}]\n",
-            "6:19 SINEW-5212 MCP servers cannot be used yet",
+            "6:31 SINEW-5212 npx and uvx download programs",
+        ),
+        ("    tools: [{mcp: f, command: [x]}]\n", "6:13 SINEW-5212 an MCP server needs `allow`"),
+        ("    tools: [{mcp: f, command: [x], allow: []}]\n", "6:13 SINEW-5212 an MCP server needs `allow`"),
+        ("    tools: [{mcp: f, allow: [a]}]\n", "6:13 SINEW-5212 an MCP server needs either command or url"),
+        (
+            "    tools: [{mcp: f, command: [x], url: 'http://a', allow: [a]}]\n",
+            "6:13 SINEW-5212 an MCP server needs either command or url",
+        ),
+        (
+            "    tools: [{mcp: f, command: [x], env: {K: '{{input.k}}'}, allow: [a]}]\n",
+            "6:45 SINEW-5212 data may not stand in the settings of a server",
+        ),
+        ("    tools: [{mcp: 'a b', command: [x], allow: [a]}]\n", "6:19 SINEW-5212 the name of a server"),
+        ("    tools: [{mcp: f, as: g, command: [x], allow: [a]}]\n", "6:26 SINEW-5212 this entry may bring"),
+        (
+            "    tools: [{mcp: f, command: [x], allow: [a]}, {mcp: f, command: [y], allow: [b]}]\n",
+            "6:55 SINEW-5212 two servers are called 'f'",
+        ),
+        ("    tools: [{request: {mcp: [f]}}]\n", "6:30 SINEW-5212 there is no server 'f' among the tools"),
+        (
+            "    tools: [{mcp: f, command: [x], allow: [{name: a, approve: {when: 'args['}}]}]\n",
+            "6:70 SINEW-5212 the condition cannot be used",
         ),
         ("    skills: [./nowhere]\n", "6:14 SINEW-5212 cannot read "),
         (

@@ -185,8 +185,10 @@ const OWNERS: &[(&str, &str)] = &[
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
     ("axum", "sinew-gateway"),
-    ("rmcp", "sinew-gateway"),
 ];
+
+/// The same for crates of which two of ours have a side each: the server, and the client.
+const SHARED_OWNERS: &[(&str, [&str; 2])] = &[("rmcp", ["sinew-gateway", "sinew-agents"])];
 
 /// Lines past which a file has a second job hiding in it.
 const LONGEST_FILE: usize = 700;
@@ -230,6 +232,10 @@ fn embedded_engines_are_named_by_their_owner_only() {
             let owner = OWNERS.iter().find(|(crate_name, _)| *crate_name == named);
             if let Some((_, owner)) = owner.filter(|(_, owner)| *owner != text(package, "name")) {
                 wrong.push(format!("{} names {named}, which only {owner} may", text(package, "name")));
+            }
+            let owners = SHARED_OWNERS.iter().find(|(crate_name, _)| *crate_name == named);
+            if let Some((_, owners)) = owners.filter(|(_, owners)| !owners.contains(&text(package, "name"))) {
+                wrong.push(format!("{} names {named}, which only {owners:?} may", text(package, "name")));
             }
         }
     }

@@ -68,9 +68,10 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 13] = [
 ];
 
 /// Commands whose views certainly show some of the texts; a view that shows none would prove nothing.
-const TELLING_COMMANDS: [&str; 18] = [
+const TELLING_COMMANDS: [&str; 19] = [
     "agent-call",
     "agent-list",
+    "agent-tools",
     "approval-list",
     "approval-show",
     "execution-describe",
@@ -128,6 +129,11 @@ fn document(value: &Value) -> String {
 
 /// Agents that say a text, fail with it, and tell it while they work.
 fn agents(world: &World) {
+    let tool =
+        json!({ "name": "says", "description": all_texts(), "source": "def says(args):\n    return 1" });
+    let model = json!({ "use": ["main"], "models": { "main": { "provider": "script" } }, "tools": [{ "script": tool }] });
+    let clerk = json!({ "name": "Clerk", "description": all_texts(), "run": { "model": model } });
+    world.write("cards/clerk.agent.yaml", &document(&clerk));
     let script = |name: &str, source: &str| {
         let agent =
             json!({ "name": name, "description": all_texts(), "run": { "script": { "source": source } } });
@@ -291,6 +297,7 @@ fn views() -> Vec<CommandView> {
         view("agent-call", &["cards/says.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["cards/fails.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["Fails", "--mesh", "-p", &format!("text={all}")]),
+        view("agent-tools", &["cards/clerk.agent.yaml"]),
         view("agent-ping", &["Says"]),
         view("artifact-list", &["talk"]),
         view("artifact-get", &["talk", all]),

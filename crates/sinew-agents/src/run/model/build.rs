@@ -11,27 +11,25 @@ use sinew_files::read_text_file;
 use sinew_model::codec::default_address;
 use sinew_model::script::ModelScript;
 use sinew_model::{
-    ANSWER_TOOL, ApprovalRule, BudgetSpec, CompactionSpec, EffectClass, FallbackRule, ModelAbilities,
-    ModelSpec, OutputMode, Provider, SchemaAbility, TaintRule, TokenPrice, ToolAbility, UnknownRule,
+    BudgetSpec, CompactionSpec, FallbackRule, ModelAbilities, ModelSpec, OutputMode, Provider, SchemaAbility,
+    TaintRule, TokenPrice, ToolAbility, UnknownRule,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::code;
-use sinew_protocol::tool::ToolDeclaration;
-use sinew_script::Function;
 use sinew_source::{Limits, Schema};
 
 use super::ModelAgent;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
-use super::tools::{BuiltinTool, SkillText, ToolRule, ToolSettings, ToolSource};
+use super::tools::SkillText;
 use crate::complaint::{FileComplaint, escape_key};
 use crate::model_file::{
-    ApproveEntry, BuiltinName, EffectName, FallbackClass, ModelEntry, ModelFile, OutputModeName,
-    PeerSelector, ProviderName, SchemaAbilityName, TaintEntry, ToolAbilityName, ToolEntry, TrustName,
-    UnknownEntry,
+    FallbackClass, ModelEntry, ModelFile, OutputModeName, ProviderName, SchemaAbilityName, TaintEntry,
+    ToolAbilityName, UnknownEntry,
 };
 use crate::run::http::is_connection_header;
+use crate::run::mcp::ToolLock;
 use crate::template::{Template, TemplatePiece};
 
 /// File with models beside the agent file.
@@ -44,18 +42,20 @@ const USUAL_CONTEXT: u64 = 128_000;
 const USUAL_MAX_OUTPUT: u64 = 4_096;
 
 /// Findings about one agent file.
-struct ModelBuilder<'a> {
-    folder: &'a Path,
-    found: Vec<FileComplaint>,
+pub(super) struct ModelBuilder<'a> {
+    path: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) found: Vec<FileComplaint>,
 }
 
-/// Builds a model agent. `text` is the agent file, of which the digest is kept.
+/// Builds a model agent. `path` is that of the agent file in `folder`, `text` its content, of which the digest is kept.
 pub(crate) fn build_model(
     file: &ModelFile,
+    path: &Path,
     folder: &Path,
     text: &[u8],
 ) -> Result<ModelAgent, Vec<FileComplaint>> {
-    let mut builder = ModelBuilder { folder, found: Vec::new() };
+    let mut builder = ModelBuilder { path, folder, found: Vec::new() };
     let agent = builder.build(file, text);
     match agent {
         Some(agent) if builder.found.is_empty() => Ok(agent),
@@ -64,7 +64,7 @@ pub(crate) fn build_model(
 }
 
 impl ModelBuilder<'_> {
-    fn complain(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
+    pub(super) fn complain(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         self.found.push(FileComplaint {
             pointer: format!("/run/model{}", pointer.into()),
             code: code::MODEL_FILE_NOT_VALID.as_str(),
@@ -101,6 +101,11 @@ impl ModelBuilder<'_> {
         let skills = self.skills(file);
         let mut conditions = HashMap::new();
         let tools = self.tools(file, &mut conditions);
+        let lock_path = ToolLock::path(self.path);
+        let lock = ToolLock::read(&lock_path).unwrap_or_else(|problem| {
+            self.complain("/tools", format!("{} cannot be used: {problem}", lock_path.display()));
+            None
+        });
         if file.session.is_some() {
             self.complain("/session", "sessions cannot be used yet: every task starts afresh");
         }
@@ -121,6 +126,8 @@ impl ModelBuilder<'_> {
             skills,
             examples: examples.collect(),
             tools,
+            lock,
+            lock_path,
             conditions,
             mode: output_mode(file.output.mode),
             repairs: file.output.repairs,
@@ -368,204 +375,6 @@ impl ModelBuilder<'_> {
         }
         skills
     }
-
-    fn tools(&mut self, file: &ModelFile, conditions: &mut HashMap<String, Function>) -> Vec<ToolRule> {
-        let mut rules: Vec<ToolRule> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
-        for (index, entry) in file.tools.iter().enumerate() {
-            let at = format!("/tools/{index}");
-            let Some(settings) = self.settings(&at, entry, conditions) else { continue };
-            for source in self.sources(&at, entry) {
-                let name = settings.name.clone().or_else(|| fixed_name(&source));
-                if let Some(name) = name {
-                    if names.contains(&name) || name == ANSWER_TOOL {
-                        self.complain(&at, format!("two tools are called '{name}'; name one with `as`"));
-                    }
-                    names.push(name);
-                }
-                rules.push(ToolRule { source, settings: settings.clone() });
-            }
-        }
-        rules
-    }
-
-    fn sources(&mut self, at: &str, entry: &ToolEntry) -> Vec<ToolSource> {
-        let given = [
-            ("peer", entry.peer.is_some()),
-            ("workflow", entry.workflow.is_some()),
-            ("mcp", entry.mcp.is_some()),
-            ("script", entry.script.is_some()),
-            ("builtin", entry.builtin.is_some()),
-            ("request", entry.request.is_some()),
-        ];
-        if given.iter().filter(|(_, given)| *given).count() != 1 {
-            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
-            self.complain(at, format!("expected exactly one of {}", names.join(", ")));
-            return Vec::new();
-        }
-        let several = matches!(&entry.peer, Some(PeerSelector::Skill(_)))
-            || matches!(&entry.peer, Some(PeerSelector::Name(name)) if name.contains('*'))
-            || entry.builtin.is_some()
-            || entry.request.is_some();
-        if several && entry.r#as.is_some() {
-            self.complain(
-                format!("{at}/as"),
-                "this entry may bring several tools, which cannot have one name",
-            );
-        }
-        if let Some(selector) = &entry.peer {
-            return vec![match selector {
-                PeerSelector::Name(name) if name.contains('*') => ToolSource::PeerPattern(name.clone()),
-                PeerSelector::Name(name) => ToolSource::Peer(name.clone()),
-                PeerSelector::Skill(skill) => ToolSource::PeerSkill(skill.skill.clone()),
-            }];
-        }
-        if let Some(workflow) = &entry.workflow {
-            return vec![ToolSource::Workflow(workflow.clone())];
-        }
-        if let Some(script) = &entry.script {
-            return self.script_tool(at, script).into_iter().collect();
-        }
-        if let Some(builtins) = &entry.builtin {
-            let tools = builtins.iter().flat_map(|name| match name {
-                BuiltinName::Artifacts => {
-                    vec![BuiltinTool::ListArtifacts, BuiltinTool::ReadArtifact, BuiltinTool::WriteArtifact]
-                }
-                BuiltinName::Time => vec![BuiltinTool::Time],
-                BuiltinName::AskPerson => vec![BuiltinTool::AskPerson],
-            });
-            return tools.map(ToolSource::Builtin).collect();
-        }
-        if let Some(request) = &entry.request {
-            if !request.mcp.is_empty() {
-                self.complain(format!("{at}/request/mcp"), "MCP servers cannot be used yet");
-            }
-            return vec![ToolSource::Request(request.peers.clone())];
-        }
-        self.mcp(at, entry);
-        Vec::new()
-    }
-
-    fn mcp(&mut self, at: &str, entry: &ToolEntry) {
-        if entry.command.is_some() == entry.url.is_some() {
-            self.complain(at, "an MCP server needs either command or url");
-        }
-        if entry.allow.as_ref().is_none_or(Vec::is_empty) {
-            self.complain(at, "an MCP server needs `allow`: the tools that the model may call");
-        }
-        let program = entry.command.as_ref().and_then(|command| command.first());
-        let downloads = program.is_some_and(|program| ["npx", "uvx"].contains(&program.as_str()));
-        if downloads && entry.allow_download != Some(true) {
-            self.complain(
-                format!("{at}/command"),
-                "npx and uvx download programs; install it, or set allow_download: true",
-            );
-        }
-        self.complain(format!("{at}/mcp"), "MCP servers cannot be used yet");
-    }
-
-    fn script_tool(&mut self, at: &str, script: &crate::model_file::ScriptTool) -> Option<ToolSource> {
-        let parameters = script
-            .input_schema
-            .clone()
-            .unwrap_or_else(|| serde_json::json!({"type": "object", "properties": {}}));
-        if let Err(error) = Schema::compile(&parameters) {
-            self.complain(format!("{at}/script/input_schema"), error.to_string());
-            return None;
-        }
-        if parameters.get("type").is_none_or(|kind| kind != "object") {
-            self.complain(
-                format!("{at}/script/input_schema"),
-                "the arguments of a tool are an object: write type: object",
-            );
-        }
-        match Function::compile(&script.source) {
-            Ok(function) => Some(ToolSource::Script {
-                declaration: ToolDeclaration {
-                    name: script.name.clone(),
-                    description: script.description.clone(),
-                    parameters,
-                    takes_artifact: false,
-                    output_schema: None,
-                },
-                function,
-            }),
-            Err(error) => {
-                let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
-                self.complain(format!("{at}/script/source"), message);
-                let within = error.line.map(|line| (line, error.column.unwrap_or(1)));
-                if let Some(complaint) = self.found.last_mut() {
-                    complaint.within = within;
-                }
-                None
-            }
-        }
-    }
-
-    fn settings(
-        &mut self,
-        at: &str,
-        entry: &ToolEntry,
-        conditions: &mut HashMap<String, Function>,
-    ) -> Option<ToolSettings> {
-        let usual = ToolSettings::default();
-        let (approval, rule) = match &entry.approve {
-            None | Some(ApproveEntry::Always(false)) => (ApprovalRule::Never, None),
-            Some(ApproveEntry::Always(true)) => (ApprovalRule::Always, None),
-            Some(ApproveEntry::When(rule)) => {
-                (self.approval(at, rule.when.as_deref(), conditions)?, Some(rule))
-            }
-        };
-        let of_server = [
-            ("command", entry.command.is_some()),
-            ("url", entry.url.is_some()),
-            ("allow", entry.allow.is_some()),
-            ("lifetime", entry.lifetime.is_some()),
-            ("trust_hints", entry.trust_hints.is_some()),
-            ("allow_download", entry.allow_download.is_some()),
-            ("allow_private", entry.allow_private.is_some()),
-            ("sandbox", entry.sandbox.is_some()),
-            ("cwd", entry.cwd.is_some()),
-            ("env", !entry.env.is_empty()),
-            ("headers", !entry.headers.is_empty()),
-        ];
-        for (key, _) in of_server.iter().filter(|(_, given)| *given && entry.mcp.is_none()) {
-            self.complain(format!("{at}/{key}"), format!("`{key}` belongs to tools of an MCP server"));
-        }
-        let size = entry.max_result.and_then(|size| usize::try_from(size.0).ok());
-        Some(ToolSettings {
-            name: entry.r#as.clone(),
-            effect: entry.effect.map(effect_class),
-            open: entry.trust.map(|trust| trust == TrustName::Open),
-            approval,
-            people: rule.map(|rule| rule.people.clone()).unwrap_or_default(),
-            decision_timeout: rule
-                .and_then(|rule| rule.timeout)
-                .map_or(usual.decision_timeout, |time| time.0),
-            limit: entry.limit,
-            timeout: entry.timeout.map_or(usual.timeout, |time| time.0),
-            max_result: size.unwrap_or(usual.max_result),
-        })
-    }
-
-    fn approval(
-        &mut self,
-        at: &str,
-        when: Option<&str>,
-        conditions: &mut HashMap<String, Function>,
-    ) -> Option<ApprovalRule> {
-        let Some(condition) = when else { return Some(ApprovalRule::Always) };
-        match Function::compile(&format!("lambda args: bool({condition})")) {
-            Ok(function) => {
-                conditions.insert(condition.to_owned(), function);
-                Some(ApprovalRule::When(condition.into()))
-            }
-            Err(error) => {
-                self.complain(format!("{at}/approve/when"), format!("the condition cannot be used: {error}"));
-                None
-            }
-        }
-    }
 }
 
 /// Reads `models.yaml`: models by alias.
@@ -612,16 +421,6 @@ fn skill_of(folder: &str, text: &str) -> SkillText {
     skill
 }
 
-/// The name that a source has before any agent is known.
-fn fixed_name(source: &ToolSource) -> Option<String> {
-    match source {
-        ToolSource::Script { declaration, .. } => Some(declaration.name.clone()),
-        ToolSource::Builtin(builtin) => Some(builtin.name().to_owned()),
-        ToolSource::Peer(name) => Some(super::tools::tool_name("peer_", name)),
-        _ => None,
-    }
-}
-
 fn wrong_address(url: &str) -> Option<String> {
     match Url::parse(url) {
         Err(error) => Some(error.to_string()),
@@ -636,14 +435,6 @@ fn wrong_address(url: &str) -> Option<String> {
         }
         Ok(_) if url.contains(['?', '#']) => Some("it must hold neither '?' nor '#'".to_owned()),
         Ok(_) => None,
-    }
-}
-
-fn effect_class(name: EffectName) -> EffectClass {
-    match name {
-        EffectName::Read => EffectClass::Read,
-        EffectName::Repeat => EffectClass::Repeat,
-        EffectName::Once => EffectClass::Once,
     }
 }
 

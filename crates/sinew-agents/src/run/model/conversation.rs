@@ -70,7 +70,14 @@ impl ModelAgent {
             .iter()
             .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
             .collect();
-        let tools = ToolTable::of(&self.rules(), &call.peers.list().await, profile.name, request)?;
+        self.read_server_secrets(around, &mut secrets);
+        let tools = if log.state.end.is_some() {
+            // The conversation is over: no tool is called any more.
+            ToolTable::default()
+        } else {
+            let servers = self.offered_servers(call, around).await?;
+            ToolTable::of(&self.rules(), &call.peers.list().await, &servers, profile.name, request)?
+        };
         let activation = activation_of(call);
         let spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
         let mut work = Conversation {

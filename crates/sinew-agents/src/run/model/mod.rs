@@ -4,10 +4,12 @@
 //! makes calls of tools, and asks people.
 
 pub(crate) mod build;
+mod build_tools;
 mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;
 pub(crate) mod instruction;
+pub(crate) mod mcp_tools;
 pub(crate) mod rehearsal;
 mod setup;
 pub(crate) mod tools;
@@ -15,7 +17,9 @@ pub(crate) mod tools;
 use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRule, UnknownRule};
 use sinew_script::Function;
 use std::collections::HashMap;
+use std::path::PathBuf;
 
+use crate::run::mcp::ToolLock;
 use endpoint::ModelEndpoint;
 use instruction::InstructionTemplate;
 use tools::{SkillText, ToolRule};
@@ -33,6 +37,9 @@ pub(crate) struct ModelAgent {
     /// User text and assistant text.
     pub(crate) examples: Vec<(String, String)>,
     pub(crate) tools: Vec<ToolRule>,
+    /// Descriptions of tools that a person accepted; none without a lock file.
+    pub(crate) lock: Option<ToolLock>,
+    pub(crate) lock_path: PathBuf,
     /// Conditions of approvals by their text.
     pub(crate) conditions: HashMap<String, Function>,
     pub(crate) mode: OutputMode,

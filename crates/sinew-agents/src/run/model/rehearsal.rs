@@ -101,7 +101,14 @@ impl ModelAgent {
         call.output_schema.clone_from(&case.output_schema);
         call.context.clone_from(&case.context);
         let request = call.context.get("request").unwrap_or(&Value::Null).clone();
-        let tools = ToolTable::of(&self.rules(), &self.known_peers(case), profile.name, &request)?;
+        let servers = self.rehearsed_servers(&case.tools);
+        let tools = ToolTable::of(
+            &self.rules(),
+            &self.with_named_peers(case.peers.clone()),
+            &servers,
+            profile.name,
+            &request,
+        )?;
         let models = self.models(&request);
         let spec: ConversationSpec =
             self.spec(profile, &call, &models, tools.specs.clone(), "case", CASE_TIME_MS)?;
@@ -113,9 +120,8 @@ impl ModelAgent {
         Ok(CaseOutcome { rehearsal, crash, unlisted: first.unlisted })
     }
 
-    /// The agents of a case: those that it describes, and those that the file names and the case has answers for.
-    fn known_peers(&self, case: &AgentCase) -> Vec<PeerDescription> {
-        let mut peers = case.peers.clone();
+    /// These agents, and those that the file names beside them: without a card they take any arguments.
+    pub(super) fn with_named_peers(&self, mut peers: Vec<PeerDescription>) -> Vec<PeerDescription> {
         for rule in &self.tools {
             let (name, is_workflow) = match &rule.source {
                 ToolSource::Peer(name) => (name, false),
@@ -123,7 +129,6 @@ impl ModelAgent {
                 _ => continue,
             };
             if !peers.iter().any(|peer| peer.name == *name) {
-                // Without the agent's card the stub takes any arguments.
                 let any = serde_json::json!({"type": "object", "properties": {}});
                 peers.push(PeerDescription {
                     name: name.clone(),

@@ -1,6 +1,7 @@
 //! Tools of a conversation: what the model is told, and what a call does.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,10 +11,12 @@ use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 use sinew_source::Schema;
 
+use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools};
 use crate::artifacts::Artifacts;
 use crate::call::Call;
 use crate::peers::{PeerCall, PeerDescription};
 use crate::people::PersonPrompt;
+use crate::run::mcp::McpTool;
 
 /// Most bytes of a result in the conversation, unless the file says otherwise.
 pub(crate) const DEFAULT_MAX_RESULT: usize = 16 << 10;
@@ -48,6 +51,8 @@ pub(crate) enum ToolSource {
     Script { declaration: ToolDeclaration, function: Function },
     /// A tool of Sinew.
     Builtin(BuiltinTool),
+    /// Tools of a server; those of some servers only if the asking node names the server.
+    Mcp { server: Arc<McpServerRule>, on_request: bool },
     /// Agents that the asking node names, as far as they fit one of these patterns.
     Request(Vec<String>),
 }
@@ -98,6 +103,7 @@ impl Default for ToolSettings {
 pub(crate) struct ToolTable {
     pub(crate) specs: Vec<ToolSpec>,
     entries: HashMap<String, ToolEntryAtWork>,
+    wanted: WantedTools,
 }
 
 /// A tool that can be called.
@@ -107,9 +113,17 @@ struct ToolEntryAtWork {
 }
 
 enum ToolAction {
-    Peer { agent: String, takes_text: bool },
+    Peer {
+        agent: String,
+        takes_text: bool,
+    },
     Script(Function),
     Builtin(BuiltinTool),
+    /// A tool of a server, by its name there; no server in rehearsals.
+    Mcp {
+        server: Option<ServerAtWork>,
+        tool: String,
+    },
 }
 
 impl ToolTable {
@@ -117,10 +131,11 @@ impl ToolTable {
     pub(crate) fn of(
         rules: &[ToolRule],
         peers: &[PeerDescription],
+        servers: &[OfferedServer],
         own: &str,
         request: &Value,
     ) -> Result<Self, Fault> {
-        let mut table = Self::default();
+        let mut table = Self { wanted: WantedTools::of(request), ..Self::default() };
         let others = || peers.iter().filter(|peer| peer.name != own);
         for rule in rules {
             match &rule.source {
@@ -147,6 +162,13 @@ impl ToolTable {
                     };
                     for peer in others().filter(wanted) {
                         table.add_peer(peer, rule)?;
+                    }
+                }
+                ToolSource::Mcp { server, .. } => {
+                    let offered = servers.iter().find(|offered| Arc::ptr_eq(&offered.rule, server));
+                    for tool in offered.iter().flat_map(|offered| &offered.tools) {
+                        let at_work = offered.and_then(|offered| offered.server.clone());
+                        table.add_server_tool(server, tool, at_work)?;
                     }
                 }
                 ToolSource::Script { declaration, function } => {
@@ -194,6 +216,30 @@ impl ToolTable {
         self.add(declaration, source, (EffectClass::Repeat, true), action, &rule.settings)
     }
 
+    fn add_server_tool(
+        &mut self,
+        rule: &McpServerRule,
+        tool: &McpTool,
+        server: Option<ServerAtWork>,
+    ) -> Result<(), Fault> {
+        let Some(settings) = rule.allowed(&tool.name) else { return Ok(()) };
+        let mut parameters = tool.input_schema.clone();
+        if let Some(members) = parameters.as_object_mut() {
+            members.insert("type".to_owned(), "object".into());
+            members.entry("properties").or_insert_with(|| json!({}));
+        }
+        let declaration = ToolDeclaration {
+            name: tool_name(&format!("{}_", rule.name), &tool.name),
+            description: tool.description.clone(),
+            parameters,
+            takes_artifact: false,
+            output_schema: tool.output_schema.clone(),
+        };
+        let source = format!("mcp:{}/{}", rule.name, tool.name);
+        let action = ToolAction::Mcp { server, tool: tool.name.clone() };
+        self.add(declaration, source, (rule.usual_effect(tool), true), action, settings)
+    }
+
     fn add_builtin(&mut self, builtin: BuiltinTool, settings: &ToolSettings) -> Result<(), Fault> {
         let (name, description, parameters) = builtin.declaration();
         let declaration = ToolDeclaration {
@@ -224,6 +270,9 @@ impl ToolTable {
             declaration.name.clone_from(name);
         }
         declaration.name = declaration.short_name();
+        if !self.wanted.has(&declaration.name, &source) {
+            return Ok(());
+        }
         declaration.description = sinew_model::without_hidden(&declaration.description);
         if self.specs.len() >= MAX_TOOLS {
             return Err(changed(format!("the agent would have more than {MAX_TOOLS} tools")));
@@ -297,6 +346,14 @@ impl ToolTable {
                     task.peers.ask(asked).await.map_err(|fault| fault.to_string())
                 }
                 ToolAction::Script(function) => run_script(function, &call.arguments).await,
+                ToolAction::Mcp { server, tool } => match server {
+                    Some(server) => {
+                        let key = &call.position.key;
+                        let answer = server.call(tool, &call.arguments, key, task).await;
+                        answer.map_err(|error| error.to_string())
+                    }
+                    None => Err("the server of this tool is not started".to_owned()),
+                },
                 ToolAction::Builtin(builtin) => builtin.run(call, task, skills, &entry.settings).await,
             }
         };
@@ -491,14 +548,14 @@ fn text_parameters() -> Value {
     })
 }
 
-fn lost(name: &str) -> Fault {
+pub(super) fn lost(name: &str) -> Fault {
     Fault::error(
         code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
         format!("the tool needs '{name}', which is not there"),
     )
 }
 
-fn changed(text: String) -> Fault {
+pub(super) fn changed(text: String) -> Fault {
     Fault::error(code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(), text).with_retryable(false)
 }
 

@@ -165,18 +165,23 @@ fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
 
 /// An agent by name, or by the path of its file.
 pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
-    let path = Path::new(&named.name);
-    if named.name.contains(".agent.") && path.is_file() {
+    find_file(&named.name, &named.agents)
+}
+
+/// An agent by name in these places, or by the path of its file.
+pub(super) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Failure> {
+    let path = Path::new(name);
+    if name.contains(".agent.") && path.is_file() {
         return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);
     }
-    let set = load(&named.agents)?;
-    set.get(&named.name).cloned().ok_or_else(|| {
+    let set = load(places)?;
+    set.get(name).cloned().ok_or_else(|| {
         let failure = Failure::new(
             FailureKind::NotFound,
             code::NO_SUCH_AGENT.as_str(),
-            format!("there is no agent '{}'", named.name),
+            format!("there is no agent '{name}'"),
         );
-        match sinew_source::did_you_mean(&named.name, set.names()) {
+        match sinew_source::did_you_mean(name, set.names()) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
             None => failure.hint("see `sinew agent list`"),
         }

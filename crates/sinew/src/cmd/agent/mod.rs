@@ -3,6 +3,7 @@
 mod files;
 mod mesh;
 mod ping;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -39,6 +40,8 @@ pub(crate) enum AgentCommand {
     Card(Named),
     /// Call an agent and print its answer
     Call(Box<CallArgs>),
+    /// Show the tools that an agent's model is told of, and accept their descriptions
+    Tools(tools::ToolsArgs),
     /// Ask an agent of a mesh whether it is there
     Ping(ping::PingArgs),
 }
@@ -132,6 +135,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             Ok(Exit::Ok)
         }
         AgentCommand::Call(args) => files::call(&args, output),
+        AgentCommand::Tools(args) => tools::tools(&args, output),
         AgentCommand::Ping(args) => block(ping::ping(&args, output)),
     }
 }

@@ -8,7 +8,7 @@ use sinew_agent::AgentError;
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::file_agents;
-use sinew_operations::served_agents::served_agent;
+use sinew_operations::served_agents::serve_agent;
 use sinew_protocol::code;
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve ready-made agents (script, command, http, model) from files. Each announces its card, takes tasks from \
+    long_about = "Serve ready-made agents (script, command, http, mcp, model) from files. Each announces its card, takes tasks from \
                   its queue and answers A2A calls. Several processes may serve the same agent: they share its work.\n\n\
                   On SIGTERM they take nothing new, finish what they have begun and end.",
     after_help = EXAMPLES
@@ -74,7 +74,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     };
     let mut serving = JoinSet::new();
     for agent in set.iter() {
-        serving.spawn(served_agent(agent).serve(mesh.clone(), stop.token.clone()));
+        serving.spawn(serve_agent(Arc::clone(agent), mesh.clone(), stop.token.clone()));
     }
     tracing::info!(agents = names.join(", "), "serving");
     let _ = up.set(());

@@ -1,0 +1,259 @@
+//! A connection to a server: a program with pipes, or an address.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+    NumberOrString, PaginatedRequestParams, PingRequest, ProgressNotificationParam, ProgressToken,
+    RequestMetaObject, Tool,
+};
+use rmcp::service::{NotificationContext, RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, ServiceError, ServiceExt as _};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::ServerPlace;
+use super::line_limit::LineLimit;
+use super::tool_choice::ToolChoice;
+use crate::clean::{ResolvedSecrets, clean};
+use crate::error::AgentError;
+use crate::run::RunnerSurroundings;
+use crate::run::command::{INHERITED, ProcessGroup};
+use crate::run::http::{check_literal_address, http_client};
+use crate::template::{Scope, Template, plain};
+
+/// Bytes of one answer of a server.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// Most tools of a server, and most pages of their list.
+const MAX_LISTED_TOOLS: usize = 1_000;
+const MAX_LIST_PAGES: usize = 64;
+/// Lines of a program's standard error that are told as progress.
+const MAX_ERROR_LINES: usize = 256;
+/// Member of a call's `_meta`: a server that knows it does the work of repeated calls once.
+const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
+
+/// A connection to a server.
+pub(super) struct McpConnection {
+    service: RunningService<RoleClient, McpListener>,
+    /// The program of the server; ended with the connection.
+    program: Mutex<Option<ServerProgram>>,
+    secrets: ResolvedSecrets,
+}
+
+struct ServerProgram {
+    // Dropped first: the group dies even if the runtime dies under us.
+    _group: ProcessGroup,
+    _child: Child,
+}
+
+/// The side of the client: passes progress on, and has no user to ask.
+struct McpListener {
+    progress: Option<UnboundedSender<Value>>,
+}
+
+impl ClientHandler for McpListener {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("sinew", env!("CARGO_PKG_VERSION")),
+        )
+    }
+
+    async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        let message = told.message.unwrap_or_else(|| match told.total {
+            Some(total) => format!("{} of {total}", told.progress),
+            None => told.progress.to_string(),
+        });
+        let message = clean(message.as_bytes(), &ResolvedSecrets::default());
+        if let Some(progress) = &self.progress {
+            // Fails if the caller no longer listens.
+            let _unheard = progress.send(json!({"message": message}));
+        }
+    }
+}
+
+impl McpConnection {
+    /// Starts the program or asks the address, and agrees on a version of the protocol.
+    pub(super) async fn open(
+        place: &ServerPlace,
+        around: &RunnerSurroundings,
+        progress: Option<&UnboundedSender<Value>>,
+    ) -> Result<Self, AgentError> {
+        let mut secrets = ResolvedSecrets::default();
+        let listener = McpListener { progress: progress.cloned() };
+        match place {
+            ServerPlace::Program { program, arguments, folder, env } => {
+                let mut command = tokio::process::Command::new(program);
+                command.args(arguments).current_dir(folder).env_clear();
+                for name in INHERITED {
+                    if let Some(value) = (around.environment)(name) {
+                        command.env(name, value);
+                    }
+                }
+                for (name, template) in env {
+                    command.env(name, filled(&format!("env '{name}'"), template, around, &mut secrets)?);
+                }
+                command
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .kill_on_drop(true);
+                #[cfg(unix)]
+                command.process_group(0);
+                let mut child = command.spawn().map_err(|error| AgentError::Start {
+                    program: program.clone(),
+                    reason: error.to_string(),
+                })?;
+                let group = ProcessGroup::of(&child);
+                let (Some(stdin), Some(stdout), Some(stderr)) =
+                    (child.stdin.take(), child.stdout.take(), child.stderr.take())
+                else {
+                    return Err(AgentError::Host("the program has no pipes".to_owned()));
+                };
+                tokio::spawn(tell_errors(stderr, secrets.clone(), progress.cloned()));
+                let pipes = AsyncRwTransport::<RoleClient, LineLimit<ChildStdout>, ChildStdin>::new_client(
+                    LineLimit::new(stdout, MAX_ANSWER_BYTES),
+                    stdin,
+                )
+                .with_max_line_length(2 * MAX_ANSWER_BYTES);
+                let service = listener.serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
+                Ok(Self {
+                    service,
+                    program: Mutex::new(Some(ServerProgram { _group: group, _child: child })),
+                    secrets,
+                })
+            }
+            ServerPlace::Address { url, headers, allow_private } => {
+                let parsed = Url::parse(url).map_err(|error| failed(&error, &secrets))?;
+                check_literal_address(&parsed, *allow_private)?;
+                let mut named = HashMap::new();
+                for (name, template) in headers {
+                    let value = filled(&format!("header '{name}'"), template, around, &mut secrets)?;
+                    let bad = |error: &dyn std::fmt::Display| failed(error, &ResolvedSecrets::default());
+                    let mut value = HeaderValue::try_from(value).map_err(|error| bad(&error))?;
+                    value.set_sensitive(true);
+                    named.insert(HeaderName::try_from(name).map_err(|error| bad(&error))?, value);
+                }
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(named)
+                    .max_json_response_size(MAX_ANSWER_BYTES)
+                    .max_sse_event_size(MAX_ANSWER_BYTES);
+                let transport =
+                    StreamableHttpClientTransport::with_client(http_client(*allow_private)?, config);
+                let service = listener.serve(transport).await.map_err(|error| failed(&error, &secrets))?;
+                Ok(Self { service, program: Mutex::default(), secrets })
+            }
+        }
+    }
+
+    /// The tools of the server.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, AgentError> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_LIST_PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let listed = self.service.list_tools(Some(page)).await;
+            let listed = listed.map_err(|error| failed(&error, &self.secrets))?;
+            tools.extend(listed.tools);
+            cursor = listed.next_cursor;
+            if cursor.is_none() && tools.len() <= MAX_LISTED_TOOLS {
+                return Ok(tools);
+            }
+            if tools.len() > MAX_LISTED_TOOLS {
+                break;
+            }
+        }
+        let reason = format!(
+            "it lists more than {MAX_LISTED_TOOLS} tools, or more than {MAX_LIST_PAGES} pages of them"
+        );
+        Err(AgentError::McpServer { reason })
+    }
+
+    /// Whether the server answers at all.
+    pub(super) async fn ping(&self) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        matches!(self.service.send_request(ping).await, Ok(_) | Err(ServiceError::McpError(_)))
+    }
+
+    /// Whether the server has gone away.
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// Calls a tool. `message_id` makes a call that comes again the same call.
+    pub(super) async fn call(
+        &self,
+        choice: &ToolChoice,
+        message_id: Option<&str>,
+    ) -> Result<CallToolResult, AgentError> {
+        let mut meta =
+            RequestMetaObject::with_progress_token(ProgressToken(NumberOrString::String("task".into())));
+        if let Some(id) = message_id {
+            meta.0.0.insert(MESSAGE_ID_META.to_owned(), id.into());
+        }
+        let mut request =
+            CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
+        request.meta = Some(meta);
+        self.service.call_tool(request).await.map_err(|error| failed(&error, &self.secrets))
+    }
+
+    /// Ends the connection, and the program behind it.
+    pub(super) async fn close(self) {
+        // The server is of no use any more, whatever it says.
+        let _ended = self.service.cancel().await;
+        drop(self.program);
+    }
+
+    /// Ends the connection for everybody who uses it, and the program behind it.
+    pub(super) fn end(&self) {
+        self.service.cancellation_token().cancel();
+        drop(self.program.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl std::fmt::Debug for McpConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpConnection").field("is_closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> AgentError {
+    AgentError::McpServer { reason: clean(error.to_string().as_bytes(), secrets) }
+}
+
+fn filled(
+    place: &str,
+    template: &Template,
+    around: &RunnerSurroundings,
+    secrets: &mut ResolvedSecrets,
+) -> Result<String, AgentError> {
+    // Settings of a server are the same for all tasks: they name the environment, and no input.
+    let scope = Scope { input: &Value::Null, instruction: None, context: &Value::Null };
+    let environment = around.environment.as_ref();
+    template.fill(&scope, plain, |name| secrets.read(environment, name)).map_err(|error| error.at(place))
+}
+
+/// Tells lines of a program's standard error as progress, and reads the rest so that the program never waits.
+async fn tell_errors(
+    stderr: ChildStderr,
+    secrets: ResolvedSecrets,
+    progress: Option<UnboundedSender<Value>>,
+) {
+    let mut lines = BufReader::new(stderr).split(b'\n');
+    let mut told = 0;
+    while let Ok(Some(line)) = lines.next_segment().await {
+        let text = clean(&line, &secrets);
+        if let Some(progress) = progress.as_ref().filter(|_| told < MAX_ERROR_LINES && !text.is_empty()) {
+            told += 1;
+            let _unheard = progress.send(json!({"message": text}));
+        }
+    }
+}

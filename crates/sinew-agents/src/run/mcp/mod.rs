@@ -1,0 +1,120 @@
+//! Tools of servers of the Model Context Protocol: for model agents, and as an agent without a model between.
+//!
+//! Each task of such an agent has a connection of its own: a program is started and ended with it, so nothing of one task
+//! reaches another. Model agents call their servers under supervision.
+
+mod connection;
+mod line_limit;
+mod server;
+mod server_place;
+mod server_tool;
+mod tool_answer;
+mod tool_choice;
+mod tool_lock;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_protocol::a2a::AgentSkill;
+
+use super::{Limits, Output, RunnerSurroundings};
+use crate::call::Call;
+use crate::error::AgentError;
+
+pub(crate) use server::McpServer;
+pub(crate) use server_place::{ServerKeys, ServerPlace};
+pub(crate) use server_tool::McpTool;
+pub(crate) use tool_lock::ToolLock;
+pub use tool_lock::ToolPin;
+
+use connection::McpConnection;
+use tool_choice::ToolChoice;
+
+/// An agent whose work is done by tools of a server.
+#[derive(Debug)]
+pub(crate) struct McpAgent {
+    pub(crate) server: ServerPlace,
+    /// The only tool; None if the input names one.
+    pub(crate) tool: Option<String>,
+    /// Patterns of the names of tools that may be called; all if empty.
+    pub(crate) allow: Vec<String>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The tools of a server as its agent announces them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnnouncedTools {
+    pub(crate) skills: Vec<AgentSkill>,
+    pub(crate) input_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
+}
+
+impl McpAgent {
+    /// Calls the tool that is meant.
+    pub(crate) async fn run(
+        &self,
+        call: &Call,
+        limits: &Limits,
+        around: &RunnerSurroundings,
+    ) -> Result<Output, AgentError> {
+        let limits = limits.at_most(self.timeout);
+        let work = async {
+            let choice = ToolChoice::of(&call.input, self.tool.as_deref(), &self.allow)?;
+            let connection = McpConnection::open(&self.server, around, Some(&call.progress)).await?;
+            let answer = connection.call(&choice, call.context.get("task").and_then(Value::as_str)).await;
+            connection.close().await;
+            tool_answer::output_of(&choice.tool, &choice.tool, answer?, call)
+        };
+        tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            done = Box::pin(work) => done,
+        }
+    }
+
+    /// Asks the server for its tools.
+    pub(crate) async fn announce(
+        &self,
+        limits: &Limits,
+        around: &RunnerSurroundings,
+    ) -> Result<AnnouncedTools, AgentError> {
+        let work = async {
+            let connection = McpConnection::open(&self.server, around, None).await?;
+            let tools = connection.tools().await;
+            connection.close().await;
+            Ok(tool_choice::announced(&tools?, self.tool.as_deref(), &self.allow))
+        };
+        tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            done = Box::pin(work) => done,
+        }
+    }
+}
+
+impl McpServer {
+    /// Calls a tool for a conversation: its output, and the names of files that it left.
+    pub(crate) async fn answer(
+        self: &std::sync::Arc<Self>,
+        tool: &str,
+        arguments: &Value,
+        (key, call): (&str, &Call),
+        around: &RunnerSurroundings,
+        progress: Option<&tokio::sync::mpsc::UnboundedSender<Value>>,
+    ) -> Result<Value, AgentError> {
+        let choice = ToolChoice::of(arguments, Some(tool), &[])?;
+        let answer = self.call(&choice, key, around, progress).await?;
+        let Output { value, artifacts, .. } =
+            tool_answer::output_of(tool, &format!("{tool}-{}", short(key)), answer, call)?;
+        if artifacts.is_empty() {
+            return Ok(value);
+        }
+        let names: Vec<String> = artifacts.iter().map(ToString::to_string).collect();
+        Ok(json!({"output": value, "artifacts": names}))
+    }
+}
+
+/// The end of a key: enough to tell the files of two calls apart.
+fn short(key: &str) -> &str {
+    key.get(key.len().saturating_sub(6)..).unwrap_or(key)
+}

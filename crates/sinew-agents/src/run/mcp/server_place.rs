@@ -1,0 +1,101 @@
+//! The place of a server: a program of this machine, or an address.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::clean::ResolvedSecrets;
+use crate::complaint::escape_key;
+use crate::template::{Environment, Template, TemplatePiece};
+
+/// Place of a server.
+#[derive(Debug)]
+pub(crate) enum ServerPlace {
+    /// A program of this machine.
+    Program { program: String, arguments: Vec<String>, folder: PathBuf, env: Vec<(String, Template)> },
+    /// An address.
+    Address { url: String, headers: Vec<(String, Template)>, allow_private: bool },
+}
+
+/// The keys of an agent file that say where a server is.
+pub(crate) struct ServerKeys<'a> {
+    pub(crate) command: Option<&'a [String]>,
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) cwd: Option<&'a str>,
+    pub(crate) url: Option<&'a str>,
+    pub(crate) headers: &'a BTreeMap<String, String>,
+    pub(crate) allow_private: bool,
+}
+
+/// A problem of one of the keys: the rest of its pointer, and a sentence.
+pub(crate) type KeyProblem = (String, String);
+
+impl ServerPlace {
+    /// Reads the keys of a server. `folder` is that of the agent file.
+    pub(crate) fn read(keys: &ServerKeys<'_>, folder: &Path) -> Result<Self, Vec<KeyProblem>> {
+        let mut problems = Vec::new();
+        let env = templates("env", keys.env, &mut problems);
+        let headers = templates("headers", keys.headers, &mut problems);
+        let place = match (keys.command.and_then(<[String]>::split_first), keys.url) {
+            (Some((program, arguments)), None) => Some(Self::Program {
+                // A bare word is looked up in PATH; a path is meant relative to the agent file.
+                program: if program.contains('/') {
+                    folder.join(program).to_string_lossy().into_owned()
+                } else {
+                    program.clone()
+                },
+                arguments: arguments.to_vec(),
+                folder: keys.cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
+                env,
+            }),
+            (None, Some(url)) => {
+                Some(Self::Address { url: url.to_owned(), headers, allow_private: keys.allow_private })
+            }
+            _ => {
+                problems.push((String::new(), "an MCP server needs either command or url".to_owned()));
+                None
+            }
+        };
+        match place {
+            Some(place) if problems.is_empty() => Ok(place),
+            _ => Err(problems),
+        }
+    }
+}
+
+impl ServerPlace {
+    /// Adds the values that the settings take from the environment.
+    pub(crate) fn read_secrets(&self, environment: &Environment, secrets: &mut ResolvedSecrets) {
+        let (Self::Program { env: settings, .. } | Self::Address { headers: settings, .. }) = self;
+        for piece in settings.iter().flat_map(|(_, template)| template.pieces()) {
+            if let TemplatePiece::Env { name, .. } = piece {
+                // A variable that is not set is told when the server is started.
+                let _unset = secrets.read(environment, name);
+            }
+        }
+    }
+}
+
+/// Settings of a server are the same for all tasks: they name the environment, and no input.
+fn templates(
+    key: &str,
+    values: &BTreeMap<String, String>,
+    problems: &mut Vec<KeyProblem>,
+) -> Vec<(String, Template)> {
+    let mut parsed = Vec::new();
+    for (name, value) in values {
+        let holds_input =
+            |template: &Template| template.pieces().iter().any(|it| matches!(it, TemplatePiece::Value(_)));
+        let problem = match Template::parse_with_variables(value) {
+            Ok(template) if holds_input(&template) => {
+                "data may not stand in the settings of a server".to_owned()
+            }
+            Ok(template) => {
+                parsed.push((name.clone(), template));
+                continue;
+            }
+            Err(problem) => problem,
+        };
+        problems.push((format!("/{key}/{}", escape_key(name)), problem));
+    }
+    parsed
+}

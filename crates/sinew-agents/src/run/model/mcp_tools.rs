@@ -1,0 +1,382 @@
+//! Servers of the Model Context Protocol in a conversation: which are asked, and whether their tools are the accepted ones.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use serde_json::Value;
+use sinew_model::EffectClass;
+
+use super::ModelAgent;
+use super::rehearsal::ToolStubs;
+use super::tools::{ToolSettings, ToolSource, ToolTable, changed, fits_pattern, lost};
+use crate::call::Call;
+use crate::clean::ResolvedSecrets;
+use crate::error::AgentError;
+use crate::peers::PeerDescription;
+use crate::run::RunnerSurroundings;
+use crate::run::mcp::{McpServer, McpTool, ServerPlace, ToolLock, ToolPin};
+
+/// Longest description of a tool that a model is told, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
+/// Largest schema of a tool, in bytes.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// A server whose tools a model may call.
+#[derive(Debug)]
+pub(crate) struct McpServerRule {
+    /// Name of the server.
+    pub(crate) name: String,
+    pub(crate) place: Arc<ServerPlace>,
+    /// Tools that may be called; the first that fits a name says how.
+    pub(crate) allow: Vec<AllowedTools>,
+    /// Whether the server's hints about effects are believed.
+    pub(crate) trust_hints: bool,
+    /// The server of all tasks; none if each task has its own.
+    pub(crate) shared: Option<Arc<McpServer>>,
+}
+
+/// Tools of a server that may be called, by name or pattern.
+#[derive(Debug)]
+pub(crate) struct AllowedTools {
+    pub(crate) pattern: String,
+    pub(crate) settings: ToolSettings,
+}
+
+impl McpServerRule {
+    pub(crate) fn allowed(&self, tool: &str) -> Option<&ToolSettings> {
+        let fits = |allowed: &&AllowedTools| fits_pattern(&allowed.pattern, tool);
+        self.allow.iter().find(fits).map(|allowed| &allowed.settings)
+    }
+
+    /// The effect that a tool has unless the file says otherwise.
+    pub(crate) fn usual_effect(&self, tool: &McpTool) -> EffectClass {
+        match tool {
+            tool if self.trust_hints && tool.reads_only => EffectClass::Read,
+            tool if self.trust_hints && tool.is_idempotent => EffectClass::Repeat,
+            _ => EffectClass::Once,
+        }
+    }
+}
+
+/// A server of a conversation, and the tools that the model is told of.
+pub(crate) struct OfferedServer {
+    pub(crate) rule: Arc<McpServerRule>,
+    /// The server; none in rehearsals.
+    pub(crate) server: Option<ServerAtWork>,
+    pub(crate) tools: Vec<McpTool>,
+}
+
+/// A server that can be called.
+#[derive(Clone)]
+pub(crate) struct ServerAtWork {
+    server: Arc<McpServer>,
+    around: RunnerSurroundings,
+    is_shared: bool,
+}
+
+impl ServerAtWork {
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        key: &str,
+        task: &Call,
+    ) -> Result<Value, AgentError> {
+        // Words of a server that serves several tasks belong to none of them.
+        let progress = (!self.is_shared).then_some(&task.progress);
+        self.server.answer(tool, arguments, (key, task), &self.around, progress).await
+    }
+}
+
+/// The tools of a model agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentTools {
+    /// The tools, as the model is told.
+    pub tools: Vec<PinnedTool>,
+    /// Text of the lock file that accepts them.
+    pub lock: String,
+    /// Path of the lock file.
+    pub lock_path: PathBuf,
+}
+
+/// A tool of a model agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinnedTool {
+    /// Name that the model is told.
+    pub name: String,
+    /// Origin of its results.
+    pub source: String,
+    /// Description by the server, without hidden characters.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// `read`, `repeat` or `once`.
+    pub effect: &'static str,
+    /// Whether results may hold words of anybody.
+    pub is_open: bool,
+    /// State of the description; none for tools without a server.
+    pub pin: Option<ToolPin>,
+}
+
+impl ModelAgent {
+    fn server_rules(&self) -> impl Iterator<Item = (&Arc<McpServerRule>, bool)> {
+        self.tools.iter().filter_map(|rule| match &rule.source {
+            ToolSource::Mcp { server, on_request } => Some((server, *on_request)),
+            _ => None,
+        })
+    }
+
+    /// Adds the values that the settings of servers take from the environment, so that no result shows them.
+    pub(super) fn read_server_secrets(&self, around: &RunnerSurroundings, secrets: &mut ResolvedSecrets) {
+        for (rule, _) in self.server_rules() {
+            rule.place.read_secrets(around.environment.as_ref(), secrets);
+        }
+    }
+
+    /// Starts the servers of a conversation and asks them for their tools. Fails if a description is not the accepted one.
+    pub(super) async fn offered_servers(
+        &self,
+        call: &Call,
+        around: &RunnerSurroundings,
+    ) -> Result<Vec<OfferedServer>, AgentError> {
+        let asked = servers_of_request(call.context.get("request").unwrap_or(&Value::Null));
+        let wanted =
+            self.server_rules().filter(|(rule, on_request)| !on_request || asked.contains(&rule.name));
+        try_join_all(wanted.map(|(rule, _)| async {
+            let (at_work, tools) = ask_server(rule, around, Some(call)).await?;
+            let tools = self.accepted(rule, tools)?;
+            Ok(OfferedServer { rule: Arc::clone(rule), server: Some(at_work), tools })
+        }))
+        .await
+    }
+
+    /// The tools that may be offered: allowed by the file, and with the descriptions that were accepted.
+    fn accepted(&self, rule: &McpServerRule, tools: Vec<McpTool>) -> Result<Vec<McpTool>, AgentError> {
+        let allowed: Vec<McpTool> =
+            tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
+        for one in rule.allow.iter().filter(|one| !one.pattern.contains('*')) {
+            if !allowed.iter().any(|tool| tool.name == one.pattern) {
+                return Err(lost(&format!("{}/{}", rule.name, one.pattern)).into());
+            }
+        }
+        let mut offered = Vec::new();
+        for tool in allowed {
+            match self.pin(&rule.name, &tool) {
+                ToolPin::Unpinned | ToolPin::Accepted => offered.push(usable(&rule.name, tool)?),
+                // A tool that nobody has seen is not shown to the model; all others go on.
+                ToolPin::New => {
+                    tracing::warn!(
+                        server = rule.name,
+                        tool = tool.name,
+                        "the tool is not in the lock file and is left out"
+                    );
+                }
+                ToolPin::Changed => {
+                    let text = format!(
+                        "the MCP server '{}' describes its tool '{}' in other words than those that were accepted; \
+                         `sinew agent tools` shows them, and accepts them with --accept",
+                        rule.name, tool.name
+                    );
+                    return Err(changed(text).into());
+                }
+            }
+        }
+        Ok(offered)
+    }
+
+    pub(super) fn pin(&self, server: &str, tool: &McpTool) -> ToolPin {
+        self.lock.as_ref().map_or(ToolPin::Unpinned, |lock| lock.pin(server, tool))
+    }
+
+    /// The tools of the agent `own`. All servers of the file are started and asked; of agents that are not there the name is
+    /// known.
+    pub(crate) async fn agent_tools(
+        &self,
+        own: &str,
+        peers: &[PeerDescription],
+        around: &RunnerSurroundings,
+    ) -> Result<AgentTools, AgentError> {
+        let (servers, lock) = self.server_tools(around).await?;
+        let table = ToolTable::of(
+            &self.rules(),
+            &self.with_named_peers(peers.to_vec()),
+            &servers,
+            own,
+            &Value::Null,
+        )?;
+        let pins: HashMap<String, ToolPin> = servers
+            .iter()
+            .flat_map(|offered| offered.tools.iter().map(move |tool| (&offered.rule.name, tool)))
+            .map(|(server, tool)| (format!("mcp:{server}/{}", tool.name), self.pin(server, tool)))
+            .collect();
+        let tools = table.specs.into_iter().map(|spec| PinnedTool {
+            pin: pins.get(&spec.source).copied(),
+            name: spec.declaration.name,
+            source: spec.source,
+            description: spec.declaration.description,
+            parameters: spec.declaration.parameters,
+            effect: match spec.effect {
+                EffectClass::Read => "read",
+                EffectClass::Repeat => "repeat",
+                EffectClass::Once => "once",
+            },
+            is_open: spec.open,
+        });
+        Ok(AgentTools { tools: tools.collect(), lock, lock_path: self.lock_path.clone() })
+    }
+
+    /// Asks all servers of the file for their tools: those that the model may call, and the lock that accepts them.
+    async fn server_tools(
+        &self,
+        around: &RunnerSurroundings,
+    ) -> Result<(Vec<OfferedServer>, String), AgentError> {
+        let mut lock = ToolLock::default();
+        let mut offered = Vec::new();
+        for (rule, _) in self.server_rules() {
+            let (_, tools) = ask_server(rule, around, None).await?;
+            let tools: Vec<McpTool> =
+                tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
+            for tool in &tools {
+                lock.accept(&rule.name, tool);
+            }
+            let tools = tools.into_iter().map(|tool| usable(&rule.name, tool)).collect::<Result<_, _>>()?;
+            offered.push(OfferedServer { rule: Arc::clone(rule), server: None, tools });
+        }
+        Ok((offered, lock.text()))
+    }
+
+    /// The servers of a rehearsal, none of which is started: tools that the file names, and those that the case answers.
+    pub(super) fn rehearsed_servers(&self, stubs: &ToolStubs) -> Vec<OfferedServer> {
+        let offer = |(rule, _): (&Arc<McpServerRule>, bool)| {
+            let prefix = format!("{}_", rule.name);
+            let named = rule.allow.iter().map(|one| one.pattern.as_str()).filter(|name| !name.contains('*'));
+            let stubbed = stubs.keys().filter_map(|name| name.strip_prefix(&prefix));
+            let mut tools: Vec<McpTool> = Vec::new();
+            for name in named.chain(stubbed.filter(|name| rule.allowed(name).is_some())) {
+                if !tools.iter().any(|tool| tool.name == name) {
+                    tools.push(McpTool::unknown(name));
+                }
+            }
+            OfferedServer { rule: Arc::clone(rule), server: None, tools }
+        };
+        self.server_rules().map(offer).collect()
+    }
+}
+
+async fn ask_server(
+    rule: &McpServerRule,
+    around: &RunnerSurroundings,
+    call: Option<&Call>,
+) -> Result<(ServerAtWork, Vec<McpTool>), AgentError> {
+    let is_shared = rule.shared.is_some() && call.is_some();
+    let server = match &rule.shared {
+        Some(shared) if is_shared => Arc::clone(shared),
+        _ => McpServer::new(Arc::clone(&rule.place)),
+    };
+    let progress = call.filter(|_| !is_shared).map(|call| &call.progress);
+    let tools = server.tools(around, progress).await.map_err(|error| match error {
+        AgentError::McpServer { reason } => {
+            AgentError::McpServer { reason: format!("'{}': {reason}", rule.name) }
+        }
+        other => other,
+    })?;
+    Ok((ServerAtWork { server, around: around.clone(), is_shared }, tools))
+}
+
+/// A tool that fits into a prompt.
+fn usable(server: &str, mut tool: McpTool) -> Result<McpTool, AgentError> {
+    if tool.input_schema.to_string().len() > MAX_SCHEMA_BYTES {
+        let text =
+            format!("the parameters of '{server}/{}' are larger than {MAX_SCHEMA_BYTES} bytes", tool.name);
+        return Err(changed(text).into());
+    }
+    let end = tool.description.floor_char_boundary(MAX_DESCRIPTION_BYTES);
+    tool.description.truncate(end);
+    Ok(tool)
+}
+
+/// Names of the servers that the asking node brings.
+fn servers_of_request(request: &Value) -> Vec<String> {
+    let of = |value: &Value| match value {
+        Value::Object(members) => members.keys().cloned().collect(),
+        Value::Array(items) => items.iter().filter_map(name_of).collect(),
+        _ => Vec::new(),
+    };
+    ["mcp", "mcpServers", "mcp_servers"].iter().filter_map(|key| request.get(*key)).flat_map(of).collect()
+}
+
+fn name_of(item: &Value) -> Option<String> {
+    item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned)
+}
+
+/// Tools that the asking node wants, within those of the file.
+#[derive(Default)]
+pub(crate) struct WantedTools {
+    allow: Option<Vec<String>>,
+    deny: Vec<String>,
+}
+
+impl WantedTools {
+    pub(crate) fn of(request: &Value) -> Self {
+        let list = |value: Option<&Value>| -> Option<Vec<String>> {
+            Some(value?.as_array()?.iter().filter_map(name_of).collect())
+        };
+        let filter = request.get("toolFilter");
+        let mut deny = list(request.get("disallowedTools")).unwrap_or_default();
+        deny.extend(list(filter.and_then(|filter| filter.get("deny"))).unwrap_or_default());
+        Self { allow: list(filter.and_then(|filter| filter.get("allow"))), deny }
+    }
+
+    /// Whether a tool is wanted, by the name that the model is told or by that of its source.
+    pub(crate) fn has(&self, name: &str, source: &str) -> bool {
+        let own = source.rsplit(['/', ':']).next().unwrap_or(source);
+        let names = |list: &[String]| {
+            list.iter().any(|pattern| fits_pattern(pattern, name) || fits_pattern(pattern, own))
+        };
+        // A list of allowed tools means those of a node's skills, which are tools of servers.
+        let is_of_server = source.starts_with("mcp:");
+        (!is_of_server || self.allow.as_deref().is_none_or(names)) && !names(&self.deny)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn requests_name_servers() {
+        for (request, names) in [
+            (json!({"mcp": {"files": {"command": "rm"}}}), vec!["files"]),
+            (json!({"mcp": ["files", {"name": "tickets"}, 7]}), vec!["files", "tickets"]),
+            (json!({"mcp": "files"}), vec![]),
+            (Value::Null, vec![]),
+        ] {
+            assert_eq!(servers_of_request(&request), names, "{request}");
+        }
+    }
+
+    #[test]
+    fn requests_narrow_tools() {
+        for (request, name, source, wanted) in [
+            (json!({}), "files_read", "mcp:files/read", true),
+            (json!({"disallowedTools": ["read"]}), "files_read", "mcp:files/read", false),
+            (json!({"disallowedTools": ["files_*"]}), "files_read", "mcp:files/read", false),
+            (json!({"toolFilter": {"allow": ["write"]}}), "files_read", "mcp:files/read", false),
+            (json!({"toolFilter": {"allow": ["read"]}}), "files_read", "mcp:files/read", true),
+            (
+                json!({"toolFilter": {"allow": ["read"], "deny": ["read"]}}),
+                "files_read",
+                "mcp:files/read",
+                false,
+            ),
+            (json!({"toolFilter": {"allow": ["x"]}}), "time", "builtin:time", true),
+        ] {
+            assert_eq!(WantedTools::of(&request).has(name, source), wanted, "{request} {name}");
+        }
+    }
+}
