@@ -152,6 +152,20 @@ impl ApiClient {
         read_document(&self.ask(Method::POST, path, "application/json", body).await?)
     }
 
+    /// Sends a file and reads the document that answers it.
+    pub(crate) async fn post_file<T: DeserializeOwned>(
+        &self,
+        path: &ApiPath,
+        file: String,
+    ) -> Result<T, ConsoleError> {
+        read_document(&self.ask(Method::POST, path, "text/plain", file.into()).await?)
+    }
+
+    /// Removes something, or says what would be removed.
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &ApiPath) -> Result<T, ConsoleError> {
+        read_document(&self.ask(Method::DELETE, path, "", Bytes::new()).await?)
+    }
+
     async fn ask(
         &self,
         method: Method,

@@ -42,11 +42,12 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 3]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 4]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
         ("keys.js", include_str!("assets/keys.js")),
         ("helpers.js", include_str!("assets/helpers.js")),
+        ("desk.js", include_str!("assets/desk.js")),
     ]
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
 });

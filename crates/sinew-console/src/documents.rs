@@ -380,6 +380,38 @@ pub(crate) struct VersionDocument {
     pub(crate) by: String,
 }
 
+/// Findings in a file, with its drawings.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ValidationDocument {
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
+    #[serde(default)]
+    pub(crate) diagnostics: Vec<FindingDocument>,
+    /// Drawings as SVG, by workflow.
+    #[serde(default)]
+    pub(crate) drawings: BTreeMap<String, String>,
+}
+
+/// A finding in a file.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct FindingDocument {
+    #[serde(default)]
+    pub(crate) severity: String,
+    #[serde(default)]
+    pub(crate) code: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+    pub(crate) hint: Option<String>,
+}
+
+/// A workflow that was deployed.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct DeployedDocument {
+    pub(crate) name: String,
+}
+
 /// An agent of a list.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct AgentListRow {

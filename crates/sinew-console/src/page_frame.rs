@@ -178,7 +178,7 @@ pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> Console
     }
 }
 
-/// What went wrong: title, sentence, advice, and the code with its page.
+/// A box with what went wrong: title, sentence, advice, and the code with its page.
 pub(crate) fn problem_box(error: &ConsoleError) -> Markup {
     let code = error.code();
     let title = sinew_codes::title(code);

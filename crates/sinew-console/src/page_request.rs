@@ -1,4 +1,4 @@
-//! What every page gets of its request.
+//! The request of a page: the API in the name of its sender, its query, and what its forms need.
 
 use std::sync::Arc;
 

@@ -72,6 +72,8 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&page("/workflows"), get(pages::workflows::show))
         .route(&page("/workflows/{name}"), get(pages::workflow::show))
         .route(&page("/workflows/{name}/start"), get(pages::start::show).post(pages::start::start))
+        .route(&page("/workflows/{name}/remove"), get(pages::desk::removal).post(pages::desk::remove))
+        .route(&page("/desk"), get(pages::desk::show).post(pages::desk::work))
         .route(&page("/agents"), get(pages::agents::show))
         .route(&page("/agents/{name}"), get(pages::agent::show))
         .route(&page("/help"), get(pages::help::show))

@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!(cut.ticks(), [0, 40, 80, 900_020, 900_060]);
         assert!(cut.shows(80, 500) && !cut.shows(200, 800_000));
-        // Nothing divides by nothing.
+        // Empty ranges divide by one, not by zero.
         for empty in [
             TimeScale::whole((5, 5)),
             TimeScale::whole((9, 3)),

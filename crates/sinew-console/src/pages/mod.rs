@@ -6,6 +6,7 @@ pub(crate) mod approval;
 pub(crate) mod approvals;
 pub(crate) mod artifacts;
 pub(crate) mod data;
+pub(crate) mod desk;
 pub(crate) mod events;
 pub(crate) mod execution;
 mod execution_head;

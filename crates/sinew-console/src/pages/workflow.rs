@@ -51,7 +51,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             h1 { (shown_text::line(&workflow.name, 80)) }
             (command_line(&CommandText::new("sinew workflow describe").word(&workflow.name)))
             @if may_steer(request) {
-                div.actions { a.button.primary data-action href=(PageAddress::of(&["workflows", name, "start"]).with_some("version", version.as_deref())) { "Start…" } }
+                div.actions { a.button.primary data-action href=(PageAddress::of(&["workflows", name, "start"]).with_some("version", version.as_deref())) { "Start…" } a.button href=(PageAddress::of(&["workflows", name, "remove"])) { "Remove…" } }
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }

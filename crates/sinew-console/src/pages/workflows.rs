@@ -20,7 +20,8 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let rows: Vec<WorkflowListRow> = request.api.get(&ApiPath::of(&["workflows"])).await?;
     let body = html! {
-        div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list"))) }
+        div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
+            @if may_steer(request) { div.actions { a.button data-action href=(PageAddress::of(&["desk"])) { "Write or deploy…" } } } }
         (live_part("workflows", &workflow_table(request, &rows)))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::Poll))

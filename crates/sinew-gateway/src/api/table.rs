@@ -191,7 +191,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 32] = [
         .with_query(schema::<workflows::WorkflowDrawingQuery>)
         .answers("image/svg+xml"),
     post("/workflows/validate", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
-        .with_query(schema::<workflows::FileQuery>),
+        .with_query(schema::<workflows::ValidateQuery>),
     post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
         .with_query(schema::<workflows::FileQuery>),
     ApiRoute {

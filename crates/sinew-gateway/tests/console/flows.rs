@@ -1,4 +1,4 @@
-//! What people do, in a real browser: from a failure to its end, and a decision on a phone.
+//! Flows of people in a real browser: from a failure to its end, and a decision on a phone.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use sinew_gateway::ConsoleMode;
 
 use super::browser::Browser;
-use super::world::ConsoleWorld;
+use super::world::{CHAIN, ConsoleWorld};
 
 const DESK: (u32, u32) = (1280, 800);
 const PHONE: (u32, u32) = (390, 844);
@@ -98,6 +98,41 @@ async fn a_live_view_outlives_its_gateway() {
     assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
     browser.wait_until("document.getElementById('live').textContent === 'ended'").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_file_is_mended_at_the_desk_deployed_and_started() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console/desk", world.mesh.base)).await;
+    browser.wait_for_text("0 errors").await;
+    // Typing is checked by itself: the field shows what is wrong, at line and column, and then that it is mended.
+    let write = async |text: &str| {
+        let script = format!(
+            "const field = document.querySelector('textarea[name=text]'); field.value = {}; field.dispatchEvent(new Event('input', {{bubbles: true}}))",
+            json!(text)
+        );
+        browser.script(&script).await;
+    };
+    write(&CHAIN.replace("agent_name: shipper", "agent_nam: shipper")).await;
+    browser.wait_until("document.querySelector('.findings .is-error .place')").await;
+    browser.click(".findings .place").await;
+    browser
+        .wait_until("document.activeElement.name === 'text' && document.activeElement.selectionStart > 0")
+        .await;
+    world.mend();
+    write(CHAIN).await;
+    browser.wait_for_text("0 errors").await;
+    browser.wait_until("document.querySelector('.drawing [data-node=ship]')").await;
+    browser.click("button[value=deploy]").await;
+    browser.wait_until("location.pathname === '/console/workflows/workflow'").await;
+    browser.click(".primary[data-action]").await;
+    browser.write("textarea[name='in.value']", "an order").await;
+    browser.click("form.steer button[type=submit]").await;
+    browser.wait_until("document.querySelector('h1 .status')?.textContent.includes('succeeded')").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
     world.end().await;
 }
 

@@ -5,10 +5,10 @@ use reqwest::{Response, StatusCode};
 use serde_json::json;
 use sinew_gateway::ConsoleMode;
 
-use super::world::{ConsoleWorld, HOSTILE};
+use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 /// Every page, once the world is filled.
-pub(super) const PAGES: [&str; 25] = [
+pub(super) const PAGES: [&str; 27] = [
     "/console",
     "/console/executions",
     "/console/executions?status=failed&since=1h",
@@ -31,6 +31,8 @@ pub(super) const PAGES: [&str; 25] = [
     "/console/workflows",
     "/console/workflows/chain",
     "/console/workflows/chain/start",
+    "/console/workflows/chain/remove",
+    "/console/desk",
     "/console/agents",
     "/console/agents/shipper",
     "/console/help?text=gateway",
@@ -55,8 +57,8 @@ async fn send_form(
     fields: &[(&str, &str)],
 ) -> Response {
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let body: String = fields.iter().map(|(name, value)| format!("{name}={value}&")).collect();
-    let mut request = client.post(format!("{}{path}", world.mesh.base)).body(body);
+    let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut request = client.post(format!("{}{path}", world.mesh.base)).body(body.join("&"));
     request = request.header("content-type", "application/x-www-form-urlencoded");
     if let Some(origin) = origin {
         request = request.header(ORIGIN, origin);
@@ -80,7 +82,7 @@ async fn every_page_reads_without_a_script_and_is_guarded() {
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
         assert_eq!(text.matches("<h1").count(), 1, "{path}");
-        // Nothing inline: the policy would refuse it.
+        // The policy would refuse what is inline.
         for inline in [" style=\"", "<style", " onclick", "<script>", "javascript:"] {
             assert!(!text.contains(inline), "{path} has {inline}");
         }
@@ -147,19 +149,21 @@ async fn only_own_forms_are_obeyed() {
     let (token, cookie) = form_pass(&world, path).await;
     let own = world.mesh.base.clone();
     let other = "0123456789abcdef0123456789abcdef";
-    let field = |value: &'static str| vec![("form_token", value)];
     let forged = format!("sinew-console={other}");
-    let refused: [(Option<&str>, Option<&str>, Vec<(&str, &str)>); 7] = [
-        (None, Some(&cookie), vec![("form_token", &token)]),
-        (Some("http://localhost:1"), Some(&cookie), vec![("form_token", &token)]),
-        (Some("null"), Some(&cookie), vec![("form_token", &token)]),
-        (Some(&own), None, vec![("form_token", &token)]),
-        (Some(&own), Some(&cookie), vec![]),
-        (Some(&own), Some(&cookie), field(other)),
-        (Some(&own), Some(&forged), vec![("form_token", &token)]),
+    let (token_field, other_field) = (Some(token.as_str()), Some(other));
+    // Origin, cookie and token of forms, one of them wrong or missing.
+    let refused: [[Option<&str>; 3]; 7] = [
+        [None, Some(&cookie), token_field],
+        [Some("http://localhost:1"), Some(&cookie), token_field],
+        [Some("null"), Some(&cookie), token_field],
+        [Some(&own), None, token_field],
+        [Some(&own), Some(&cookie), None],
+        [Some(&own), Some(&cookie), other_field],
+        [Some(&own), Some(&forged), token_field],
     ];
-    for (origin, cookie, fields) in &refused {
-        let answer = send_form(&world, path, *origin, *cookie, fields).await;
+    for [origin, cookie, token] in refused {
+        let fields: Vec<_> = token.map(|token| ("form_token", token)).into_iter().collect();
+        let answer = send_form(&world, path, origin, cookie, &fields).await;
         assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{origin:?} {cookie:?} {fields:?}");
     }
     world.reaches("asks", "waiting").await;
@@ -190,7 +194,7 @@ async fn people_start_retry_fork_and_decide_by_forms() {
         let to = answer.headers().get(LOCATION).map(|to| to.to_str().unwrap().to_owned());
         (answer.status(), to, answer.text().await.unwrap())
     };
-    // What is wrong with an input stands in the form, beside what was written.
+    // The reason why an input is refused stands in the form, beside what was written.
     let start = "/console/workflows/chain/start";
     let (status, _, text) = send(start, &[("in.value", "kept text"), ("in.amount", "-1")]).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
@@ -235,10 +239,41 @@ async fn people_start_retry_fork_and_decide_by_forms() {
 }
 
 #[tokio::test]
+async fn a_file_is_checked_deployed_and_removed_at_the_desk() {
+    let world = ConsoleWorld::new().await;
+    let own = world.mesh.base.clone();
+    let (token, cookie) = form_pass(&world, "/console/desk").await;
+    let send = async |path: &str, text: &str, work: &str| {
+        let text =
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let fields = [("form_token", token.as_str()), ("name", "new.yaml"), ("text", &text), ("work", work)];
+        let answer = send_form(&world, path, Some(&own), Some(&cookie), &fields).await;
+        let to = answer.headers().get(LOCATION).map(|to| to.to_str().unwrap().to_owned());
+        (answer.status(), to, answer.text().await.unwrap())
+    };
+    let wrong = CHAIN.replace("agent_name: shipper", "agent: shipper");
+    let (status, _, text) = send("/console/desk", &wrong, "check").await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let line = wrong.lines().position(|line| line.contains("id: ship")).unwrap() + 1;
+    assert!(text.contains(&format!("data-line=\"{line}\"")) && text.contains("is-error"), "{text}");
+    let (status, _, text) = send("/console/desk", &wrong, "deploy").await;
+    assert!(!status.is_success() || text.contains("problem"), "{status} {text}");
+    let (_, _, text) = send("/console/desk", CHAIN, "check").await;
+    assert!(text.contains("0 errors") && text.contains("data-node=\"ship\""), "{text}");
+    let (status, to, text) = send("/console/desk", CHAIN, "deploy").await;
+    assert_eq!((status, to.as_deref()), (StatusCode::SEE_OTHER, Some("/console/workflows/new")), "{text}");
+    let (status, ..) = send("/console/workflows/new/remove", "", "").await;
+    assert_eq!(status, StatusCode::SEE_OTHER);
+    let (_, _, list) = world.page("/console/workflows").await;
+    assert!(!list.contains("/console/workflows/new\""), "{list}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_read_only_console_changes_nothing() {
     let world = ConsoleWorld::with(|options| options.console = Some(ConsoleMode::ReadOnly)).await;
     world.fill().await;
-    for path in PAGES {
+    for path in PAGES.into_iter().filter(|path| *path != "/console/desk") {
         let (status, _, text) = world.page(path).await;
         assert_eq!(status, StatusCode::OK, "{path}");
         assert!(!text.contains("method=\"post\""), "{path} has a form that steers");

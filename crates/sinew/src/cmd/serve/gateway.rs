@@ -54,7 +54,7 @@ pub(crate) struct GatewayArgs {
     mesh: Connection,
 }
 
-/// What a console may do.
+/// Choice of what a console may do.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ConsoleChoice {
     /// People start, steer and decide
