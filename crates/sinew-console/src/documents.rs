@@ -266,6 +266,59 @@ pub(crate) struct ArtifactDocument {
     pub(crate) attempt: Option<u32>,
 }
 
+/// Two executions side by side.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ComparisonDocument {
+    pub(crate) same: bool,
+    pub(crate) first: ComparisonSide,
+    pub(crate) second: ComparisonSide,
+    #[serde(default)]
+    pub(crate) input: Vec<PatchStep>,
+    #[serde(default)]
+    pub(crate) output: Vec<PatchStep>,
+    #[serde(default)]
+    pub(crate) nodes: Vec<ComparisonRow>,
+}
+
+/// One of the two.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ComparisonSide {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    pub(crate) version: String,
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) duration_ms: u64,
+}
+
+/// A node of either.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ComparisonRow {
+    pub(crate) node: String,
+    pub(crate) same: bool,
+    pub(crate) first: Option<ComparedNodeDocument>,
+    pub(crate) second: Option<ComparedNodeDocument>,
+    #[serde(default)]
+    pub(crate) output: Vec<PatchStep>,
+}
+
+/// State of a node in one of them.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ComparedNodeDocument {
+    pub(crate) status: String,
+    pub(crate) duration_ms: Option<u64>,
+    pub(crate) fault: Option<String>,
+}
+
+/// A step of a JSON Patch.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct PatchStep {
+    pub(crate) op: String,
+    #[serde(default)]
+    pub(crate) path: String,
+    pub(crate) value: Option<Value>,
+}
+
 /// Effects that a retry would have.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RetryDocument {

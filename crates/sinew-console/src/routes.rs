@@ -61,6 +61,7 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&execution("/events"), get(pages::events::show))
         .route(&execution("/data"), get(pages::data::show))
         .route(&execution("/artifacts"), get(pages::artifacts::show))
+        .route(&execution("/compare"), get(pages::compare::show))
         .route(&execution("/source"), get(pages::source::of_execution))
         .route(&execution("/cancel"), get(confirmations::cancel).post(confirmations::do_cancel))
         .route(&execution("/pause"), get(confirmations::pause).post(confirmations::do_pause))

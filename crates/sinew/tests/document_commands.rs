@@ -23,7 +23,7 @@ const OFFLINE: [&str; 8] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),

@@ -23,16 +23,18 @@ pub(crate) enum ExecutionTab {
     Events,
     Data,
     Artifacts,
+    Compare,
     Source,
 }
 
 impl ExecutionTab {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Graph, "Graph"),
         (Self::Timeline, "Timeline"),
         (Self::Events, "Events"),
         (Self::Data, "Data"),
         (Self::Artifacts, "Artifacts"),
+        (Self::Compare, "Compare"),
         (Self::Source, "Source"),
     ];
 
@@ -43,6 +45,7 @@ impl ExecutionTab {
             Self::Events => PageAddress::of(&["executions", id, "events"]),
             Self::Data => PageAddress::of(&["executions", id, "data"]),
             Self::Artifacts => PageAddress::of(&["executions", id, "artifacts"]),
+            Self::Compare => PageAddress::of(&["executions", id, "compare"]),
             Self::Source => PageAddress::of(&["executions", id, "source"]),
         }
     }

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_inspection::describe::describe as describe_execution;
+use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
@@ -192,6 +193,28 @@ pub(super) async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
 fn no_such_node(node: &str) -> HttpProblem {
     let text = format!("there is no node {:?} in it", crate::operations::short(node, 100));
     Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text).into()
+}
+
+/// Query of a comparison.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ComparisonQuery {
+    /// The other execution: its id, the first characters of it, or `@latest`.
+    with: String,
+    /// Only this node (with its place: `enrich_3`) and its children.
+    node: Option<String>,
+}
+
+pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ComparisonQuery = call.query()?;
+    let first = call.found().await?.record;
+    let second = call.operator.record(&call.operator.find(&query.with).await?).await?;
+    let compared =
+        compute(move || (diff::compare(&first, &second, local::now(), query.node.as_deref()), query.node));
+    match compared.await? {
+        (Some(compared), _) => answer(&compared),
+        (None, node) => Err(no_such_node(node.as_deref().unwrap_or_default())),
+    }
 }
 
 /// Query of events.

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::executions::{
-    ArtifactQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TimelineQuery, TreeQuery,
+    ArtifactQuery, ComparisonQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery,
+    TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
 use super::{approvals, workflows};
@@ -19,6 +20,7 @@ pub(crate) enum ApiOperation {
     GetRecord,
     GetTree,
     GetTimeline,
+    CompareExecutions,
     DescribeNode,
     GetEvents,
     GetResult,
@@ -102,7 +104,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 32] = [
+pub(crate) const API_ROUTES: [ApiRoute; 33] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -123,6 +125,12 @@ pub(crate) const API_ROUTES: [ApiRoute; 32] = [
         .with_query(schema::<TreeQuery>),
     get("/executions/{id}/timeline", ApiOperation::GetTimeline, "Times of the activations by kind of time")
         .with_query(schema::<TimelineQuery>),
+    get(
+        "/executions/{id}/comparison",
+        ApiOperation::CompareExecutions,
+        "Two executions side by side: nodes, and changes of values as JSON Patch",
+    )
+    .with_query(schema::<ComparisonQuery>),
     get("/executions/{id}/node", ApiOperation::DescribeNode, "Input, output and attempts of a node")
         .with_query(schema::<NodeQuery>),
     get(

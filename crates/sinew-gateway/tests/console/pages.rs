@@ -8,7 +8,7 @@ use sinew_gateway::ConsoleMode;
 use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 /// Every page, once the world is filled.
-pub(super) const PAGES: [&str; 27] = [
+pub(super) const PAGES: [&str; 28] = [
     "/console",
     "/console/executions",
     "/console/executions?status=failed&since=1h",
@@ -23,6 +23,7 @@ pub(super) const PAGES: [&str; 27] = [
     "/console/executions/good/data",
     "/console/executions/good/artifacts",
     "/console/executions/bad/source",
+    "/console/executions/bad/compare?with=good",
     "/console/executions/bad/retry",
     "/console/executions/good/fork?at=a",
     "/console/executions/asks/cancel",
@@ -106,6 +107,11 @@ async fn every_page_reads_without_a_script_and_is_guarded() {
             "sinew execution describe bad --node ship",
             "<h3>Input</h3>",
         ],
+    );
+    let (_, _, compared) = world.page("/console/executions/bad/compare?with=good").await;
+    check(
+        &compared,
+        &["They differ", "sinew execution diff bad good", "<b>different</b>", "replace <code>/value</code>"],
     );
     let (_, _, retry) = world.page("/console/executions/bad/retry").await;
     check(
