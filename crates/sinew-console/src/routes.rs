@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::api_client::ApiPort;
 use crate::assets::serve_file;
@@ -69,6 +69,7 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&execution("/retry"), get(confirmations::retry).post(confirmations::do_retry))
         .route(&execution("/fork"), get(confirmations::fork).post(confirmations::do_fork))
         .route(&execution("/approval"), get(pages::approval::show).post(pages::approval::decide))
+        .route(&page("/bulk"), post(pages::bulk::work))
         .route(&page("/approvals"), get(pages::approvals::show))
         .route(&page("/workflows"), get(pages::workflows::show))
         .route(&page("/workflows/{name}"), get(pages::workflow::show))

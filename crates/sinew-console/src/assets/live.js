@@ -11,13 +11,13 @@ function tell(state, text) {
   if (sign.textContent !== text) sign.textContent = text;
 }
 
-// A part is left alone while its reader types or selects in it, or has opened something: the next change brings it up to date.
+// A part is left alone while its reader types or selects in it, or has opened or ticked something: the next change brings it up to date.
 function isInUse(part) {
   const focus = document.activeElement;
   const types = focus && part.contains(focus) && focus.matches("input, textarea, select");
   const selection = document.getSelection();
   const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-  return types || selects || part.querySelector("details[open]") !== null;
+  return types || selects || part.querySelector("details[open], input:checked") !== null;
 }
 
 // Focus survives the replacement of what has it: by address, for links; by label, for regions that scroll.

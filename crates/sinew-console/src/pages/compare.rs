@@ -23,7 +23,7 @@ const OFFERED_ROWS: &str = "20";
 /// Nodes and changes of values that are listed.
 const MAX_ROWS: usize = 200;
 
-/// What to compare with.
+/// The other execution, as the address names it.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct CompareChoice {
     #[serde(default)]

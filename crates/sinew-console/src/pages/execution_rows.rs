@@ -14,13 +14,26 @@ const MAX_MESSAGE_CHARS: usize = 200;
 /// Labels in a row.
 const MAX_LABELS: usize = 3;
 
+/// Name of the form that chosen rows belong to.
+pub(crate) const BULK_FORM: &str = "bulk";
+
+/// Whether rows of a table can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowChoice {
+    /// A tick adds the row to the form [`BULK_FORM`] of the page.
+    Offered,
+    /// Rows are read.
+    None,
+}
+
 /// The rows as a table; each leads to its execution.
-pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp) -> Markup {
+pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice: RowChoice) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Executions" {
             table.rows {
                 thead {
                     tr {
+                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Choose" } } }
                         th scope="col" { "Status" }
                         th scope="col" { "Execution" }
                         th scope="col" { "Workflow" }
@@ -31,16 +44,19 @@ pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp) -> Mark
                         th.side scope="col" { "Caller" }
                     }
                 }
-                tbody { @for row in rows { (execution_row(row, now)) } }
+                tbody { @for row in rows { (execution_row(row, now, choice)) } }
             }
         }
     }
 }
 
-fn execution_row(row: &ExecutionListRow, now: Timestamp) -> Markup {
+fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice) -> Markup {
     let elapsed = elapsed_ms(&row.started, row.ended.as_deref(), now);
     html! {
         tr data-row {
+            @if choice == RowChoice::Offered {
+                td { input type="checkbox" name="execution" value=(row.execution) form=(BULK_FORM) aria-label=(format!("Choose {}", shown_text::line(words::short_id(&row.execution), 40))); }
+            }
             td { (status_mark(&row.status)) }
             td { a.id href=(PageAddress::execution(&row.execution)) title=(shown_text::name(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
             td { a href=(PageAddress::of(&["executions"]).with("workflow", &row.workflow)) { (shown_text::line(&row.workflow, 48)) } }

@@ -6,12 +6,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
-use super::execution_rows::execution_table;
+use super::bulk::BULK_COMMANDS;
+use super::execution_rows::{BULK_FORM, RowChoice, execution_table};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionListDocument, WorkflowListRow};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem, token_field,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::command_line;
 use crate::status_mark::status_mark;
@@ -70,10 +73,22 @@ async fn executions_page(request: &PageRequest) -> Result<ConsolePage, ConsoleEr
             (command_line(&filter.command()))
         }
         (filter.form(&workflows))
+        @if may_steer(request) { (bulk_form(request)) }
         (live_part("list", &list_part(request, &filter, &list)))
     };
     let source = if filter.cursor.is_empty() { LiveSource::Poll } else { LiveSource::Still };
     Ok(ConsolePage::new(ConsoleSection::Executions, "Executions", body).live(source))
+}
+
+/// Commands for the rows that are ticked. The next page says what they would touch.
+fn bulk_form(request: &PageRequest) -> Markup {
+    html! {
+        form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Chosen executions" {
+            (token_field(request))
+            span.quiet { "With those that are ticked:" }
+            @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) { (title) "…" } }
+        }
+    }
 }
 
 fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionListDocument) -> Markup {
@@ -90,7 +105,8 @@ fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionListDoc
                 }
             }
         } @else {
-            (execution_table(&list.executions, request.now))
+            @let choice = if may_steer(request) { RowChoice::Offered } else { RowChoice::None };
+            (execution_table(&list.executions, request.now, choice))
             nav.pages aria-label="Pages" {
                 @if !filter.cursor.is_empty() { a href=(filter.address("")) { "Newest" } }
                 @if let Some(next) = &list.next { a rel="next" href=(filter.address(next)) { "Older" } }

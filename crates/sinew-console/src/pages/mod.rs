@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod approval;
 pub(crate) mod approvals;
 pub(crate) mod artifacts;
+pub(crate) mod bulk;
 pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod desk;

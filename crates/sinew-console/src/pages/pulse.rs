@@ -4,7 +4,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sinew_inspection::words;
 
-use super::execution_rows::execution_table;
+use super::execution_rows::{RowChoice, execution_table};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -44,7 +44,7 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
             section {
                 h2 { "Failed last" }
                 @if failed.executions.is_empty() { p.empty { "No execution failed." } }
-                @else { (execution_table(&failed.executions, request.now)) }
+                @else { (execution_table(&failed.executions, request.now, RowChoice::None)) }
             }
         }))
         (live_part("fleet", &fleet(&pulse)))

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
-use super::execution_rows::execution_table;
+use super::execution_rows::{RowChoice, execution_table};
 use super::source::plan;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -62,7 +62,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         section {
             h2 { "Last executions" }
             @if last.executions.is_empty() { p.empty { "It has not been started yet." } }
-            @else { (execution_table(&last.executions, request.now)) }
+            @else { (execution_table(&last.executions, request.now, RowChoice::None)) }
         }
         (partners(&workflow))
         (version_table(request, name, &workflow.digest, &versions))

@@ -10,6 +10,8 @@ use crate::support::PATIENCE;
 
 /// Key of elements in documents of WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Starts of a driver until one has a port of its own.
+const MAX_STARTS: usize = 5;
 const ARGUMENTS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",
@@ -29,6 +31,29 @@ pub(crate) struct Browser {
     session: String,
 }
 
+/// Starts a driver, and gives its port. Drivers that start at the same time may choose one port; then the later ends and another
+/// is started.
+fn start_driver(program: &str) -> (Child, String) {
+    for _ in 0..MAX_STARTS {
+        let mut driver = Command::new(program)
+            .args(["--port=0", "--log-level=SEVERE"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.map(Result::unwrap).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            Some(port.trim_end_matches('.').to_owned())
+        });
+        if let Some(port) = port {
+            return (driver, port);
+        }
+        driver.wait().unwrap();
+    }
+    panic!("{program} did not start");
+}
+
 impl Browser {
     /// Starts a browser; `None` on a machine that has none and cannot install it. A check of the whole project fails then.
     pub(crate) async fn start() -> Option<Self> {
@@ -43,18 +68,8 @@ impl Browser {
         }
         let found = String::from_utf8(found.stdout).unwrap();
         let (chromium, chromedriver) = found.trim().split_once('\n').unwrap();
-        let mut driver = Command::new(chromedriver)
-            .args(["--port=0", "--log-level=SEVERE"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.map(Result::unwrap).find_map(|line| {
-            line.split_once("started successfully on port ")
-                .map(|(_, port)| port.trim_end_matches('.').to_owned())
-        });
-        let base = format!("http://127.0.0.1:{}/session", port.unwrap());
+        let (driver, port) = start_driver(chromedriver);
+        let base = format!("http://127.0.0.1:{port}/session");
         let http = reqwest::Client::builder().timeout(PATIENCE).build().unwrap();
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"binary": chromium, "args": ARGUMENTS},

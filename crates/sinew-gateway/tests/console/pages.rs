@@ -245,6 +245,39 @@ async fn people_start_retry_fork_and_decide_by_forms() {
 }
 
 #[tokio::test]
+async fn several_executions_are_steered_after_their_number_is_typed() {
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    let own = world.mesh.base.clone();
+    let (token, cookie) = form_pass(&world, "/console/executions").await;
+    let send = async |count: &str| {
+        let fields = [
+            ("form_token", token.as_str()),
+            ("command", "cancel"),
+            ("execution", "asks"),
+            ("execution", "good"),
+            ("reason", "enough"),
+            ("count", count),
+        ];
+        let answer = send_form(&world, "/console/bulk", Some(&own), Some(&cookie), &fields).await;
+        (answer.status(), answer.text().await.unwrap())
+    };
+    let (status, text) = send("").await;
+    assert!(status == StatusCode::OK && text.contains("Cancel 2 executions?"), "{status} {text}");
+    assert_eq!(send("3").await.0, StatusCode::BAD_REQUEST);
+    world.reaches("asks", "waiting").await;
+    let (status, text) = send("2").await;
+    // One goes on and is cancelled; the other has ended, and is told with its code.
+    assert!(
+        status == StatusCode::OK && text.contains("1 done, 1 refused") && text.contains("SINEW-8024"),
+        "{text}"
+    );
+    world.reaches("asks", "cancelled").await;
+    world.reaches("good", "succeeded").await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_file_is_checked_deployed_and_removed_at_the_desk() {
     let world = ConsoleWorld::new().await;
     let own = world.mesh.base.clone();
