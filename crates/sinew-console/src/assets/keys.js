@@ -98,3 +98,6 @@ if (button) {
   button.hidden = false;
   button.addEventListener("click", showHelp);
 }
+
+// Programs that press keys see that they are heard now.
+document.documentElement.dataset.keys = "ready";

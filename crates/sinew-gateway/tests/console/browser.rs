@@ -147,8 +147,9 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), &json!({ "text": text })).await;
     }
 
-    /// Presses keys, one after the other, wherever the focus is.
+    /// Presses keys, one after the other, wherever the focus is, once the page hears them.
     pub(crate) async fn press(&self, keys: &[&str]) {
+        self.wait_until("document.documentElement.dataset.keys === 'ready'").await;
         let strokes: Vec<Value> = keys
             .iter()
             .flat_map(|key| {
