@@ -349,7 +349,7 @@ async fn stored_values_that_are_not_json_hold_up_nobody() {
     }
 }
 
-/// Anybody may name values that are small as text and large in memory, in as many starts as it likes.
+/// Values may be small as text and large in memory, and starts may name any number of them.
 #[tokio::test]
 async fn stored_values_that_are_large_in_memory_are_read_in_turns() {
     let mut scene = Scene::new(0).await;

@@ -127,7 +127,7 @@ fn the_time_until_the_next_attempt_runs_down() {
     let left = |screen: &str| Some(screen.rsplit_once("next in ")?.1.split(':').next()?.to_owned());
     let screen = seen.wait_for("a time", PATIENCE, |screen| left(screen).is_some());
     let first = left(&screen);
-    // Nothing happens meanwhile, and yet less is left.
+    // Less time is left although nothing happens meanwhile.
     seen.wait_for("another time", PATIENCE, |screen| left(screen).is_some_and(|now| Some(now) != first));
 }
 
