@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 
 use super::conversation_log::ConversationLog;
 use super::endpoint::{FilledHeaders, ModelEndpoint};
+use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tools::ToolTable;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -61,17 +62,19 @@ impl ModelAgent {
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
-        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call)).await?;
+        let models = self.models(request);
+        let earlier = EarlierTurns { agent: self, call, models: &models };
+        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call), &earlier).await?;
+        let was_over = log.state.end.is_some();
         call.artifacts.restore(&log.artifacts).await?;
         let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
         let mut secrets = ResolvedSecrets::default();
-        let models = self.models(request);
         let headers: Vec<FilledHeaders> = models
             .iter()
             .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
             .collect();
         self.read_server_secrets(around, &mut secrets);
-        let tools = if log.state.end.is_some() {
+        let tools = if was_over {
             // The conversation is over: no tool is called any more.
             ToolTable::default()
         } else {
@@ -79,7 +82,10 @@ impl ModelAgent {
             ToolTable::of(&self.rules(), &call.peers.list().await, &servers, profile.name, request)?
         };
         let activation = activation_of(call);
-        let spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
+        let mut spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
+        let session = &log.state.session;
+        spec.history = session.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect();
+        spec.tainted = session.iter().any(|turn| turn.tainted);
         let mut work = Conversation {
             agent: self,
             spec: &spec,
@@ -92,7 +98,12 @@ impl ModelAgent {
             events: Vec::new(),
         };
         let end = work.hold().await?;
-        work.finish(end)
+        let state = work.log.state.clone();
+        let output = work.finish(end)?;
+        if let Some(turn) = session_turn(&state, call, &activation, &output.value, now_ms()) {
+            leave_turn(call, turn, was_over).await?;
+        }
+        Ok(output)
     }
 
     /// The begin of this attempt.
@@ -111,6 +122,7 @@ impl ModelAgent {
             agent: self.digest.clone(),
             reset: false,
             delivery: call.delivery,
+            session: Vec::new(),
         }
     }
 
