@@ -51,10 +51,14 @@ impl ModelUsage {
 
     /// The usage in one line.
     pub fn line(&self) -> String {
-        let replayed =
-            if self.replayed_turns > 0 { format!(" ({} replayed)", self.replayed_turns) } else { String::new() };
+        let replayed = if self.replayed_turns > 0 {
+            format!(" ({} replayed)", self.replayed_turns)
+        } else {
+            String::new()
+        };
         let cached = (100 * self.cached_tokens.min(self.input_tokens)).checked_div(self.input_tokens);
-        let cached = cached.filter(|part| *part > 0).map(|part| format!(" ({part} % cached)")).unwrap_or_default();
+        let cached =
+            cached.filter(|part| *part > 0).map(|part| format!(" ({part} % cached)")).unwrap_or_default();
         let cost = self.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
         format!(
             "{}{replayed}, {}, {} in{cached}, {} out{cost}",

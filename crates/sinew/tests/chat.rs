@@ -117,5 +117,9 @@ fn a_chat_with_an_agent_of_a_mesh_is_a_session() {
         all[0]["records"].as_array().unwrap().iter().map(|row| row["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["begin", "ask", "turn", "call", "done", "ask", "turn", "end"]);
     assert_eq!(all[0]["records"][7]["content"], json!({"text": "Paid."}));
-    world.ends(&["agent", "log", "asked", "nobody"], 4);
+    world.ends(&["agent", "log", "asked", "nobody"], 3);
+    let described = world.ok(&["execution", "describe", "asked"]);
+    assert!(described.contains("models\n  answer: 2 turns, 1 call, "), "{described}");
+    let models = &world.json(&["execution", "describe", "asked"])["models"];
+    assert_eq!((&models[0]["turns"], &models[0]["tool_calls"]), (&json!(2), &json!(1)), "{models}");
 }

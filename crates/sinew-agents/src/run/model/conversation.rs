@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 
 use super::conversation_log::ConversationLog;
 use super::endpoint::{FilledHeaders, ModelEndpoint};
+use super::figures::{note_model_call, note_replayed_turns, note_tool_call};
 use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tools::ToolTable;
 use super::{AgentProfile, ModelAgent};
@@ -66,6 +67,7 @@ impl ModelAgent {
         let earlier = EarlierTurns { agent: self, call, models: &models };
         let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call), &earlier).await?;
         let was_over = log.state.end.is_some();
+        note_replayed_turns(log.replayed);
         call.artifacts.restore(&log.artifacts).await?;
         let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
         let mut secrets = ResolvedSecrets::default();
@@ -223,8 +225,11 @@ impl Conversation<'_> {
         };
         let span = chat_span(&model.spec, &self.spec.activation);
         let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
+        let begun = Instant::now();
         let answer = asking.instrument(span.clone()).await;
         note_answer(&span, answer.as_ref());
+        let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
+        note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
         if !text.is_empty() {
             send(&mut text);
         }
@@ -258,6 +263,8 @@ impl Conversation<'_> {
             .collect();
         while let Some((call, result)) = running.next().await {
             let result = self.result(call, result);
+            let source = self.spec.tool(&call.tool).map_or("other", |tool| tool.source.as_str());
+            note_tool_call(source, result.status);
             self.keep_artifacts().await?;
             let size = result.content.to_string().len();
             self.say(

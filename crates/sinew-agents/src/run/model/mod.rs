@@ -9,6 +9,7 @@ mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;
 pub(crate) mod endpoint_check;
+mod figures;
 pub(crate) mod instruction;
 pub(crate) mod mcp_tools;
 pub(crate) mod rehearsal;

@@ -61,13 +61,11 @@ pub(super) fn tools(args: &ToolsArgs, output: &Output) -> Result<Exit, Failure> 
 }
 
 async fn ask(agent: &Arc<Agent>, peers: &[sinew_agents::PeerDescription]) -> Result<AgentTools, Failure> {
-    match agent.tools(peers).await {
-        Some(tools) => tools.map_err(|fault| fault_failure(&fault)),
-        None => {
-            let text = format!("agent '{}' calls no language model, so it has no tools", agent.name());
-            Err(Failure::usage(text))
-        }
+    if let Some(tools) = agent.tools(peers).await {
+        return tools.map_err(|fault| fault_failure(&fault));
     }
+    let text = format!("agent '{}' calls no language model, so it has no tools", agent.name());
+    Err(Failure::usage(text))
 }
 
 fn pin(tool: &PinnedTool, accepted: bool) -> Option<&'static str> {
