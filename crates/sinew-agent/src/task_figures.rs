@@ -34,7 +34,7 @@ impl TaskFigures {
 
     /// Counts a task that has ended.
     pub(crate) fn ended(&self, agent: &str, took: Duration, fault: Option<&Fault>) {
-        let outcome = fault.map_or("success", |fault| fault.kind.as_str());
+        let outcome = fault.map_or("succeeded", |fault| fault.kind.as_str());
         let agent = agent.to_owned();
         metrics::counter!("sinew_agent_tasks_total", "agent" => agent.clone(), "outcome" => outcome)
             .increment(1);

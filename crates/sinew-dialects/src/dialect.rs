@@ -35,6 +35,12 @@ pub trait Dialect: Sync {
         Vec::new()
     }
 
+    /// JSON Schema that the card of a workflow announces for its input, so that models know what to send; `None` for any
+    /// JSON. By default that of the plan, which executions are held to.
+    fn card_input_schema(&self, plan: &Plan) -> Option<Value> {
+        plan.input_schema.clone()
+    }
+
     /// The adapter that the engine asks.
     fn adapter(&self) -> &'static dyn Adapter;
 
@@ -101,4 +107,12 @@ pub struct Lowered {
     pub warnings: Diagnostics,
     /// Agent definitions that came with the file, by name, as the file has them.
     pub agents: BTreeMap<String, Value>,
+}
+
+/// Schema of the input of a workflow that takes a message, and other members at will.
+pub(crate) fn message_schema(description: &str) -> Value {
+    serde_json::json!({
+        "properties": { "text": { "type": "string", "description": description } },
+        "additionalProperties": true,
+    })
 }

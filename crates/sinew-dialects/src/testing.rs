@@ -176,7 +176,7 @@ fn evaluated(ask: &TaskRequest) -> TaskReply {
 }
 
 /// The cases of a dialect and a kind, of all files in `tests/cases` or in the folder that `SINEW_CASES` names.
-pub(crate) fn cases(dialect: &str, kind: &str) -> Vec<Value> {
+fn cases(dialect: &str, kind: &str) -> Vec<Value> {
     let given = std::env::var_os(sinew_protocol::env::CASES).map(PathBuf::from);
     let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases"));
     let mut files: Vec<PathBuf> = std::fs::read_dir(given.clone().unwrap_or_else(own))
@@ -233,7 +233,14 @@ impl Wrong {
 
     /// Compares what was seen with what is wanted, if the case says what is wanted.
     pub(crate) fn check(&mut self, what: &str, seen: &Value, want: &Value) {
-        if !want.is_null() && seen != want {
+        if !want.is_null() {
+            self.check_null(what, seen, want);
+        }
+    }
+
+    /// Compares what was seen with what is wanted, which may be null.
+    pub(crate) fn check_null(&mut self, what: &str, seen: &Value, want: &Value) {
+        if seen != want {
             self.0.push(format!("  {what}\n    seen {seen}\n    want {want}"));
         }
     }

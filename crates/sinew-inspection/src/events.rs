@@ -63,8 +63,8 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
                     for message in events::project(&ctx, record.execution.id(), fact) {
                         let event = message.to_json(words);
                         let word = |key: &str| event[key].as_str().map(str::to_owned);
-                        let text =
-                            word("status").into_iter().chain(word("error_message")).collect::<Vec<_>>();
+                        let status = event["status"].as_str().map(|status| people_word(status).to_owned());
+                        let text = status.into_iter().chain(word("error_message")).collect::<Vec<_>>();
                         push(
                             word("type").unwrap_or_default(),
                             word("node_id"),
@@ -103,6 +103,15 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
         }
     }
     found
+}
+
+/// Returns the word of people for a status on the wire, in either vocabulary.
+fn people_word(status: &str) -> &str {
+    match status {
+        "success" => "succeeded",
+        "error" | "failure" => "failed",
+        other => other,
+    }
 }
 
 impl EventLine {

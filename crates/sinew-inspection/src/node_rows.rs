@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
-    WaitingFor,
+    WaitingFor, waiting_of,
 };
 use sinew_plan::{NodeIndex, Plan};
 use sinew_runtime::{Execution, events};
@@ -62,6 +62,17 @@ pub fn rows_in(execution: &Execution, context: &ViewContext) -> Vec<NodeRow> {
         .filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached)
         .map(|ix| row(&ctx, ix, context))
         .collect()
+}
+
+/// Returns whether a row says a time that runs down by itself: until a retry, an answer, or the end of a sleep.
+pub fn counts_down(execution: &Execution) -> bool {
+    let state = execution.state();
+    !state.ended
+        && (0..state.acts.len() as ActivationId).filter_map(|act| waiting_of(state, act)).any(|wait| {
+            let is_told =
+                matches!(wait.what, WaitingFor::Retry { .. } | WaitingFor::Person(_) | WaitingFor::Sleep);
+            is_told && wait.until.is_some()
+        })
 }
 
 /// Returns the row of one node.
@@ -138,7 +149,7 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
         return Some("output given, not run".into());
     }
     let retried = context.retried.get(&act).map(|one| format!("attempt {}: {}", one.attempt, one.message));
-    let Some(waiting) = sinew_engine::waiting_of(ctx.state, act) else { return retried };
+    let Some(waiting) = waiting_of(ctx.state, act) else { return retried };
     let left = waiting.until.map(|until| duration(until.saturating_sub(context.now)));
     match waiting.what {
         WaitingFor::Agent { name, tries, .. } => {

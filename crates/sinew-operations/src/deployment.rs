@@ -116,7 +116,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
         description: plan.description.clone(),
         version: plan.version.clone().unwrap_or_default(),
         kind: AgentKind::Workflow,
-        input_schema: plan.input_schema.clone(),
+        input_schema: loaded.dialect.card_input_schema(plan),
         output_schema: plan.output_schema.clone(),
         visualisation: mermaid.clone().map(Visualisation::Mermaid),
         skills: skills.filter_map(|skill| serde_json::from_value(skill).ok()).collect(),

@@ -8,6 +8,7 @@ use sinew_protocol::artifact::ArtifactMeta;
 use sinew_protocol::code;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_runtime::events;
+use sinew_runtime::request::output_name;
 
 use crate::execution_changes::FoundExecution;
 use crate::failure::{Failure, FailureKind, known};
@@ -21,6 +22,8 @@ pub struct LeftArtifact {
     pub attempt: u32,
     /// The artifact.
     pub artifact: ResultArtifact,
+    /// Whether the mesh gave it its name.
+    pub is_generated: bool,
 }
 
 /// One artifact in a list.
@@ -47,18 +50,13 @@ impl LeftArtifact {
             inline: !matches!(self.artifact.content, Content::Url(_)),
         }
     }
-
-    /// Tells whether the mesh gave it its name.
-    pub fn is_generated(&self) -> bool {
-        is_generated(self.artifact.meta.name.as_str())
-    }
 }
 
 /// All artifacts that replies of an execution name: those that agents named first, then values of single tasks.
 pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
     let mut all = left(record);
     all.retain(|one| node.is_none_or(|node| node == one.node));
-    all.sort_by_key(LeftArtifact::is_generated);
+    all.sort_by_key(|one| one.is_generated);
     all
 }
 
@@ -67,12 +65,14 @@ fn left(record: &Record) -> Vec<LeftArtifact> {
     let ctx = record.execution.ctx();
     let mut left = Vec::new();
     for act in 0..ctx.state.acts.len() as u32 {
+        let node = events::label(&ctx, act);
         for replied in &ctx.act(act).replies {
             let Ok(reply) = &replied.result else { continue };
             let read = |artifact| ResultArtifact::from_value(artifact, &reply.output);
             for artifact in reply.artifacts.iter().filter_map(read) {
                 left.push(LeftArtifact {
-                    node: events::label(&ctx, act),
+                    is_generated: is_generated(artifact.meta.name.as_str(), &ctx.plan().name, &node),
+                    node: node.clone(),
                     attempt: replied.attempt,
                     artifact,
                 });
@@ -82,13 +82,16 @@ fn left(record: &Record) -> Vec<LeftArtifact> {
     left
 }
 
-/// Tells whether the mesh gave an artifact its name: `output_1a2b3c4d.json` for the output of a task, `call_….json` and
-/// `wi_….json` for the input of a call.
-fn is_generated(name: &str) -> bool {
+/// Tells whether the mesh gave an artifact its name: `WORKFLOW_NODE_1a2b3c4d.json` or `output_1a2b3c4d.json` for the output
+/// of a task, `call_….json` and `wi_….json` for the input of a call.
+fn is_generated(name: &str, workflow: &str, node: &str) -> bool {
     let Some(stem) = name.strip_suffix(".json") else { return false };
     let is_id =
         |id: &str, length: usize| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    stem.strip_prefix("output_").is_some_and(|id| is_id(id, 8))
+    let suggested = output_name(workflow, node, "");
+    let suggested = suggested.strip_suffix(".json").and_then(|before| stem.strip_prefix(before));
+    suggested.is_some_and(|id| is_id(id, 8))
+        || stem.strip_prefix("output_").is_some_and(|id| is_id(id, 8))
         || stem.strip_prefix("call_").is_some_and(|id| is_id(id, 16))
         || stem.strip_prefix("wi_").and_then(|rest| rest.rsplit_once('_')).is_some_and(|(_, id)| is_id(id, 8))
 }
@@ -172,6 +175,9 @@ mod tests {
     fn names_that_the_mesh_gave_are_told_from_names_of_people() {
         for (name, want) in [
             ("output_1a2b3c4d.json", true),
+            ("Order_intake_price_0_1a2b3c4d.json", true),
+            ("Order_intake_price_0_report.json", false),
+            ("Order_intake_price_1_1a2b3c4d.json", false),
             ("call_0123456789abcdef.json", true),
             ("wi_orders_0000000f.json", true),
             ("output_report.json", false),
@@ -179,7 +185,7 @@ mod tests {
             ("report.md", false),
             ("wi_fi.json", false),
         ] {
-            assert_eq!(is_generated(name), want, "{name}");
+            assert_eq!(is_generated(name, "Order intake", "price_0"), want, "{name}");
         }
     }
 }

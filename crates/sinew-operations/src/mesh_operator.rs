@@ -246,8 +246,11 @@ fn no_such(text: &str) -> Failure {
         .hint("see `sinew execution list`; the first characters of an id and @latest do")
 }
 
-/// Returns what an open execution waits for. An agent that cannot answer is told with the reason.
+/// Returns what an open execution waits for: who paused it, else an agent that cannot answer, with the reason.
 pub fn waiting_for(summary: &Summary, presence: &MeshPresence) -> Option<String> {
+    if summary.status == ExecutionStatus::Paused {
+        return summary.waiting.clone();
+    }
     let concern = summary
         .agents
         .iter()

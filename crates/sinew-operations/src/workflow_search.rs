@@ -1,6 +1,6 @@
 //! Workflow files in files and folders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,21 +36,28 @@ pub struct SearchedFile {
 /// always read; a file that a folder holds only if it is broken or a dialect knows it.
 pub fn find_workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<SearchedFile>, Failure> {
     let mut found = Vec::new();
+    // Agent files are told once, although they lie beside many workflows.
+    let mut told = BTreeSet::new();
     for path in paths {
         if path.is_dir() {
             let mut files = Vec::new();
             walk(path, &mut files)?;
             for file in files {
-                found.extend(read(&file, options, true)?);
+                found.extend(read(&file, options, true, &mut told)?);
             }
         } else {
-            found.extend(read(path, options, false)?);
+            found.extend(read(path, options, false, &mut told)?);
         }
     }
     Ok(found)
 }
 
-fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<SearchedFile>, Failure> {
+fn read(
+    path: &Path,
+    options: &Options,
+    in_folder: bool,
+    told: &mut BTreeSet<String>,
+) -> Result<Option<SearchedFile>, Failure> {
     let bytes = match workflow_file::read(path) {
         Ok(bytes) => bytes,
         // Of many files in a folder one that is too large is a finding, like any other error in a file.
@@ -76,10 +83,12 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Search
         }
     }
     let sources = document.sources.clone();
-    // Agent files that cannot be read are findings of `sinew agent list`.
-    let agents = file_agents::load(&[], path).unwrap_or_default();
+    let (agents, unread) = match file_agents::load(&[], path) {
+        Ok(agents) => (agents, None),
+        Err(failure) => (AgentSet::default(), Some(agents_unread(&failure))),
+    };
     let options = Options { agent_schemas: schemas_of(&agents), ..options.clone() };
-    let (loaded, diagnostics) = match workflow_file::lower(path, document, &options) {
+    let (loaded, mut diagnostics) = match workflow_file::lower(path, document, &options) {
         Ok(loaded) => {
             let diagnostics = check(&loaded, agents, sources);
             (Some(loaded), diagnostics)
@@ -87,7 +96,18 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Search
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
         Err(failure) => return Err(failure),
     };
+    diagnostics.extend(unread.filter(|finding| told.insert(finding.message.clone())));
     Ok(Some(SearchedFile { path: path.to_owned(), loaded, diagnostics }))
+}
+
+/// The finding about agent files beside a workflow that are wrong themselves.
+fn agents_unread(failure: &Failure) -> Diagnostic {
+    let findings = failure.diagnostics.as_ref();
+    let text = findings.map_or_else(|| failure.message.clone(), ToString::to_string);
+    let first = text.lines().next().unwrap_or_default();
+    Diagnostic::warning(failure.code, format!("the agents beside the workflow cannot be read: {first}")).hint(
+        "the workflow is not held against its agents; `sinew agent list` shows all that is wrong with them",
+    )
 }
 
 /// The finding about a file that is larger than workflow files may be.

@@ -55,8 +55,8 @@ impl ShardState {
         }
     }
 
-    /// Decodes a start by request; `reply` is the subject for the answer. `None` if it cannot be used, or is not of this shard:
-    /// then the caller has to store it as a command, where it is quarantined or reaches its owner.
+    /// Decodes a start by request; `reply` is the subject for the answer. `None` if it cannot be used, is not of this shard or
+    /// has a stored input: then the caller has to store it as a command, where it is quarantined or reaches its owner.
     pub fn decode_start_request(
         &self,
         caller: &Token,
@@ -66,7 +66,8 @@ impl ShardState {
         reply: String,
     ) -> Option<PendingInput> {
         let Ok(Command::Start(start)) = Command::read(Operation::Start, id, body) else { return None };
-        if !self.config.holds(&start.execution) {
+        // A stored input may be large; commands wait for it in the stream, and requests would wait in memory.
+        if !self.config.holds(&start.execution) || start.input_artifact.is_some() {
             return None;
         }
         let mut start = start_input(&self.config, *start, id, caller, traceparent);

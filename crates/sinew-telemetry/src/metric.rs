@@ -80,7 +80,7 @@ pub const METRICS: &[MetricDescription] = &[
     counter(
         "sinew_executions_ended_total",
         &["status"],
-        "executions that ended: success, failure or cancelled",
+        "executions that ended: succeeded, failed or cancelled",
     ),
     counter("sinew_executions_failed_total", &["code"], "executions that ended with a fault, by its code"),
     histogram(
@@ -171,7 +171,7 @@ pub const METRICS: &[MetricDescription] = &[
     counter(
         "sinew_attempts_ended_total",
         &["outcome"],
-        "attempts that ended: success, or error, failure, invalid, cancelled, timeout",
+        "attempts that ended: succeeded, or error, failure, invalid, cancelled, timeout",
     ),
     counter("sinew_tokens_total", &["direction"], "tokens that agents report they used: input or output"),
     counter("sinew_tasks_total", &[], "tasks sent to agents and sub-workflows"),
@@ -276,8 +276,8 @@ fn describe() {
 const ROLES_WITH_EXECUTOR: [&str; 2] = ["executor", "dev"];
 /// Labels of counters with all their values.
 const LABEL_VALUES: [(&str, &[&str]); 5] = [
-    ("status", &["success", "failure", "cancelled"]),
-    ("outcome", &["success", "error", "failure", "invalid", "cancelled", "timeout"]),
+    ("status", &["succeeded", "failed", "cancelled"]),
+    ("outcome", &["succeeded", "error", "failure", "invalid", "cancelled", "timeout"]),
     ("direction", &["input", "output"]),
     ("stream", &["COMMANDS", "RESULTS"]),
     ("kind", &COUNTED_SUBJECT_KINDS),
@@ -312,7 +312,7 @@ mod tests {
         let page = handle.render();
         for line in [
             "sinew_takeovers_total 0",
-            "sinew_executions_ended_total{status=\"failure\"} 0",
+            "sinew_executions_ended_total{status=\"failed\"} 0",
             "sinew_attempts_ended_total{outcome=\"timeout\"} 0",
             "sinew_quarantine_lost_total 0",
             "sinew_streams_behind_total{stream=\"COMMANDS\"} 0",
@@ -333,14 +333,14 @@ mod tests {
         let handle = recorder.handle();
         metrics::with_local_recorder(&recorder, || {
             describe();
-            metrics::counter!("sinew_executions_ended_total", "status" => "failure").increment(2);
+            metrics::counter!("sinew_executions_ended_total", "status" => "failed").increment(2);
             metrics::gauge!("sinew_shards_owned").set(4.0);
             metrics::histogram!("sinew_round_seconds").record(0.004);
         });
         let page = handle.render();
         for line in [
             "# TYPE sinew_executions_ended_total counter",
-            "sinew_executions_ended_total{status=\"failure\"} 2",
+            "sinew_executions_ended_total{status=\"failed\"} 2",
             "# HELP sinew_shards_owned shards that this executor owns",
             "sinew_shards_owned 4",
             "# TYPE sinew_round_seconds histogram",

@@ -2,6 +2,8 @@
 
 use clap::Command;
 
+/// Begin of the line that names hidden options.
+const HIDDEN_OPTIONS: &str = "More in --help:";
 /// Lines of a short help.
 const MAX_SHORT_HELP_LINES: usize = 24;
 /// Columns of the terminal that holds a short help.
@@ -27,12 +29,21 @@ fn shorten(command: Command) -> Command {
 }
 
 fn shorten_leaf(mut command: Command) -> Command {
+    let mut examples = String::new();
     if let Some(all) = command.get_after_help().map(ToString::to_string) {
         let first: Vec<&str> =
             all.lines().take(MAX_EXAMPLE_LINES).take_while(|line| !line.is_empty()).collect();
-        let first = first.join("\n");
-        command = command.after_help(first).after_long_help(all);
+        examples = first.join("\n");
+        command = command.after_help(examples.clone()).after_long_help(all);
     }
+    if help_lines(&command) <= MAX_SHORT_HELP_LINES {
+        return command;
+    }
+    // The place of the line that names what is hidden.
+    let ending = |hidden: &str| {
+        if examples.is_empty() { hidden.to_owned() } else { format!("{hidden}\n\n{examples}") }
+    };
+    command = command.after_help(ending(HIDDEN_OPTIONS));
     // Options are declared in the order of their use, so the last ones go first; those of a heading go before the command's
     // own, and of them the two that matter most go last.
     let hideable = command
@@ -58,7 +69,35 @@ fn shorten_leaf(mut command: Command) -> Command {
             if is_next { arg.hide_short_help(true) } else { arg }
         });
     }
-    command
+    let hidden = hidden_options(&command);
+    command.after_help(ending(&hidden))
+}
+
+/// The line that names options which a short help hides: the mesh and the format first, as many as the line holds.
+fn hidden_options(command: &Command) -> String {
+    let mut hidden: Vec<(u8, String)> = command
+        .get_arguments()
+        .filter(|arg| arg.is_hide_short_help_set() && !arg.is_hide_set())
+        .filter_map(|arg| {
+            let rank = match (arg.get_id().as_str(), arg.get_help_heading()) {
+                ("mesh" | "output", _) => 0,
+                (_, None) => 1,
+                (_, Some(_)) => 2,
+            };
+            let short = arg.get_short().map(|short| format!("-{short}"));
+            Some((rank, short.or_else(|| arg.get_long().map(|long| format!("--{long}")))?))
+        })
+        .collect();
+    hidden.sort_by_key(|(rank, _)| *rank);
+    let mut line = HIDDEN_OPTIONS.to_owned();
+    for (nth, (_, name)) in hidden.iter().enumerate() {
+        let between = if nth == 0 { " " } else { ", " };
+        if line.len() + between.len() + name.len() + ", …".len() > HELP_COLUMNS {
+            return line + ", …";
+        }
+        line = line + between + name;
+    }
+    line
 }
 
 /// Lines that `-h` prints: the text, and an empty one behind it.

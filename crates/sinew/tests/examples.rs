@@ -133,6 +133,8 @@ fn projects_of_agents_are_whole() {
     }
     let agent = std::fs::read_to_string(folder.path().join("python/billing/agent.py")).unwrap();
     assert!(agent.contains("sinew_agent.run(\"billing\", answer"), "{agent}");
+    let readme = std::fs::read_to_string(folder.path().join("python/billing/README.md")).unwrap();
+    assert!(readme.contains("NATS_URL and SINEW_NAMESPACE"), "{readme}");
     run(sinew, &["new", "agent", "billing", "--kind", "rust", "--dir", "rust"]);
     let read = run(
         env!("CARGO"),

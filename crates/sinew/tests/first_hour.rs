@@ -125,7 +125,7 @@ fn dev_deploys_what_is_saved() {
     let (world, port) = World::for_dev();
     world.write("workflows/orders.yaml", FLOW);
     let mut child = world
-        .command(&["dev", "--ephemeral", "--port", &port, "--reload"])
+        .command(&["dev", "--ephemeral", "--port", &port, "--reload", "--vocabulary", "spec"])
         .env_remove("NATS_URL")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -135,6 +135,9 @@ fn dev_deploys_what_is_saved() {
     let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
     assert!(banner.contains("none (--ephemeral)"), "{banner}");
     let dev = Role(child);
+    world.online(&["orders"]);
+    let card = world.json(&["agent", "card", "orders", "--mesh"]).to_string();
+    assert!(card.contains("\"vocabulary\":\"spec\""), "{card}");
     let version = || world.json(&["workflow", "list", "--mesh"])[0]["digest"].clone();
     let first = version();
     world.write("workflows/orders.yaml", &FLOW.replace("books it", "does"));

@@ -174,7 +174,14 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
     world.ok(&["execution", "pause", "one", "--reason", "lunch"]);
     world.ends(&["execution", "pause", "one"], 6);
     assert_eq!(world.json(&["execution", "describe", "one"])["status"], "paused");
+    // Lists say who paused it, although an agent is missing too.
+    let row = &world.json(&["execution", "list"])[0];
+    assert!(row["waiting"].as_str().unwrap().starts_with("resume (by "), "{row}");
+    assert!(row["waiting"].as_str().unwrap().contains("lunch"), "{row}");
     world.ok(&["execution", "resume", "one"]);
+    // The drawing of what goes on names what is waited for.
+    let drawn = world.ok(&["workflow", "render", "--execution", "one", "--format", "mermaid"]);
+    assert!(drawn.contains("running · no agent 'Pricing' is online"), "{drawn}");
     let two = world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=2", "--detach"]);
     world.ends(&["execution", "cancel", "one", &two], 2); // nobody said yes
     world.ok(&["execution", "cancel", "one", &two, "--dry-run"]);

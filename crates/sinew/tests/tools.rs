@@ -15,6 +15,11 @@ const FORMATS: [(&str, &str, &str); 3] = [
     ("mcp", include_str!("fixtures/tools/mcp.json"), "/inputSchema"),
 ];
 
+const TALK: &str = r#"{"nodes": [{"id": "c", "type": "chat-start", "data": {}}, {"id": "a", "type": "agent", "data": {"model": "m"}}],
+    "edges": [{"id": "1", "source": "c", "target": "a", "data": {"channel": "flow"}}]}"#;
+const DRAFT: &str = r#"{"nodes": [{"id": "s", "type": "start", "data": {"initialInput": "a"}}, {"id": "a", "type": "agent", "data": {"agentName": "Writer"}}],
+    "connections": [{"source": "s", "target": "a", "sourceHandle": "output", "targetHandle": "input"}]}"#;
+
 fn validator(schema: &str) -> Validator {
     let schema: Value = serde_json::from_str(schema).expect("a schema is JSON");
     jsonschema::validator_for(&schema).expect("a schema")
@@ -134,10 +139,18 @@ fn what_the_command_prints_is_taken() {
     let (world, _executor) = World::new();
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/orders");
     world.ok(&["workflow", "deploy", examples]);
+    // A graph that a message enters declares it, although any input would do.
+    world.write("talk.json", TALK);
+    world.write("draft.json", DRAFT);
+    world.ok(&["workflow", "deploy", "talk.json", "draft.json"]);
     for (format, schema, parameters) in FORMATS {
         let declared = world.json(&["tool", "declare", "--for", format]);
         let declared = declared.as_array().expect("an array");
-        assert!(declared.len() > 1, "{format}: {declared:#?}");
+        assert!(declared.len() > 3, "{format}: {declared:#?}");
+        let with_text = declared.iter().filter_map(|one| one.pointer(parameters)).filter(|taken| {
+            taken["properties"]["text"]["type"] == "string" && taken["required"] == json!([])
+        });
+        assert_eq!(with_text.count(), 2, "{format}: {declared:#?}");
         for one in declared {
             check(format, &validator(schema), parameters, one);
         }

@@ -3,6 +3,7 @@
 //! The program runs in its own process group under a supervisor task. Whatever ends the call (answer, time, cancellation,
 //! the caller dropping it), the supervisor ends the whole group before it ends itself.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -30,8 +31,10 @@ pub(super) const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 const STDERR_TAIL: usize = 4 * 1024;
 /// Longest line of standard error passed on as progress.
 const LINE: u64 = 1024;
-/// Lines of standard error passed on as progress; the rest only counts for the tail.
+/// Lines of standard error passed on as progress while the program runs.
 const PROGRESS_LINES: usize = 256;
+/// Lines after those that are passed on when the program has ended: the last ones, which say how it ended.
+const LAST_LINES: usize = 100;
 /// How long a pipe may stay open after the program's group is gone.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -293,17 +296,25 @@ async fn read_all(stdout: ChildStdout, limit: u64) -> Result<Vec<u8>, AgentError
     if bytes.len() as u64 > limit { Err(AgentError::TooLarge { limit }) } else { Ok(bytes) }
 }
 
-/// Passes lines on as progress and keeps the end.
+/// Passes the first lines on as progress at once and the last ones at the end, and keeps the tail.
 async fn read_tail(
     stderr: impl AsyncRead + Unpin,
     secrets: &ResolvedSecrets,
     progress: &tokio::sync::mpsc::UnboundedSender<Value>,
 ) -> Vec<u8> {
+    let say = |text: String| {
+        if !text.is_empty() {
+            // Fails if the caller no longer listens.
+            let _unheard = progress.send(serde_json::json!({ "message": text }));
+        }
+    };
     let (mut reader, mut tail, mut line, mut lines) = (BufReader::new(stderr), Vec::new(), Vec::new(), 0);
+    let mut last: VecDeque<Vec<u8>> = VecDeque::new();
+    let mut left_out = 0_u64;
     loop {
         line.clear();
         match (&mut reader).take(LINE).read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return tail,
+            Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
         tail.extend_from_slice(&line);
@@ -311,13 +322,22 @@ async fn read_tail(
         tail.drain(..surplus);
         if lines < PROGRESS_LINES {
             lines += 1;
-            let text = clean(&line, secrets);
-            if !text.is_empty() {
-                // Fails if the caller no longer listens.
-                let _unheard = progress.send(serde_json::json!({ "message": text }));
-            }
+            say(clean(&line, secrets));
+            continue;
+        }
+        last.push_back(line.clone());
+        if last.len() > LAST_LINES {
+            last.pop_front();
+            left_out += 1;
         }
     }
+    if left_out > 0 {
+        say(format!("({left_out} lines of standard error are not kept)"));
+    }
+    for line in &last {
+        say(clean(line, secrets));
+    }
+    tail
 }
 
 fn describe(status: ExitStatus) -> String {

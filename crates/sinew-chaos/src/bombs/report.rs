@@ -31,8 +31,8 @@ impl LatencySummary {
     }
 }
 
-/// Innocent executions of one kind, without and with bombs.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// Innocent executions, without and with bombs.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct InnocentReport {
     pub(crate) quiet: LatencySummary,
     pub(crate) bombed: LatencySummary,
@@ -56,7 +56,10 @@ pub(crate) struct BombReport {
     pub(crate) bombs: usize,
     /// How bombs ended, by place.
     pub(crate) ends: BTreeMap<String, BTreeMap<String, usize>>,
+    /// By kind, for whoever looks for a cause.
     pub(crate) innocents: BTreeMap<String, InnocentReport>,
+    /// Of all kinds, judged.
+    pub(crate) all_innocents: InnocentReport,
     /// Most memory of one process, by kind of process.
     pub(crate) peak_memory_mib: BTreeMap<String, u64>,
     /// After the last bomb, until no process had a core.
@@ -88,7 +91,8 @@ impl BombReport {
             let ends: Vec<_> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
             row(format!("  {place}"), ends.join(", "));
         }
-        for (kind, innocent) in &self.innocents {
+        let by_kind = self.innocents.iter().map(|(kind, innocent)| (kind.as_str(), innocent));
+        for (kind, innocent) in by_kind.chain([("executions of all kinds", &self.all_innocents)]) {
             let InnocentReport { quiet, bombed } = innocent;
             let text = format!(
                 "p50 {:.1} → {:.1} ms, p99 {:.1} → {:.1} ms ({:.1}×), slowest {:.0} ms, {} executions",

@@ -20,9 +20,10 @@ mod tests;
 
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
-use sinew_plan::NodeIndex;
+use sinew_plan::{NodeIndex, Plan};
 use sinew_source::{Diagnostics, Document};
 
+use crate::dialect::message_schema;
 use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 
 /// The AgentFlow dialect.
@@ -47,6 +48,10 @@ impl Dialect for AgentFlow {
 
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
         lower::lower(document, options).map(|lowered| vec![lowered])
+    }
+
+    fn card_input_schema(&self, _plan: &Plan) -> Option<Value> {
+        Some(message_schema("Text that the workflow starts with, instead of the one in its start node"))
     }
 
     fn adapter(&self) -> &'static dyn Adapter {

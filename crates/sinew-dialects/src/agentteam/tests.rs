@@ -1,7 +1,5 @@
 //! Every case of the dialect, and what the cases do not say.
 
-use std::fmt::Write;
-
 use serde_json::{Map, Value, json};
 use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
@@ -12,7 +10,7 @@ use super::expr::ExpressionScope;
 use super::message::StandardMessage;
 use super::{AgentTeam, human, message};
 use crate::Dialect;
-use crate::testing::{Bench, Stubbed, cases, lower};
+use crate::testing::{Bench, Stubbed, judge, lower};
 
 /// Node runners of a case; every call is one try.
 fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
@@ -84,10 +82,8 @@ fn seen_of(seen: &Value, want: &Value) -> Value {
 
 #[test]
 fn recorded_runs() {
-    let mut wrong = String::new();
-    for case in cases("agentteam", "run") {
-        let expect = &case["expect"];
-        let (mut last, lines) = match run(&case) {
+    judge("agentteam", "run", |case, wrong| {
+        let (mut last, lines) = match run(case) {
             Ok((natives, bench)) => {
                 let lines: Vec<String> = bench.lines().into_iter().map(str::to_owned).collect();
                 (natives.last().unwrap().clone(), lines)
@@ -99,29 +95,28 @@ fn recorded_runs() {
             }
         };
         last["events"] = json!(lines);
-        for (key, want) in expect.as_object().unwrap().iter().filter(|(key, _)| *key != "note") {
-            let seen = seen_of(&last[key], want);
-            let resumed = key == "events" && case.get("resume").is_some();
-            if seen != *want && !resumed {
-                writeln!(wrong, "{} {key}\n  seen {seen}\n  want {want}", case["id"]).unwrap();
+        for (key, want) in case["expect"].as_object().unwrap().iter().filter(|(key, _)| *key != "note") {
+            if key == "events" && case.get("resume").is_some() {
+                wrong.leave_out("events after a resume: the source engine emits none");
+            } else {
+                wrong.check_null(key, &seen_of(&last[key], want), want);
             }
         }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    });
 }
 
 #[test]
 fn recorded_conversions() {
-    for case in cases("agentteam", "conversion") {
+    judge("agentteam", "conversion", |case, wrong| {
         let source = case["workflow"]["connection"]["conversion_function"].as_str().unwrap();
         let (failed, value) = match convert::convert(source, &case["input"]["raw_port_value"]) {
             Ok(ConversionResult::Value(value)) => (false, value),
             Ok(ConversionResult::Raised(_)) => (true, case["input"]["shaped_port_value"].clone()),
-            Err(error) => panic!("{}: {error}", case["id"]),
+            Err(error) => panic!("{error}"),
         };
-        assert_eq!(json!(failed), case["expect"]["failed"], "{}", case["id"]);
-        assert_eq!(value, case["expect"]["edge_value"], "{}", case["id"]);
-    }
+        wrong.check("failed", &json!(failed), &case["expect"]["failed"]);
+        wrong.check_null("edge_value", &value, &case["expect"]["edge_value"]);
+    });
 }
 
 fn scope(input: &Value) -> ExpressionScope {
@@ -149,43 +144,47 @@ fn templates_of_a_configuration_fill_in_a_limited_number_of_bytes() {
 }
 
 #[test]
-fn recorded_expressions_and_templates() {
-    for case in cases("agentteam", "expr") {
+fn recorded_expressions() {
+    judge("agentteam", "expr", |case, wrong| {
         let scope = scope(&case["input"]);
         for (text, want) in case["expect"].as_object().unwrap() {
             let seen = match scope.holds(text) {
                 Ok(holds) => json!(holds),
                 Err(error) => json!(format!("raises {}", error.0.split(':').next().unwrap())),
             };
-            assert_eq!(seen, *want, "{text}");
+            wrong.check(text, &seen, want);
         }
-    }
-    for case in cases("agentteam", "template") {
+    });
+}
+
+#[test]
+fn recorded_templates() {
+    judge("agentteam", "template", |case, wrong| {
         let scope = scope(&case["input"]);
         for (text, want) in case["expect"].as_object().unwrap() {
-            assert_eq!(json!(scope.render(text).unwrap()), *want, "{text}");
+            wrong.check_null(text, &json!(scope.render(text).unwrap()), want);
         }
-    }
+    });
 }
 
 #[test]
 fn recorded_validations() {
-    for case in cases("agentteam", "validate") {
+    judge("agentteam", "validate", |case, wrong| {
         let refused =
             lower(&AgentTeam, &case["workflow"]).map_or_else(|refused| refused.items, |_| Vec::new());
         let errors = refused.iter().filter(|item| item.severity == sinew_source::Severity::Error);
         let codes: Vec<&str> = errors.filter_map(|item| item.sub_code.as_deref()).collect();
-        assert_eq!(json!(codes), case["expect"]["codes"], "{}", case["id"]);
-    }
+        wrong.check_null("codes", &json!(codes), &case["expect"]["codes"]);
+    });
 }
 
 #[test]
 fn recorded_classifications() {
-    for case in cases("agentteam", "classifier") {
+    judge("agentteam", "classifier", |case, wrong| {
         for (text, want) in case["expect"].as_object().unwrap() {
-            assert_eq!(human::classify(text).label(), want, "{text}");
+            wrong.check(text, &json!(human::classify(text).label()), want);
         }
-    }
+    });
 }
 
 /// A workflow in short form: nodes `id:TYPE.SUBTYPE`, connections `a>b` or `a.port>b`.

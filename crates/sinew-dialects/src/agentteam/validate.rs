@@ -39,7 +39,7 @@ pub(super) fn check(
     for (id, span) in &file.triggers {
         match ids.get(id.as_str()) {
             Some(node) if node.kind != "TRIGGER" => {
-                let message = format!("'{id}' is listed as a trigger, but is a {}", node.kind);
+                let message = format!("'{id}' is listed as a trigger, but its type is {}", node.kind);
                 found.push(invalid(message, *span).hint("only nodes of the type TRIGGER start a workflow"));
             }
             None if !file.unusable.contains(id) => {

@@ -136,6 +136,29 @@ fn a_run_is_told_as_a_chat() {
     assert_eq!(failed["chat_events"][1]["content"], "bad");
 }
 
+#[test]
+fn of_several_ends_the_last_text_is_what_a_person_reads() {
+    let data = json!({
+        "g": { "outputs": { "output": { "value": { "response": "hi" } } } },
+        "w": { "ms": 5 },
+        "c": { "outputs": { "output": { "value": { "n": 1 } } } },
+        "e": { "_label": "E", "text": "late" },
+    });
+    for (nodes, edges, text) in [
+        ("g:const c:const", "", "hi"),
+        ("g:const w:slow c:const e:echo", "w>e", "late"),
+        ("g:const w:slow c:const", "", "hi"),
+        ("g:const w:slow h:webhook-end", "w>h", "hi"),
+    ] {
+        let native = ran(nodes, edges, &data, &json!({})).0;
+        let answered = nodes.contains("webhook-end");
+        assert_eq!(native["text"], if answered { Value::Null } else { json!(text) }, "{nodes}: {native}");
+        let told = native["chat_events"].as_array().unwrap();
+        let said = told.iter().find(|event| event["event"] == "RunContent").map(|event| &event["content"]);
+        assert_eq!(said, Some(&json!(text)).filter(|_| !answered), "{nodes}");
+    }
+}
+
 /// A file system of one plugin.
 fn plugged(files: &'static [(&'static str, &'static str)], workflow: &Value) -> Result<Bench, String> {
     let read = |path: &str| {

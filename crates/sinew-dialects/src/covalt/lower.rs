@@ -298,7 +298,7 @@ impl GraphLowering<'_> {
                 Diagnostic::warning(code::COVALT_CYCLE.as_str(), format!("{message} that nothing reaches"))
                     .at(place)
                     .sub_code("FLOW_CYCLE")
-                    .hint("a run of the whole graph is refused; name `entry_node_ids` outside of the cycle"),
+                    .hint("a run of the whole graph is refused; start outside of the cycle, with `execution.entry_node_ids` in the input"),
             );
         }
         cyclic.into_iter().map(str::to_owned).collect()

@@ -32,9 +32,10 @@ pub use catalogue::{HTTP_AGENT, describe_kind, node_kinds};
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::NodeIndex;
+use sinew_plan::{NodeIndex, Plan};
 use sinew_source::{Diagnostics, Document};
 
+use crate::dialect::message_schema;
 use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 
 /// The Covalt dialect.
@@ -59,6 +60,12 @@ impl Dialect for Covalt {
 
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
         lower::lower(document, options)
+    }
+
+    fn card_input_schema(&self, plan: &Plan) -> Option<Value> {
+        let has = |kind: &str| plan.nodes.iter().any(|node| node.kind == kind);
+        let takes_message = has("chat-start") || (has("agent") && !has("webhook-trigger"));
+        takes_message.then(|| message_schema("Message of the person"))
     }
 
     fn adapter(&self) -> &'static dyn Adapter {

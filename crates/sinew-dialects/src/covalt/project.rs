@@ -225,23 +225,40 @@ fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     all
 }
 
+/// Activations behind which nothing ran, with the values that they gave.
+fn last_values(ctx: &AdapterContext<'_>) -> impl Iterator<Item = (ActivationId, Value)> {
+    (0..ctx.state.acts.len() as ActivationId).filter_map(|act| {
+        let one = ctx.act(act);
+        let is_last =
+            one.end == Some(ActivationEnd::Succeeded) && !one.sent.iter().any(|token| token.value.is_live());
+        let output = one.output.as_ref().filter(|_| is_last && !adapter::is_silent(ctx, act))?;
+        Some((act, primary(&output.value)?))
+    })
+}
+
+/// The text that a person reads: that of the response to a request, else of the last end of the graph that has one.
+fn final_text(ctx: &AdapterContext<'_>) -> Option<String> {
+    let text_of = |value: &Value| {
+        let member = ["response", "text", "message", "body"].iter().find_map(|key| value.get(*key)?.as_str());
+        member.or_else(|| value.as_str()).map(str::to_owned)
+    };
+    let mut ends: Vec<(ActivationId, Value)> = last_values(ctx).collect();
+    if let Some((_, response)) = ends.iter().find(|(act, _)| ctx.node_of(*act).kind == "webhook-end") {
+        return text_of(response);
+    }
+    ends.sort_by_key(|(act, _)| std::cmp::Reverse((ctx.act(*act).ended_at, *act)));
+    ends.iter().find_map(|(_, value)| text_of(value))
+}
+
 /// The value at the end of the graph: that of the node behind which nothing ran, or of each by its id.
 pub(super) fn last_value(ctx: &AdapterContext<'_>) -> Value {
     let mut left = Map::new();
-    for act in 0..ctx.state.acts.len() as ActivationId {
-        let one = ctx.act(act);
-        let last =
-            one.end == Some(ActivationEnd::Succeeded) && !one.sent.iter().any(|token| token.value.is_live());
-        if !last || adapter::is_silent(ctx, act) {
-            continue;
+    for (act, value) in last_values(ctx) {
+        // A request's response is the result, whatever else ended.
+        if ctx.node_of(act).kind == "webhook-end" {
+            return value;
         }
-        if let Some(value) = one.output.as_ref().and_then(|output| primary(&output.value)) {
-            // A request's response is the result, whatever else ended.
-            if ctx.node_of(act).kind == "webhook-end" {
-                return value;
-            }
-            left.insert(ctx.node_of(act).id.clone(), value);
-        }
+        left.insert(ctx.node_of(act).id.clone(), value);
     }
     if left.len() == 1 {
         left.into_iter().next().map(|(_, value)| value).unwrap_or_default()
@@ -264,9 +281,8 @@ pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
     let error = failed.map(|(_, fault)| fault.message.as_str());
     let error = error
         .or_else(|| outcome.and_then(|outcome| outcome.fault.as_ref()).map(|fault| fault.message.as_str()));
-    let last = last_value(ctx);
-    let text = ["response", "text", "message", "body"].iter().find_map(|key| last.get(*key)?.as_str());
-    let text = text.or_else(|| last.as_str());
+    let text = final_text(ctx);
+    let text = text.as_deref();
     json!({
         "status": status,
         "run_id": ctx.execution_id(),

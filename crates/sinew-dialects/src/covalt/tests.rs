@@ -1,7 +1,6 @@
 //! Every case of the dialect, and what the cases do not say.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{TaskReply, TaskRequest};
@@ -11,7 +10,7 @@ use sinew_source::Diagnostics;
 use super::script::{self, ScriptScope};
 use super::{Covalt, coerce, template};
 use crate::Dialect;
-use crate::testing::{Bench, Stubbed, cases, lower, lower_in, lower_with};
+use crate::testing::{Bench, Stubbed, judge, lower, lower_in, lower_with};
 
 /// The test doubles, as kinds a plugin would add.
 pub(super) fn doubles() -> Value {
@@ -69,11 +68,11 @@ fn run(case: &Value) -> Result<(Value, Bench), Diagnostics> {
 
 #[test]
 fn recorded_runs() {
-    let mut wrong = String::new();
-    for case in cases("covalt", "run") {
-        let seen = match run(&case) {
+    judge("covalt", "run", |case, wrong| {
+        let seen = match run(case) {
             Ok((native, bench)) => json!({
                 "events": bench.lines(), "outputs": native["outputs"], "status": native["status"],
+                "text": native["text"],
             }),
             Err(refused) => json!({ "validationError": refused.items[0].message }),
         };
@@ -83,12 +82,9 @@ fn recorded_runs() {
             {
                 own.retain(|id, _| want.contains_key(id));
             }
-            if seen != *want {
-                writeln!(wrong, "{} {key}\n  seen {seen}\n  want {want}", case["id"]).unwrap();
-            }
+            wrong.check_null(key, &seen, want);
         }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
+    });
 }
 
 /// A graph in short form: nodes `id:type`, edges `a>b`, `a.port>b.handle`, links `a.tools~b.tools`.

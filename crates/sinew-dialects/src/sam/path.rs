@@ -1,8 +1,7 @@
 //! The text between `{{` and `}}`: a path to a value, and its look-up.
 //!
-//! Templates are forgiving: a path that leads nowhere is null. One case is an error where the caller says so
-//! ([`MissingField::Refused`]): a field that the output of a completed node lacks. Conditions are strict throughout, so
-//! that a typing error never decides a branch.
+//! A path that leads nowhere is null, in templates and in conditions. One case is an error in conditions, and elsewhere
+//! where the caller says so ([`MissingField::Refused`]): a field that the output of a completed node lacks.
 
 use std::borrow::Cow;
 
@@ -147,7 +146,7 @@ impl Path {
                 item.and_then(|item| walk(item, unwrapped(item, &self.steps)).ok()).map(Cow::Borrowed)
             }
             PathRoot::Index | PathRoot::Iteration => {
-                let count = self.counter(world).0.map(Value::from);
+                let count = self.counter(world).map(Value::from);
                 count.filter(|count| unwrapped(count, &self.steps).is_empty()).map(Cow::Owned)
             }
             PathRoot::Node(id) => match world.node(id) {
@@ -183,7 +182,7 @@ impl Path {
         }
     }
 
-    /// Returns the value for a condition, or an error where nothing is. Outputs of nodes are never copied.
+    /// Returns the value for a condition, or an error for a field that the output of a node lacks. Outputs of nodes are never copied.
     pub(super) fn strict_value<'a>(&self, world: &'a dyn TemplateScope) -> Result<PathValue<'a>, String> {
         if let (PathRoot::Node(id), []) = (&self.root, self.steps.as_slice())
             && let NodeLookup::Done(output) = world.node(id)
@@ -194,28 +193,10 @@ impl Path {
     }
 
     fn strict_member<'a>(&self, world: &'a dyn TemplateScope) -> Result<Cow<'a, Value>, String> {
-        let absent = |id: &str| format!("Referenced node '{id}' has not completed");
         match &self.root {
-            PathRoot::Input => self.strict_walk(world.input().ok_or(NO_INPUT)?, &self.steps),
-            PathRoot::Workflow => {
-                let value = world.workflow().ok_or("Workflow status has not been initialized")?;
-                self.strict_walk(value, &self.steps)
-            }
-            PathRoot::Item => {
-                let item = world.item().ok_or_else(|| absent("_map_item"))?;
-                self.strict_walk(item, unwrapped(item, &self.steps))
-            }
-            PathRoot::Index | PathRoot::Iteration => {
-                let (count, name) = self.counter(world);
-                let count = Value::from(count.ok_or_else(|| absent(name))?);
-                match unwrapped(&count, &self.steps).first() {
-                    None => Ok(Cow::Owned(count)),
-                    Some(step) => Err(self.no_field(step)),
-                }
-            }
+            PathRoot::Input if world.input().is_none() => Err(NO_INPUT.to_owned()),
             PathRoot::Node(id) => match (world.node(id), self.steps.split_first()) {
-                (NodeLookup::Absent, _) => Err(absent(id)),
-                (NodeLookup::Skipped, _) => Ok(Cow::Owned(Value::Null)),
+                (NodeLookup::Absent | NodeLookup::Skipped, _) => Ok(Cow::Owned(Value::Null)),
                 (NodeLookup::Done(output), Some((step, rest))) if step == OUTPUT => {
                     match self.strict_walk(output, rest) {
                         Err(_) if world.lenient() => Ok(Cow::Owned(Value::Null)),
@@ -225,6 +206,10 @@ impl Path {
                 (NodeLookup::Done(_), steps) => {
                     Err(self.no_field(steps.map_or(OUTPUT, |(step, _)| step.as_str())))
                 }
+            },
+            _ => match self.value(world, MissingField::Refused)? {
+                PathValue::Value(value) => Ok(value),
+                PathValue::OutputDict(output) => Ok(Cow::Borrowed(output)),
             },
         }
     }
@@ -245,10 +230,10 @@ impl Path {
         format!("Field '{step}' not found in path: {}", self.shown)
     }
 
-    fn counter(&self, world: &dyn TemplateScope) -> (Option<u32>, &'static str) {
+    fn counter(&self, world: &dyn TemplateScope) -> Option<u32> {
         match self.root {
-            PathRoot::Index => (world.index(), "_map_index"),
-            _ => (world.iteration(), "_loop_iteration"),
+            PathRoot::Index => world.index(),
+            _ => world.iteration(),
         }
     }
 }

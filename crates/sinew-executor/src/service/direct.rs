@@ -19,7 +19,7 @@ use sinew_protocol::{Fault, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::intake::{self, Handle};
+use super::intake::{self, BackInput, Handle};
 use sinew_shard::{Call, PendingInput, ShardInput, of_task};
 
 /// The agent's door answered with something else than a task.
@@ -39,7 +39,7 @@ pub(super) async fn call(
     shared: Handle,
     call: Call,
     meta: Arc<ExecutionMeta>,
-    back: mpsc::UnboundedSender<ShardInput>,
+    back: mpsc::UnboundedSender<BackInput>,
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
     let gate = shared.gate(&agent);
@@ -111,7 +111,7 @@ pub(super) async fn call(
             let pending = PendingInput::of_result(call.execution, call.task, agent, result);
             intake::complete(&shared, pending).await
         }
-        Err(fault) => ShardInput::task_result(call.execution, call.task, agent, Err(fault)),
+        Err(fault) => ShardInput::task_result(call.execution, call.task, agent, Err(fault)).into(),
     };
     let _ = back.send(input);
     task

@@ -28,7 +28,7 @@ pub(super) fn count(outgoing: &Outgoing) {
     match outgoing {
         Outgoing::Task { .. } => metrics::counter!("sinew_tasks_total").increment(1),
         Outgoing::Finish { outcome, .. } => {
-            metrics::counter!("sinew_executions_ended_total", "status" => outcome.status.as_str())
+            metrics::counter!("sinew_executions_ended_total", "status" => observe::status_label(outcome.status))
                 .increment(1);
         }
         _ => {}

@@ -8,16 +8,18 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::start::StartRequest;
-use sinew_mesh::{ReceivedMessage, Source};
+use sinew_mesh::{MeshError, ReceivedMessage, Source};
 use sinew_protocol::journal::ExecutionRecord;
-use sinew_protocol::{Fault, ResultToken, Subject};
+use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject};
 use sinew_shard::{
     CODE_BROKE, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ShardInput,
     ShardState, TakeoverNote, WorkItem,
 };
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tracing::{debug, error, warn};
 
 use super::Shared;
+use super::read_room::{MAX_TURN_BYTES, SMALL_RECORD_BYTES};
 
 /// Attempts to quarantine a message before it is dropped; each takes up to half a minute.
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;
@@ -50,35 +52,68 @@ fn message_of<'a>(received: &'a ReceivedMessage, traceparent: Option<&'a str>) -
     }
 }
 
+/// An input that was completed beside the loop of its shard.
+pub(super) struct BackInput {
+    pub(super) input: ShardInput,
+    /// Room for the stored value in the input; given back once the input is decided.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl From<ShardInput> for BackInput {
+    fn from(input: ShardInput) -> Self {
+        Self { input, permit: None }
+    }
+}
+
+/// The inputs of one turn.
+pub(super) struct TurnInputs<'a> {
+    pub(super) inputs: Vec<ShardInput>,
+    /// How many of the messages are among them; the others are for the next turn.
+    pub(super) read: usize,
+    /// Room for the stored values in the inputs; given back once they are decided.
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
 /// Makes inputs of messages and of starts by request. Waits until the broker can be asked for the records, plans and values
-/// that they name.
-pub(super) async fn read_all(
-    shared: &Shared,
+/// that they name. Messages behind those whose stored values fill the memory of a turn are left for the next one.
+pub(super) async fn read_all<'a>(
+    shared: &'a Shared,
     state: &ShardState,
     note: &TakeoverNote,
     messages: &[ReceivedMessage],
     starts: Vec<PendingInput>,
-) -> Vec<ShardInput> {
-    let mut all = Vec::with_capacity(messages.len() + starts.len());
-    let mut aside = Vec::new();
-    for received in messages {
-        let mut pending = read(state, note, received);
-        if let Some(reason) = pending.take_quarantine() {
-            aside.push(quarantine(shared, received, reason));
-        }
-        all.push(pending);
-    }
-    join_all(aside).await;
+) -> TurnInputs<'a> {
+    let mut all: Vec<_> = messages.iter().map(|received| read(state, note, received)).collect();
+    let mut reasons: Vec<_> = all.iter_mut().map(PendingInput::take_quarantine).collect();
     all.extend(starts);
     for pending in &mut all {
         while let Some(found) = pending.lookup().and_then(|lookup| find_at_hand(shared, &lookup)) {
             pending.supply(found);
         }
     }
-    if all.iter().all(|pending| pending.lookup().is_none()) {
-        return all.into_iter().map(PendingInput::finish).collect();
+    if all.iter().any(|pending| pending.lookup().is_some()) {
+        join_all(all.iter_mut().map(|pending| find_named(shared, pending))).await;
     }
-    join_all(all.into_iter().map(|pending| complete(shared, pending))).await
+    let (mut read, mut bytes, mut permit) = (messages.len(), 0, None);
+    for (nth, pending) in all.iter_mut().enumerate() {
+        if pending.lookup().is_none() {
+            continue;
+        }
+        if bytes > MAX_TURN_BYTES && nth < messages.len() {
+            read = nth;
+            break;
+        }
+        if permit.is_none() {
+            permit = shared.reads.turn().await;
+        }
+        bytes += find_rest(shared, pending).await;
+    }
+    // A message that is left is decoded again, so it is not set aside yet.
+    reasons.truncate(read);
+    let aside = messages.iter().zip(reasons).filter_map(|(received, reason)| Some((received, reason?)));
+    join_all(aside.map(|(received, reason)| quarantine(shared, received, reason))).await;
+    all.drain(read..messages.len());
+    TurnInputs { inputs: all.into_iter().map(PendingInput::finish).collect(), read, _permit: permit }
 }
 
 /// Reads a start by request; `None` if its caller has to store it as a command.
@@ -97,12 +132,33 @@ fn read(state: &ShardState, note: &TakeoverNote, received: &ReceivedMessage) -> 
     state.decode(&message)
 }
 
-/// Looks up what a message names.
-pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> ShardInput {
-    while let Some(lookup) = pending.lookup() {
-        pending.supply(find(shared, lookup).await);
+/// Looks up what an answer names.
+pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> BackInput {
+    find_named(shared, &mut pending).await;
+    let permit = match pending.lookup() {
+        Some(_) => shared.reads.arrival().await,
+        None => None,
+    };
+    find_rest(shared, &mut pending).await;
+    BackInput { input: pending.finish(), permit }
+}
+
+/// Looks up what a message names, as far as its stored value.
+async fn find_named(shared: &Shared, pending: &mut PendingInput) {
+    while let Some(lookup) = pending.lookup().filter(|lookup| !matches!(lookup, Lookup::Value(_))) {
+        pending.supply(find(shared, lookup).await.0);
     }
-    pending.finish()
+}
+
+/// Looks up all that a message names. Returns the bytes in memory of the stored values.
+async fn find_rest(shared: &Shared, pending: &mut PendingInput) -> usize {
+    let mut all_bytes = 0;
+    while let Some(lookup) = pending.lookup() {
+        let (found, bytes) = find(shared, lookup).await;
+        all_bytes += bytes;
+        pending.supply(found);
+    }
+    all_bytes
 }
 
 /// Returns what is known here already.
@@ -122,30 +178,49 @@ pub(super) fn broke(work: &str, error: &tokio::task::JoinError) -> Fault {
     Fault::error(CODE_BROKE, format!("{work} broke: {error}")).with_retryable(false)
 }
 
-async fn find(shared: &Shared, lookup: Lookup) -> Found {
-    match lookup {
-        Lookup::Record(execution) => {
-            let read = || async {
-                let Some((_, bytes)) = shared.mesh.history().get(&execution).await? else { return Ok(None) };
-                // A record may have hundreds of megabytes, and anybody may repeat a start: other shards go on.
-                let decode = move || ExecutionRecord::decode(&bytes).map(Box::new);
-                let decoded = tokio::task::spawn_blocking(decode).await;
-                Ok(Some(decoded.map_err(|error| broke("reading a record", &error))??))
-            };
-            Found::Record(retry_transient(read).await)
-        }
+/// Looks up one thing. Returns the bytes in memory of a stored value too.
+async fn find(shared: &Shared, lookup: Lookup) -> (Found, usize) {
+    let found = match lookup {
+        Lookup::Record(execution) => Found::Record(retry_transient(|| read_record(shared, &execution)).await),
         Lookup::Program { workflow, version } => {
             Found::Program(retry_transient(|| shared.programs.meant(&workflow, version.as_deref())).await)
         }
         Lookup::Plan(digest) => Found::Program(retry_transient(|| shared.programs.by_digest(&digest)).await),
-        Lookup::Value(address) => Found::Value(retry_transient(|| shared.value(&address)).await),
+        Lookup::Value(address) => {
+            let value = retry_transient(|| shared.value(&address)).await;
+            let bytes = value.as_ref().map_or(0, |(_, bytes)| *bytes);
+            return (Found::Value(value.map(|(value, _)| value)), bytes);
+        }
         Lookup::Result { execution, task, agent } => {
             let (shard, token) = (execution.shard(shared.shards), ResultToken::of(&shared.key, &task));
             let subject = Subject::Result { shard, agent, execution, task, token };
             let read = || async { Ok(shared.mesh.commands().stored_result(&subject).await?) };
             Found::Result(retry_transient(read).await)
         }
-    }
+    };
+    (found, 0)
+}
+
+/// Reads the record of a closed execution. It may have hundreds of megabytes, and anybody may repeat a start: large ones
+/// are read one at a time, and other shards go on meanwhile.
+async fn read_record(
+    shared: &Shared,
+    execution: &ExecutionId,
+) -> Result<Option<Box<ExecutionRecord>>, Fault> {
+    let history = shared.mesh.history();
+    let small = shared.reads.small_record().await;
+    let (_permit, stored) = match history.get_within(execution, SMALL_RECORD_BYTES).await {
+        Err(MeshError::TooLarge { .. }) => {
+            drop(small);
+            let large = shared.reads.large_record().await;
+            (large, history.get(execution).await)
+        }
+        stored => (small, stored),
+    };
+    let Some((_, bytes)) = stored? else { return Ok(None) };
+    let decode = move || ExecutionRecord::decode(&bytes).map(Box::new);
+    let decoded = tokio::task::spawn_blocking(decode).await;
+    Ok(Some(decoded.map_err(|error| broke("reading a record", &error))??))
 }
 
 /// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.

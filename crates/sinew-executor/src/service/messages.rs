@@ -24,6 +24,7 @@ use sinew_shard::outgoing;
 use sinew_source::violation_code;
 
 use super::intake::broke;
+use super::read_room::memory_of;
 use super::{Shared, observe};
 use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
@@ -240,8 +241,8 @@ impl Shared {
         Ok((Value::Null, address(&stored.part).map(str::to_owned)))
     }
 
-    /// A value that a message only gives the address of.
-    pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
+    /// A value that a message only gives the address of, and the bytes it takes in memory.
+    pub(super) async fn value(&self, address: &str) -> Result<(Value, usize), Fault> {
         let fetched = self.artifacts.fetch_within(address, MAX_VALUE_BYTES).await;
         let bytes = fetched.map_err(|error| match error {
             MeshError::TooLarge { size, limit, .. } => {
@@ -251,7 +252,9 @@ impl Shared {
             error => Fault::from(error),
         })?;
         // Millions of values take long to read: other shards go on meanwhile.
-        let read = tokio::task::spawn_blocking(move || read_unique_within(&bytes, MAX_VALUES));
+        let read = tokio::task::spawn_blocking(move || {
+            read_unique_within(&bytes, MAX_VALUES).map(|value| (value, memory_of(&bytes)))
+        });
         let read = read.await.map_err(|error| broke("reading a stored value", &error))?;
         // Stored bytes never change, so they are read once: a shard would wait for another content for ever.
         read.map_err(|error| {

@@ -18,6 +18,7 @@ mod observe;
 mod outbox;
 mod output_check;
 mod questions;
+mod read_room;
 mod round_time;
 mod shard;
 mod shard_keeper;
@@ -50,6 +51,7 @@ pub use door::{TaskEvent, count_task_events, task_events};
 pub use sinew_shard::summary::{ended, words};
 
 use gate::Gate;
+use read_room::ReadRoom;
 use shard::NOTE_TIMEOUT;
 use shard_keeper::ShardKeeper;
 use takeover_notes::clear_own_note;
@@ -130,6 +132,8 @@ struct Shared {
     gates: DashMap<String, Arc<Gate>>,
     /// Tells this process from the one that had its name before.
     process: String,
+    /// Room in memory for what is stored.
+    reads: ReadRoom,
     /// Held by the shard that has a suspect in hand.
     suspect_work: Arc<tokio::sync::Mutex<()>>,
 }
@@ -246,6 +250,7 @@ impl Service {
             queues: Mutex::default(),
             gates: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),
+            reads: ReadRoom::default(),
             suspect_work: Arc::default(),
             mesh,
         });

@@ -21,7 +21,7 @@ use tracing::debug;
 
 use super::Shared;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
-use super::intake::{self, Handle};
+use super::intake::{self, BackInput, Handle};
 use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
 
 /// How often it is checked whether the connection was lost, with what was under way on it.
@@ -47,7 +47,7 @@ pub(super) struct NodeCalls {
     cards: Cards,
     /// Outputs that are fetched before the answer counts.
     fetches: JoinSet<()>,
-    back: mpsc::UnboundedSender<ShardInput>,
+    back: mpsc::UnboundedSender<BackInput>,
 }
 
 /// A call that is under way.
@@ -82,7 +82,7 @@ impl NodeCalls {
     /// Opens the calls of a shard.
     pub(super) async fn open(
         shared: &Handle,
-        back: mpsc::UnboundedSender<ShardInput>,
+        back: mpsc::UnboundedSender<BackInput>,
     ) -> Result<Self, MeshError> {
         let caller = shared.mesh.services().node_caller().await?;
         let connections = caller.connections();

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_engine::{Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, Time};
+use sinew_engine::{
+    Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, TerminalStatus, Time,
+};
 use sinew_mesh::trace::TraceParent;
 use sinew_plan::NodeOperation;
 use sinew_protocol::artifact::sha256;
@@ -50,22 +52,31 @@ pub(super) fn start_counters() {
     }
 }
 
+/// Returns the word for the end of an execution in labels: the one that people read everywhere.
+pub(super) const fn status_label(status: TerminalStatus) -> &'static str {
+    match status {
+        TerminalStatus::Success => "succeeded",
+        TerminalStatus::Failure => "failed",
+        TerminalStatus::Cancelled => "cancelled",
+    }
+}
+
 /// Measures one stored fact.
 pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
         Fact::Replied { act, result, .. } => {
             conversions(ctx, *act, result);
-            let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "success");
+            let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "succeeded");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             agent_attempt(ctx, *act, outcome);
             if let Ok(reply) = result {
                 tokens(reported_usage(reply));
             }
         }
-        Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "success", None),
+        Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "succeeded", None),
         Fact::Failed { act, fault, .. } => {
             metrics::counter!("sinew_activations_failed_total", "code" => known(fault)).increment(1);
-            activation(ctx, meta, now, *act, "failure", Some(fault));
+            activation(ctx, meta, now, *act, "failed", Some(fault));
         }
         Fact::Cancelled { act, .. } => activation(ctx, meta, now, *act, "cancelled", None),
         Fact::Noted { note, .. } if note.get("conversion_failed").is_some() => {
@@ -88,7 +99,7 @@ fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static 
             .increment(by);
     };
     if is_new {
-        for outcome in ["success", "failure", "error", "timeout"] {
+        for outcome in ["succeeded", "failure", "error", "timeout"] {
             count(outcome, 0);
         }
     }
@@ -103,7 +114,7 @@ fn workflow_execution(workflow: &str, status: &'static str) {
             .increment(by);
     };
     if is_new {
-        for status in ["success", "failure", "cancelled"] {
+        for status in ["succeeded", "failed", "cancelled"] {
             count(status, 0);
         }
     }
@@ -184,7 +195,7 @@ fn activation(
 
 fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     let Some(outcome) = &state.outcome else { return };
-    let status = outcome.status.as_str();
+    let status = status_label(outcome.status);
     metrics::histogram!("sinew_execution_seconds", "status" => status).record(seconds(state.started_at, now));
     workflow_execution(&meta.workflow, status);
     if let Some(fault) = &outcome.fault {

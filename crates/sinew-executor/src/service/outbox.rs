@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::intake::Handle;
+use super::intake::{BackInput, Handle};
 use super::store_desk::closed_execution;
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
@@ -47,7 +47,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Opens one. What comes back goes to `back`.
-    pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<ShardInput>) -> Self {
+    pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<BackInput>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let worker = AbortOnDropHandle::new(tokio::spawn(work(shared, receiver, back)));
         Self { sender, worker }
@@ -84,7 +84,7 @@ impl Outbox {
 async fn work(
     shared: Handle,
     mut jobs: mpsc::UnboundedReceiver<Vec<Job>>,
-    back: mpsc::UnboundedSender<ShardInput>,
+    back: mpsc::UnboundedSender<BackInput>,
 ) {
     let mut running = JoinSet::new();
     // Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when
@@ -139,25 +139,26 @@ async fn work(
 }
 
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
-async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<ShardInput>) -> TaskId {
+async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<BackInput>) -> TaskId {
     let owner = evaluation_owner(caller.as_str(), &call.workflow);
     let reply = evaluate(owner, &call.ask).await;
     let (execution, task) = (call.execution, call.task);
     let agent = Token::of(call.ask.target.name());
     let ended = ShardInput::task_result_with_logs(execution, task.clone(), agent, reply.result, reply.logs);
-    let _ = back.send(ended);
+    let _ = back.send(ended.into());
     task
 }
 
 /// Does one thing, however often it takes.
-async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender<ShardInput>) {
+async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender<BackInput>) {
     match outgoing {
         Outgoing::Task { call, meta, chain } => {
             let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
             if let Err(error) = sent {
                 let agent = Token::of(call.ask.target.name());
                 let result = Err(Fault::from(error).with_retryable(false));
-                let _ = back.send(ShardInput::task_result(call.execution, call.task, agent, result));
+                let input = ShardInput::task_result(call.execution, call.task, agent, result);
+                let _ = back.send(input.into());
             }
         }
         Outgoing::CancelTask { call } => {
@@ -182,7 +183,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
             if archived {
-                let _ = back.send(ShardInput::Archived { execution, reopened });
+                let _ = back.send(ShardInput::Archived { execution, reopened }.into());
             }
         }
         Outgoing::ChildStartRejected { meta, fault } => {
@@ -192,7 +193,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             // Otherwise the rejection stays in the journal, and the next owner tries again.
             if answered {
                 let execution = meta.execution.clone();
-                let _ = back.send(ShardInput::Archived { execution, reopened: 0 });
+                let _ = back.send(ShardInput::Archived { execution, reopened: 0 }.into());
             }
         }
         Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } | Outgoing::StartAnswer { .. } => {}

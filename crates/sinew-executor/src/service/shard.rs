@@ -1,7 +1,8 @@
 //! One shard: read what came in, let the state decide, store, act. A single sequential loop, and the only writer of its
 //! journal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use sinew_shard::{
     JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
     ShardState, TakeoverCare, WorkGroup,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::effects::{self, FactMeter};
 use super::execution_gauges::ExecutionGauges;
-use super::intake::{self, Handle, work_item};
+use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
@@ -81,7 +82,11 @@ pub(super) struct Shard {
     calls: NodeCalls,
     stores: StoreDesk,
     starts: StartDesk,
-    back: mpsc::UnboundedReceiver<ShardInput>,
+    back: mpsc::UnboundedReceiver<BackInput>,
+    /// Room for the stored values of arrivals that are not decided yet.
+    arrived: Vec<OwnedSemaphorePermit>,
+    /// Messages that the last turn left because their stored values would have filled the memory.
+    left: VecDeque<ReceivedMessage>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
     care: TakeoverCare,
@@ -210,6 +215,8 @@ impl Shard {
             stores,
             starts,
             back,
+            arrived: Vec::new(),
+            left: VecDeque::new(),
             clock,
             care,
             note,
@@ -251,11 +258,12 @@ impl Shard {
                     self.tell_rest().await;
                     return Ok(());
                 }
+                () = ready(()), if !self.left.is_empty() => messages.extend(self.left.pop_front()),
                 received = self.inbox.next() => messages.push(received),
                 reply = self.calls.heard() => replied = reply,
                 request = self.starts.next() => requests.push(request),
                 () = self.stores.heard() => {}
-                arrived = self.back.recv() => arrivals.extend(arrived),
+                arrived = self.back.recv() => self.take_arrived(arrived, &mut arrivals),
                 () = sleep(wake) => {}
                 // No input has come, so that no append is going to be waited for.
                 () = yield_now(), if has_rest => {
@@ -268,7 +276,7 @@ impl Shard {
                 }
             }
             while messages.len() < self.care.batch(BATCH)
-                && let Some(received) = self.inbox.try_next()
+                && let Some(received) = self.left.pop_front().or_else(|| self.inbox.try_next())
             {
                 messages.push(received);
             }
@@ -279,8 +287,8 @@ impl Shard {
             }
             self.hear_calls(replied, &mut arrivals).await;
             self.hear_stores(&mut arrivals);
-            while let Ok(arrival) = self.back.try_recv() {
-                arrivals.push(arrival);
+            while let Ok(arrived) = self.back.try_recv() {
+                self.take_arrived(Some(arrived), &mut arrivals);
             }
             if messages.is_empty()
                 && requests.is_empty()
@@ -301,8 +309,10 @@ impl Shard {
                 }
                 self.careful_turn(messages, arrivals).await?;
             } else {
-                self.round(messages, requests, arrivals, DueWork::All).await?;
+                let left = self.round(messages, requests, arrivals, DueWork::All).await?;
+                self.leave(left);
             }
+            self.arrived.clear();
             // Work comes first in the choice above, so questions get their turn here while there is work without end.
             self.answer_turn(&mut desk, None);
         }
@@ -315,30 +325,44 @@ impl Shard {
         inputs: Vec<ShardInput>,
     ) -> Result<(), End> {
         let due = self.state.due_executions(self.clock.now(), MAX_CAREFUL_BATCH);
+        let mut left = Vec::new();
+        // Groups with messages come last, and have nothing else.
         for group in self.care.split_turn(due, inputs, messages, work_item) {
             let WorkGroup { items, due, inputs, messages } = group;
+            if !left.is_empty() {
+                // A position may not pass a message that was left.
+                left.extend(messages);
+                continue;
+            }
             self.note.hold(&mut self.care, &items).await?;
             let taken = messages.len();
-            self.round(messages, Vec::new(), inputs, DueWork::Of(due)).await?;
+            left = self.round(messages, Vec::new(), inputs, DueWork::Of(due)).await?;
             self.tell_rest().await;
             if self.care.note().is_suspicious() {
                 self.stores.settle(SETTLE_TIMEOUT).await;
                 self.outbox.settle(SETTLE_TIMEOUT).await;
             }
-            self.care.took(taken);
+            self.care.took(taken - left.len());
             self.care.pass();
         }
+        self.leave(left);
         self.note.release(&mut self.care).await
     }
 
-    /// One round: everything that came in is decided, stored in one message, and acted upon.
+    /// Keeps messages for the next turn. They stand before those that were left earlier.
+    fn leave(&mut self, messages: Vec<ReceivedMessage>) {
+        messages.into_iter().rev().for_each(|message| self.left.push_front(message));
+    }
+
+    /// One round: everything that came in is decided, stored in one message, and acted upon. Returns messages that have to
+    /// wait for the next one.
     async fn round(
         &mut self,
-        messages: Vec<ReceivedMessage>,
+        mut messages: Vec<ReceivedMessage>,
         requests: Vec<StartRequest>,
         arrived: Vec<ShardInput>,
         due: DueWork,
-    ) -> Result<(), End> {
+    ) -> Result<Vec<ReceivedMessage>, End> {
         let mut time = RoundTime::start();
         let mut starts = Vec::with_capacity(requests.len());
         for request in requests {
@@ -348,7 +372,10 @@ impl Shard {
             }
         }
         let note = self.care.note();
-        let mut inputs = intake::read_all(&self.shared, &self.state, note, &messages, starts).await;
+        let shared = Arc::clone(&self.shared);
+        let mut turn = intake::read_all(&shared, &self.state, note, &messages, starts).await;
+        let left = messages.split_off(turn.read);
+        let mut inputs = std::mem::take(&mut turn.inputs);
         inputs.extend(arrived);
         time.part("decoded");
         self.check_outputs(&mut inputs).await;
@@ -373,7 +400,7 @@ impl Shard {
             self.tell_rest().await;
             time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
-            return Ok(());
+            return Ok(left);
         };
         let (entries, bytes) = (commit.entries, commit.body.len());
         time.part("encoded");
@@ -390,7 +417,7 @@ impl Shard {
         self.end_turn().await;
         time.part("acted");
         time.tell(self.id, messages.len(), bytes);
-        Ok(())
+        Ok(left)
     }
 
     /// Lets the state evict executions, and removes what no open execution needs. Failing to is no harm: the next time
@@ -421,6 +448,14 @@ impl Shard {
         }
         let others = self.calls.tick().await;
         self.outbox.send(others.into_iter().map(Job::Send).collect());
+    }
+
+    /// Takes an input from beside the loop.
+    fn take_arrived(&mut self, arrived: Option<BackInput>, arrivals: &mut Vec<ShardInput>) {
+        if let Some(BackInput { input, permit }) = arrived {
+            arrivals.push(input);
+            self.arrived.extend(permit);
+        }
     }
 
     /// Takes acknowledgements that have come; what is in doubt goes to the outbox.
@@ -524,7 +559,7 @@ impl Shard {
         for input in archived {
             self.state.handle_input(now, input, &*self.shared);
         }
-        while let Ok(input) = self.back.try_recv() {
+        while let Ok(BackInput { input, .. }) = self.back.try_recv() {
             // No other input is decided any more: the next owner asks again for results that came late.
             if matches!(input, ShardInput::Archived { .. }) {
                 self.state.handle_input(now, input, &*self.shared);

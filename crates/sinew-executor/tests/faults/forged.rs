@@ -14,7 +14,7 @@ use sinew_protocol::task::{Content, Draft, ResultArtifact, result_task};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
 use crate::faults::audit::{audit, ended, facts, single, succeeded};
-use crate::support::mesh::{Site, TestMesh, start, worded};
+use crate::support::mesh::{PATIENCE, Site, TestMesh, start, worded};
 use crate::support::process::Process;
 
 /// Forged results of each kind.
@@ -347,6 +347,36 @@ async fn stored_values_that_are_not_json_hold_up_nobody() {
     for execution in &innocent {
         succeeded(&scene.client, execution).await;
     }
+}
+
+/// Values may be small as text and large in memory, and starts may name any number of them.
+#[tokio::test]
+async fn stored_values_that_are_large_in_memory_are_read_in_turns() {
+    let mut scene = Scene::new(0).await;
+    scene.executor.kill9().await;
+    let one = scene.mesh.connect("one").await;
+    let owner = ExecutionId::parse("owner").unwrap();
+    let place = Place { app: "one", user: "test", execution: &owner, task: &TaskId::parse("task").unwrap() };
+    let text = format!(r#"{{"value":[{}1]}}"#, "1,".repeat(600_000));
+    let name = ArtifactName::parse("large.json").unwrap();
+    let stored = one.artifacts().put(&place, name, 0, "application/json", text.into()).await.unwrap();
+    let PartContent::Url(address) = stored.part.content else { panic!("it is stored inline") };
+    let mut waiting = Vec::new();
+    for key in 0..48 {
+        // No such workflow: nothing but the start itself has the value.
+        let command = start(&scene.client, &format!("large{key}"), "absent", Value::Null);
+        let command = StartCommand { input_artifact: Some(address.clone()), ..command };
+        waiting.push(command.execution.clone());
+        scene.client.start(command).await.unwrap();
+    }
+    let executor = scene.mesh.executor_process("two").await;
+    for execution in &waiting {
+        let refused = scene.client.outcome(execution, Some(PATIENCE)).await.unwrap_err();
+        assert!(refused.to_string().contains("SINEW-6020"), "{refused}");
+    }
+    // 48 values take 2 GiB.
+    let peak = executor.peak_memory();
+    assert!(peak < 512, "{peak} MiB");
 }
 
 /// The same result again and again, others after it, and one after the end: the first counts.

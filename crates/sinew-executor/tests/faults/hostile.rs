@@ -183,8 +183,9 @@ impl Guarded {
             users,
             guests: vec![guest],
             max_file: None,
+            max_memory: None,
         };
-        let config_extra = Some(config(&[tenant]).unwrap());
+        let config_extra = Some(config(&[tenant], None).unwrap());
         let server = server(ServerOptions { config_extra, ..ServerOptions::default() }).await;
         let mesh = open(server.port(), "boss").await;
         let shards = std::num::NonZeroU32::new(2);

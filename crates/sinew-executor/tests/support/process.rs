@@ -130,6 +130,13 @@ impl Process {
         self.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
     }
 
+    /// Most memory that it has had, in MiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap()
     }

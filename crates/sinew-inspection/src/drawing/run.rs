@@ -8,7 +8,7 @@ use sinew_plan::NodeIndex;
 
 use crate::node_rows;
 use crate::node_status::NodeStatus;
-use crate::waiting::ShownWait;
+use crate::waiting::{ShownWait, WaitKind};
 use crate::words;
 
 /// Characters of a reason in a box of a drawing.
@@ -84,7 +84,11 @@ impl DrawnProgress {
             if node.is_some_and(|node| !told.insert(node)) {
                 continue;
             }
-            let text = words::one_line(&format!("waits for {}", wait.subject), MAX_NOTE_CHARS);
+            let text = match (wait.what, wait.is_late) {
+                (WaitKind::Agent, true) => wait.subject.clone(),
+                _ => format!("waits for {}", wait.subject),
+            };
+            let text = words::one_line(&text, MAX_NOTE_CHARS);
             mark.note = Some(match mark.note.take() {
                 Some(note) => format!("{note}; {text}"),
                 None => text,

@@ -16,7 +16,7 @@ use sinew_protocol::{ExecutionId, Subject, header};
 use tokio::time::{Instant, sleep};
 
 use crate::store::card::stream_name;
-use crate::store::object::ObjectBucket;
+use crate::store::object::{LARGEST_OBJECT, ObjectBucket};
 use crate::stream::follow;
 use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{pause, redirected};
@@ -205,6 +205,15 @@ impl HistoryStore<'_> {
 
     /// The record of a closed execution, and what its headers say; none when it is not archived.
     pub async fn get(self, execution: &ExecutionId) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
+        self.get_within(execution, LARGEST_OBJECT).await
+    }
+
+    /// The same, unless the record has more bytes than that: then [`MeshError::TooLarge`] says how many.
+    pub async fn get_within(
+        self,
+        execution: &ExecutionId,
+        max_bytes: usize,
+    ) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
         let stream = stream_name("HISTORY", self.mesh.namespace());
         let subject = self.mesh.subject(&Subject::History { execution: execution.clone() });
         let Some(message) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
@@ -221,9 +230,13 @@ impl HistoryStore<'_> {
         let closed = ClosedExecution::read(execution.clone(), &message.headers)
             .ok_or_else(|| damaged("its headers cannot be read"))?;
         let Some(key) = message.headers.get(header::OBJECT) else {
+            let (size, limit) = (message.payload.len() as u64, max_bytes as u64);
+            if size > limit {
+                return Err(MeshError::TooLarge { what: "record", size, limit });
+            }
             return Ok(Some((closed, message.payload)));
         };
-        let (_, record) = self.records().get(key.as_str()).await?;
+        let (_, record) = self.records().get_within(key.as_str(), max_bytes).await?;
         // The key must be this execution's and name these bytes, whatever the message says.
         if record_key(execution, &sha256(&record)) != key.as_str() {
             return Err(damaged("the object it names is another one"));

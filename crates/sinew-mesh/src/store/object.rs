@@ -141,12 +141,8 @@ impl ObjectBucket {
         Ok(starts.len())
     }
 
-    /// The bytes under a key and what was said about them, checked against the digest that was stored with them.
-    pub(crate) async fn get(&self, key: &str) -> Result<(ObjectInfo, Bytes), MeshError> {
-        self.get_within(key, LARGEST_OBJECT).await
-    }
-
-    /// The same for objects of at most so many bytes.
+    /// The bytes under a key, at most so many, and what was said about them, checked against the digest that was stored with
+    /// them.
     pub(crate) async fn get_within(
         &self,
         key: &str,

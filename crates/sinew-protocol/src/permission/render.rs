@@ -21,7 +21,16 @@ pub struct Tenant {
     pub guests: Vec<Guest>,
     /// The most bytes of its streams on disk; as much as the server has when absent.
     pub max_file: Option<u64>,
+    /// The most bytes of its streams in memory; as much as the server has when absent.
+    pub max_memory: Option<u64>,
 }
+
+/// Streams that an account may have: a mesh has 14, and its users may make some of their own.
+const MAX_ACCOUNT_STREAMS: u32 = 64;
+/// Consumers that an account may have.
+const MAX_ACCOUNT_CONSUMERS: u32 = 10_000;
+/// Name of the account for the server's own events and requests.
+const SYSTEM_ACCOUNT: &str = "SYS";
 
 /// A user of a tenant. Its name is what it is called in subjects: an agent's is the agent's.
 #[derive(Clone, Debug)]
@@ -74,12 +83,19 @@ impl BadTenant {
 }
 
 /// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles, and one
-/// account per guest with what passes between the two.
-pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
+/// account per guest with what passes between the two. The system account has the user `sys` if a login for it is given,
+/// else none.
+pub fn config(tenants: &[Tenant], system: Option<&Login>) -> Result<String, BadTenant> {
+    let user = system.map(|login| credential("sys", login)).transpose()?;
+    let user = user.map(|user| format!(" {{ {user} }} ")).unwrap_or_default();
+    if tenants.iter().any(|tenant| tenant.account == SYSTEM_ACCOUNT) {
+        return Err(BadTenant::Twice(SYSTEM_ACCOUNT.to_owned()));
+    }
+    let tenants = accounts(tenants)?;
     Ok(format!(
         "# Rights of a Sinew mesh. Include this file in the server's configuration. There is no default user:\n\
-         # whoever does not log in as one of these is refused.\naccounts {{\n{}}}\n",
-        accounts(tenants)?
+         # whoever does not log in as one of these is refused.\naccounts {{\n  \"{SYSTEM_ACCOUNT}\": {{ users: [{user}] }}\n\
+         {tenants}}}\nsystem_account: \"{SYSTEM_ACCOUNT}\"\n"
     ))
 }
 
@@ -114,12 +130,13 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     }
     // Writing to a text cannot fail.
     let _ = writeln!(out, "  {}: {{", quoted("account", &tenant.account)?);
-    match tenant.max_file {
-        Some(bytes) => {
-            let _ = writeln!(out, "    jetstream: {{ max_file: {bytes} }}");
-        }
-        None => out.push_str("    jetstream: enabled\n"),
-    }
+    let bytes = [("max_file", tenant.max_file), ("max_memory", tenant.max_memory)];
+    let bytes = bytes.into_iter().filter_map(|(limit, bytes)| Some(format!("{limit}: {}, ", bytes?)));
+    let _ = writeln!(
+        out,
+        "    jetstream: {{ {}max_streams: {MAX_ACCOUNT_STREAMS}, max_consumers: {MAX_ACCOUNT_CONSUMERS} }}",
+        bytes.collect::<String>()
+    );
     doors.write(out)?;
     out.push_str("    users: [\n");
     for user in &tenant.users {
@@ -212,19 +229,7 @@ fn write_user(
     login: &Login,
     rights: &Permissions,
 ) -> Result<(), BadTenant> {
-    let login = match login {
-        Login::Password(password) => {
-            // The account's users are told apart by names, across all accounts of a server.
-            format!("user: {}, password: {}", quoted("user", name)?, quoted("password", password)?)
-        }
-        Login::Nkey(key) => {
-            let letters = key.bytes().all(|b| b.is_ascii_uppercase() || (b'2'..=b'7').contains(&b));
-            if !(key.len() == 56 && key.starts_with('U') && letters) {
-                return Err(BadTenant::Nkey(name.to_owned()));
-            }
-            format!("nkey: {key}")
-        }
-    };
+    let login = credential(name, login)?;
     let _ = writeln!(out, "      # {}: {roles}", Token::of(name));
     let _ = writeln!(out, "      {{ {login}, permissions: {{");
     for (verb, subjects) in [("publish", &rights.publish), ("subscribe", &rights.subscribe)] {
@@ -245,6 +250,23 @@ fn write_user(
     }
     out.push_str("      } }\n");
     Ok(())
+}
+
+/// How a user logs in, in the server's words.
+fn credential(name: &str, login: &Login) -> Result<String, BadTenant> {
+    match login {
+        Login::Password(password) => {
+            // The account's users are told apart by names, across all accounts of a server.
+            Ok(format!("user: {}, password: {}", quoted("user", name)?, quoted("password", password)?))
+        }
+        Login::Nkey(key) => {
+            let letters = key.bytes().all(|b| b.is_ascii_uppercase() || (b'2'..=b'7').contains(&b));
+            if !(key.len() == 56 && key.starts_with('U') && letters) {
+                return Err(BadTenant::Nkey(name.to_owned()));
+            }
+            Ok(format!("nkey: {key}"))
+        }
+    }
 }
 
 /// Commands that make one signing key per role in operator mode. A user made with such a key gets the rights of the role

@@ -283,6 +283,7 @@ fn tenants() -> Vec<Tenant> {
         users,
         guests: vec![guest("stranger", &["order reviewer", "stranger"]), guest("other", &[])],
         max_file: Some(1 << 30),
+        max_memory: None,
     };
     let test = Tenant {
         account: "TEST".to_owned(),
@@ -290,13 +291,14 @@ fn tenants() -> Vec<Tenant> {
         users: Vec::new(),
         guests: Vec::new(),
         max_file: None,
+        max_memory: None,
     };
     vec![prod, test]
 }
 
 #[test]
 fn configuration_says_exactly_the_rights() {
-    let text = config(&tenants()).unwrap();
+    let text = config(&tenants(), None).unwrap();
     let agent = Token::of("order reviewer");
     let rights = Role::Agent.permissions("prod", &agent).and(Role::Client.permissions("prod", &agent));
     for subject in rights.publish.iter().chain(&rights.subscribe) {
@@ -367,7 +369,7 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
 
 #[test]
 fn configuration_of_guests_gives_on_one_side_what_the_other_takes() {
-    let text = config(&tenants()).unwrap();
+    let text = config(&tenants(), None).unwrap();
     let account = |name: &str| -> &str {
         let begin = text.find(&format!("  \"{name}\": {{\n")).unwrap();
         let end = begin + text[begin..].find("\n  }\n").unwrap();
@@ -379,7 +381,10 @@ fn configuration_of_guests_gives_on_one_side_what_the_other_takes() {
         };
         rest.split("    ]\n").next().unwrap().lines().map(str::trim).collect()
     };
-    for (name, streams) in [("PROD", "{ max_file: 1073741824 }"), ("PROD-stranger", "disabled")] {
+    for (name, streams) in [
+        ("PROD", "{ max_file: 1073741824, max_streams: 64, max_consumers: 10000 }"),
+        ("PROD-stranger", "disabled"),
+    ] {
         assert!(account(name).contains(&format!("    jetstream: {streams}\n")), "{name}");
     }
     let of_all = "{ service: \"prod.v1.progress.*.*\", accounts: [\"PROD-stranger\", \"PROD-other\"] }";
@@ -416,11 +421,26 @@ fn configuration_of_guests_gives_on_one_side_what_the_other_takes() {
 }
 
 #[test]
+fn the_system_account_has_a_user_only_if_a_login_is_given() {
+    let with = config(&tenants(), Some(&Login::Password("p\"w".to_owned()))).unwrap();
+    assert!(
+        with.contains("  \"SYS\": { users: [ { user: \"sys\", password: \"p\\\"w\" } ] }\n"),
+        "{with:.300}"
+    );
+    let without = config(&tenants(), None).unwrap();
+    assert!(without.contains("  \"SYS\": { users: [] }\n"), "{without:.300}");
+    assert!([&with, &without].into_iter().all(|text| text.ends_with("\n}\nsystem_account: \"SYS\"\n")));
+    let mut taken = tenants();
+    taken[0].account = "SYS".to_owned();
+    assert_eq!(config(&taken, None), Err(BadTenant::Twice("SYS".to_owned())));
+}
+
+#[test]
 fn tenants_that_cannot_be_written_are_refused() {
     let with = |change: &dyn Fn(&mut Vec<Tenant>)| {
         let mut tenants = tenants();
         change(&mut tenants);
-        config(&tenants).unwrap_err()
+        config(&tenants, None).unwrap_err()
     };
     let login = |login: Login| with(&move |tenants| tenants[0].users[0].login = login.clone());
     assert_eq!(login(Login::Password("a\nb".to_owned())), BadTenant::Text("password"));

@@ -136,11 +136,14 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         }
         let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
-        let is_shown = |one: &&LeftArtifact| args.all || !one.is_generated();
+        let is_shown = |one: &&LeftArtifact| args.all || !one.is_generated;
         let hidden = all.iter().filter(|one| !is_shown(one)).count();
         if hidden > 0 {
             output
                 .note(&format!("{} of the mesh not shown; --all shows them", words::count(hidden, "value")));
+        }
+        if hidden == all.len() {
+            return "its agents made no artifacts of their own".to_owned();
         }
         lines.extend(all.iter().filter(is_shown).map(|one| {
             let meta = &one.artifact.meta;

@@ -196,7 +196,7 @@ fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
         let text = match *name {
             "sinew_agent.py" => (*text).to_owned(),
             _ => text
-                .replace("NAME", &args.name)
+                .replace("AGENT_NAME", &args.name)
                 .replace("SCHEMARS", SCHEMARS_VERSION)
                 .replace("SOURCE", &source),
         };

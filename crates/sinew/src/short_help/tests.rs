@@ -22,6 +22,15 @@ fn short_help_is_short_and_headings_keep_to_their_flags() {
         let help = command.clone().render_help().to_string();
         let lines = help_lines(command);
         assert!(lines <= MAX_SHORT_HELP_LINES, "{path}: {lines} lines\n{help}");
+        // The mesh and the format are named, if only as something to read about.
+        for arg in command.get_arguments().filter(|arg| ["mesh", "output"].contains(&arg.get_id().as_str())) {
+            let name = arg.get_short().map_or_else(|| "--mesh".to_owned(), |short| format!("-{short}"));
+            let is_named = help.lines().any(|line| {
+                line.trim_start().starts_with(&name)
+                    || (line.starts_with(HIDDEN_OPTIONS) && line.contains(&name))
+            });
+            assert!(is_named, "{path}: no {name}\n{help}");
+        }
         count += 1;
     });
     assert!(count > 50, "{count}");

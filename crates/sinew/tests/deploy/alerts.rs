@@ -255,7 +255,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
             && count(samples, "sinew_attempts_ended_total", Some(("outcome", "invalid"))) > 0.0
             && count(samples, "sinew_attempts_ended_total", Some(("outcome", "timeout"))) > 0.0
             && count(samples, "sinew_conversions_failed_total", None) > 0.0
-            && count(samples, "sinew_executions_ended_total", Some(("status", "failure"))) >= 3.0
+            && count(samples, "sinew_executions_ended_total", Some(("status", "failed"))) >= 3.0
             // The second executor takes its part of the shards at its own time.
             && count(samples, "sinew_shards_owned", None) >= 4.0
     });

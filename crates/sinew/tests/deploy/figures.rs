@@ -53,7 +53,7 @@ fn workflows_agents_and_open_executions_have_figures() {
         fits.unwrap_or_else(|| panic!("no {name} {labels:?}: {page:#?}")).value
     };
     for (workflow, status, wanted) in
-        [("writes", "success", 2.0), ("writes", "failure", 0.0), ("raises", "failure", 1.0)]
+        [("writes", "succeeded", 2.0), ("writes", "failed", 0.0), ("raises", "failed", 1.0)]
     {
         let labels = [("workflow", workflow), ("status", status)];
         assert_eq!(
@@ -63,7 +63,7 @@ fn workflows_agents_and_open_executions_have_figures() {
         );
     }
     for (agent, outcome, wanted) in
-        [("Writer", "success", 2.0), ("Writer", "timeout", 0.0), ("Raising", "success", 0.0)]
+        [("Writer", "succeeded", 2.0), ("Writer", "timeout", 0.0), ("Raising", "succeeded", 0.0)]
     {
         let labels = [("agent", agent), ("outcome", outcome)];
         assert_eq!(
@@ -75,7 +75,7 @@ fn workflows_agents_and_open_executions_have_figures() {
 
     let own = scraped_until(&[&agents], |page| count(page, "sinew_agent_tasks_total", None) >= 3.0);
     assert!(count(&own, "sinew_agent_tasks_total", Some(("agent", "Writer"))) > 1.5, "{own:#?}");
-    assert!(count(&own, "sinew_agent_tasks_total", Some(("outcome", "success"))) > 1.5, "{own:#?}");
+    assert!(count(&own, "sinew_agent_tasks_total", Some(("outcome", "succeeded"))) > 1.5, "{own:#?}");
     assert!(count(&own, "sinew_agent_task_seconds_count", Some(("agent", "Raising"))) > 0.5, "{own:#?}");
     assert!(count(&own, "sinew_agent_working", None).abs() < 0.5, "{own:#?}");
 

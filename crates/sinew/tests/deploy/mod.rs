@@ -8,6 +8,7 @@
 mod alerts;
 mod commands;
 mod figures;
+mod first_execution;
 mod manifests;
 mod monitoring;
 mod nats;

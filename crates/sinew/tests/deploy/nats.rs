@@ -122,9 +122,10 @@ fn generated_permissions_take_the_place_of_the_one_user() {
         users: users.collect(),
         guests: vec![guest],
         max_file: Some(1 << 30),
+        max_memory: None,
     };
     let folder = folder(false);
-    fs::write(folder.path().join("accounts.conf"), config(&[tenant]).unwrap()).unwrap();
+    fs::write(folder.path().join("accounts.conf"), config(&[tenant], None).unwrap()).unwrap();
     let output = tried(&server(), folder.path(), Path::new("compose.conf"));
     assert!(output.status.success(), "{}", said(&output));
 }

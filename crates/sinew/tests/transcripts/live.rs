@@ -117,6 +117,21 @@ fn the_live_tree_shows_every_change_and_ends_whole() {
 }
 
 #[test]
+fn the_time_until_the_next_attempt_runs_down() {
+    let world = World::at("nats://127.0.0.1:1".to_owned());
+    let gate = gate(&world, "agent-cards");
+    world.write("again.yaml", &AGAIN.replace("duration: 1s", "duration: 5s"));
+    let mut seen = terminal(&world, &["run", "again.yaml"], 160, 50);
+    gate.begun();
+    gate.go("fail");
+    let left = |screen: &str| Some(screen.rsplit_once("next in ")?.1.split(':').next()?.to_owned());
+    let screen = seen.wait_for("a time", PATIENCE, |screen| left(screen).is_some());
+    let first = left(&screen);
+    // Less time is left although nothing happens meanwhile.
+    seen.wait_for("another time", PATIENCE, |screen| left(screen).is_some_and(|now| Some(now) != first));
+}
+
+#[test]
 fn small_terminals_keep_the_node_that_runs_and_the_message() {
     let world = World::at("nats://127.0.0.1:1".to_owned());
     let gate = gate(&world, "agent-cards");
@@ -131,8 +146,11 @@ fn small_terminals_keep_the_node_that_runs_and_the_message() {
     world.write("many.yaml", &file);
     let mut seen = terminal(&world, &["run", "many.yaml"], 60, 6);
     gate.begun();
-    let screen = seen.wait_for("the node that runs", PATIENCE, |screen| screen.contains("◐ gate_at_the_end"));
-    assert!(screen.contains("many  running") && screen.contains("more"), "{screen}");
+    // The last line of a picture comes last.
+    let screen = seen.wait_for("the node that runs", PATIENCE, |screen| {
+        screen.contains("◐ gate_at_the_end") && screen.contains("more")
+    });
+    assert!(screen.contains("many  running"), "{screen}");
     assert!(screen.lines().count() < 6, "{screen}");
     gate.go("fail");
     let (code, screen) = seen.ended(PATIENCE);

@@ -61,11 +61,11 @@ pub(super) fn tools(args: &ToolsArgs, output: &Output) -> Result<Exit, Failure> 
 }
 
 async fn ask(agent: &Arc<Agent>, peers: &[sinew_agents::PeerDescription]) -> Result<AgentTools, Failure> {
-    if let Some(tools) = agent.tools(peers).await {
-        return tools.map_err(|fault| fault_failure(&fault));
-    }
-    let text = format!("agent '{}' calls no language model, so it has no tools", agent.name());
-    Err(Failure::usage(text))
+    let Some(tools) = agent.tools(peers).await else {
+        let text = format!("agent '{}' calls no language model, so it has no tools", agent.name());
+        return Err(Failure::usage(text));
+    };
+    tools.map_err(|fault| fault_failure(&fault))
 }
 
 fn pin(tool: &PinnedTool, accepted: bool) -> Option<&'static str> {

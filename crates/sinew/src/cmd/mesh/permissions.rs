@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sinew_operations::failure::Failure;
+use sinew_operations::quantity::parse_byte_count;
 use sinew_protocol::Token;
 use sinew_protocol::permission::{Guest, Login, Role, Tenant, User, accounts, config, nsc};
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
@@ -51,6 +52,15 @@ pub(crate) struct PermissionsArgs {
     /// Agents and workflows that a guest may call. May be repeated
     #[arg(long = "guest-calls", value_name = "GUEST:NAME[,NAME]")]
     calls: Vec<String>,
+    /// The most that the account may store on disk: 48GB, 512MB [default: as much as the server has]
+    #[arg(long, value_name = "SIZE")]
+    max_file: Option<String>,
+    /// The most that the account may store in memory [default: as much as the server has]
+    #[arg(long, value_name = "SIZE")]
+    max_memory: Option<String>,
+    /// Login of the user `sys` of the system account, for the server's own events: a public nkey or env:VARIABLE
+    #[arg(long, value_name = "LOGIN", conflicts_with = "part")]
+    system: Option<String>,
     /// For nats-server without `accounts { }` around it: the files of several tenants are included in one such block
     #[arg(long)]
     part: bool,
@@ -72,18 +82,19 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
     if args.format != PermissionFormat::Table && output.is_machine() {
         return Err(Failure::usage("-o prints the table as data, without --format"));
     }
-    for (option, given) in [
-        ("--user", &args.users),
-        ("--calls", &args.user_calls),
-        ("--guest", &args.guests),
-        ("--guest-calls", &args.calls),
+    for (option, is_given) in [
+        ("--user", !args.users.is_empty()),
+        ("--calls", !args.user_calls.is_empty()),
+        ("--guest", !args.guests.is_empty()),
+        ("--guest-calls", !args.calls.is_empty()),
+        ("--max-file", args.max_file.is_some()),
+        ("--max-memory", args.max_memory.is_some()),
+        ("--system", args.system.is_some()),
+        ("--part", args.part),
     ] {
-        if args.format != PermissionFormat::Nats && !given.is_empty() {
+        if args.format != PermissionFormat::Nats && is_given {
             return Err(Failure::usage(format!("{option} is for --format nats")));
         }
-    }
-    if args.format != PermissionFormat::Nats && args.part {
-        return Err(Failure::usage("--part is for --format nats"));
     }
     match args.format {
         PermissionFormat::Table => table(args, output),
@@ -102,9 +113,12 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
                 namespace: args.namespace.clone(),
                 users,
                 guests: guests(&args.guests, &args.calls)?,
-                max_file: None,
+                max_file: args.max_file.as_deref().map(parse_byte_count).transpose()?,
+                max_memory: args.max_memory.as_deref().map(parse_byte_count).transpose()?,
             };
-            output.raw(&if args.part { accounts(&[tenant])? } else { config(&[tenant])? });
+            let system = args.system.as_deref().map(|proof| login("sys", proof)).transpose();
+            let system = system.map_err(|why| Failure::usage(format!("--system {why}")))?;
+            output.raw(&if args.part { accounts(&[tenant])? } else { config(&[tenant], system.as_ref())? });
         }
         PermissionFormat::Nsc => output.raw(&nsc(&args.account, &args.namespace)?),
     }

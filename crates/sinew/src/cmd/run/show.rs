@@ -50,6 +50,8 @@ struct TreePicture {
     rows: Vec<NodeRow>,
     columns: NodeColumns,
     over: bool,
+    /// A row says a time that runs down, so the picture is old at once.
+    counts_down: bool,
 }
 
 impl TreePicture {
@@ -64,6 +66,7 @@ impl TreePicture {
             rows: node_rows::rows(execution, taken),
             columns: node_rows::columns_of(execution.program().graph.plan()),
             over: state.ended,
+            counts_down: node_rows::counts_down(execution),
         }
     }
 
@@ -216,7 +219,10 @@ pub(crate) async fn repaint(view: Arc<Mutex<View>>, control: Control) {
     loop {
         tick.tick().await;
         let is_stale = match view.lock() {
-            Ok(mut view) => std::mem::take(&mut view.is_stale),
+            Ok(mut view) => {
+                let counts_down = view.picture.as_ref().is_some_and(|picture| picture.counts_down);
+                std::mem::take(&mut view.is_stale) || counts_down
+            }
             Err(_) => return,
         };
         let picture = if is_stale { control.inspect(TreePicture::of).await } else { None };

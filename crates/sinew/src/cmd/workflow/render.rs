@@ -6,15 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use sinew_diagram::{DrawError, Drawing};
 use sinew_inspection::drawing::{self, DrawnProgress};
-use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::waiting::waits;
 use sinew_operations::deployment::{is_workflow_name, load_deployed};
+use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::workflow_file::{self, Options};
 use sinew_plan::Plan;
 use sinew_protocol::code;
+use sinew_runtime::local;
 
+use crate::cmd::execution::Which;
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
 use crate::output::{Format, Output};
@@ -24,7 +28,7 @@ const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
   sinew workflow render flow.yaml --format mermaid           # for a pull request
   sinew workflow render flow.yaml -O flow.svg --direction lr
-  sinew run flow.yaml --export run.json; sinew workflow render --execution run.json -O run.png
+  sinew workflow render --execution @latest                  # how it stands; or the file of an export
   sinew workflow render flow.yaml -o json                    # the drawing as data";
 
 /// A PNG is drawn at twice its size in points: sharp on today's screens.
@@ -33,8 +37,8 @@ const SCALE: f32 = 2.0;
 /// Arguments of `sinew workflow render`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Draw a workflow, with or without an execution laid over it.\n\nAn execution comes from a file that \
-                  `sinew run --export` wrote. Nodes show their state by colour, icon and word, with attempts and \
+    long_about = "Draw a workflow, with or without an execution laid over it.\n\nAn execution is named by its id, \
+                  @latest, or a file that `sinew run --export` wrote. Nodes show their state by colour, icon and word, with attempts and \
                   counts; edges that were taken stand out. What is drawn then is the plan the execution ran.",
     after_help = EXAMPLES
 )]
@@ -61,8 +65,8 @@ pub(crate) struct RenderArgs {
     #[arg(long, value_enum, default_value_t = ThemeChoice::Light)]
     theme: ThemeChoice,
     /// Lay this execution over the drawing
-    #[arg(long, value_name = "EXPORT.json")]
-    execution: Option<PathBuf>,
+    #[arg(long, value_name = "ID|@latest|FILE")]
+    execution: Option<String>,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -166,17 +170,29 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
         // The parser asks for a file where there is no execution.
         return Ok(file.map(|plan| drawing::draw(&plan, direction, None)).unwrap_or_default());
     };
-    let record = export_file::read(execution)?;
+    let (record, context) = block(opened(execution, args))?;
     let graph = &record.execution.program().graph;
     if file.is_some_and(|plan| sinew_plan::digest(&plan) != graph.digest()) {
         output.note("warning: the workflow has changed since; this is how it was when the execution ran");
     }
-    // An export is a picture of its last moment, and knows nothing of the mesh around it.
-    let context = ViewContext::of(&record.execution, record.execution.state().at, &MeshPresence::default());
     let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(&record, &context));
     let mut drawing = drawing::draw(graph.plan(), direction, Some(&run));
     drawing.caption = Some(drawing::caption(&record));
     Ok(drawing)
+}
+
+/// Reads an execution, and what is known around it.
+async fn opened(execution: &str, args: &RenderArgs) -> Result<(Record, ViewContext), Failure> {
+    let which = Which { id: execution.to_owned(), mesh: args.mesh.clone() };
+    let found = if Path::new(execution).is_file() {
+        FoundExecution { record: export_file::read(Path::new(execution))?, remote: None }
+    } else {
+        which.open().await?
+    };
+    // A file is a picture of its last moment, and knows nothing of the mesh around it.
+    let now = if found.remote.is_some() { local::now() } else { found.record.execution.state().at };
+    let context = ViewContext::of(&found.record.execution, now, &found.presence().await?);
+    Ok((found.record, context))
 }
 
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {

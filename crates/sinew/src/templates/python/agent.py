@@ -1,4 +1,4 @@
-"""The agent NAME: a function that gets the input of a task and returns the output."""
+"""The agent AGENT_NAME: a function that gets the input of a task and returns the output."""
 import sinew_agent
 
 INPUT = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
@@ -8,4 +8,4 @@ def answer(value):
     return {"text": f"Hello, {value['name']}!"}
 
 
-sinew_agent.run("NAME", answer, description="Greets a person by name.", input_schema=INPUT)
+sinew_agent.run("AGENT_NAME", answer, description="Greets a person by name.", input_schema=INPUT)

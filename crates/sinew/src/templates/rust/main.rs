@@ -1,4 +1,4 @@
-//! The agent NAME: a function that gets the input of a task and returns the output.
+//! The agent AGENT_NAME: a function that gets the input of a task and returns the output.
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_agent::{Agent, AgentError, Context};
@@ -16,7 +16,7 @@ struct Greeting {
 
 #[tokio::main]
 async fn main() -> Result<(), AgentError> {
-    Agent::new("NAME", |person: Person, context: Context| async move {
+    Agent::new("AGENT_NAME", |person: Person, context: Context| async move {
         context.progress(format!("greeting {}", person.name));
         Ok(Greeting { text: format!("Hello, {}!", person.name) })
     })
