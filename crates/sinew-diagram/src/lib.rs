@@ -36,7 +36,7 @@ pub use model::{
 pub use paint::{svg, svg_in};
 pub use raster::{png, png_in};
 pub use terminal::{terminal, terminal_within};
-pub use theme::DrawingTheme;
+pub use theme::{DrawingTheme, dark_rules};
 
 /// More nodes than this are refused by [`svg`] and [`png`]; the text forms have no limit.
 pub const MAX_NODES: usize = 2_000;

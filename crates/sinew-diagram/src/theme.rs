@@ -68,10 +68,28 @@ impl DrawingTheme {
     }
 }
 
+/// Returns rules of CSS that show light pictures below `scope`, a selector, in the dark theme: for pages that hold pictures as
+/// elements, and follow what their reader prefers.
+pub fn dark_rules(scope: &str) -> String {
+    let rules = DARK.iter().flat_map(|(light, dark)| {
+        ["fill", "stroke"].map(|paint| format!("{scope} [{paint}=\"{light}\"]{{{paint}:{dark}}}\n"))
+    });
+    rules.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::Status;
+
+    #[test]
+    fn rules_for_pages_replace_every_colour() {
+        let rules = dark_rules(".drawing");
+        for (light, dark) in DARK {
+            assert!(rules.contains(&format!(".drawing [stroke=\"{light}\"]{{stroke:{dark}}}\n")), "{light}");
+        }
+        assert_eq!(rules.lines().count(), 2 * DARK.len());
+    }
 
     /// Relative luminance after WCAG 2.
     fn luminance(color: &str) -> f64 {

@@ -55,7 +55,7 @@ impl Gateway {
             public_url: options.public_url,
             address,
         });
-        let router = routes::router(&state);
+        let router = routes::router(&state, options.console);
         let serving = Some(tokio::spawn(server::serve(state, listener, router)));
         tracing::info!(%address, "the gateway serves");
         Ok(Self { address, draining, serving })

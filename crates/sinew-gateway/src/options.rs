@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use sinew_console::ConsoleMode;
 use sinew_executor::service::Adapters;
 
 /// Port that a gateway listens on unless told otherwise.
@@ -23,6 +24,9 @@ pub struct GatewayOptions {
     pub default_agent: Option<String>,
     /// Gives the adapter of a dialect.
     pub adapters: Adapters,
+    /// Whether the web console is served, and whether it changes the mesh. `None`: no console. A gateway that offers a part
+    /// of the mesh has none, because it has no API.
+    pub console: Option<ConsoleMode>,
     /// Limits of requests.
     pub limits: GatewayLimits,
 }
@@ -37,6 +41,7 @@ impl GatewayOptions {
             expose: vec!["*".to_owned()],
             default_agent: None,
             adapters,
+            console: None,
             limits: GatewayLimits::default(),
         }
     }

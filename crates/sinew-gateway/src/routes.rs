@@ -8,6 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
+use sinew_console::ConsoleMode;
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::code;
 
@@ -16,7 +17,7 @@ use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{Endpoint, short};
 use crate::state::GatewayState;
-use crate::{guard, jsonrpc, rest};
+use crate::{console_mount, guard, jsonrpc, rest};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,11 +101,14 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
-/// The router of all routes, behind the guard.
-pub(crate) fn router(state: &Arc<GatewayState>) -> Router {
+/// The router of all routes, and of the console if there is one, behind the guard.
+pub(crate) fn router(state: &Arc<GatewayState>, console: Option<ConsoleMode>) -> Router {
     let mut router: Router<Arc<GatewayState>> = Router::new();
     for route in all_routes() {
         router = router.route(&route.path, method_router(route.method, route.work));
+    }
+    if let Some(mode) = console {
+        router = router.merge(console_mount::console_of(state, mode));
     }
     let unknown = async |request: Request| {
         HttpProblem::not_found(format!("there is nothing at {}", short(request.uri().path(), 200)))
@@ -118,6 +122,15 @@ pub(crate) fn router(state: &Arc<GatewayState>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(state), guard::check_request))
         .with_state(Arc::clone(state))
+}
+
+/// The routes of the API alone, for callers within the process that stand behind the guard already.
+pub(crate) fn api_router(state: &Arc<GatewayState>) -> Router {
+    let api = all_routes().into_iter().filter(|route| matches!(route.work, RouteWork::Api(_)));
+    let router = api.fold(Router::new(), |router, route| {
+        router.route(&route.path, method_router(route.method, route.work))
+    });
+    router.with_state(Arc::clone(state))
 }
 
 fn method_router(method: &str, work: RouteWork) -> MethodRouter<Arc<GatewayState>> {

@@ -9,6 +9,7 @@
 mod api;
 mod bindings;
 mod cards;
+mod console;
 mod decisions;
 mod documents;
 mod hostile;

@@ -17,6 +17,7 @@ pub mod node_table;
 pub mod record;
 pub mod replay;
 pub mod retry;
+pub mod timeline;
 pub mod tree;
 pub mod view_context;
 pub mod waiting;

@@ -205,6 +205,26 @@ fn a_paused_execution_waits_to_be_resumed() {
 }
 
 #[test]
+fn time_is_told_by_its_kinds() {
+    use crate::timeline::{SpanKind, timeline};
+    let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
+    let approve = (10_000, Signal::Answer(Some("ok".to_owned()), yes));
+    let record = asked(&[approve]);
+    let told = timeline(&record, HOUR, 100);
+    let spans = |node: &str| -> Vec<(SpanKind, Time, Time)> {
+        let row =
+            told.rows.iter().find(|row| row.node == node).unwrap_or_else(|| panic!("no {node}: {told:#?}"));
+        row.spans.iter().map(|span| (span.kind, span.from, span.to)).collect()
+    };
+    assert_eq!(spans("ok"), [(SpanKind::Person, 1_500, 10_000)]);
+    assert_eq!((told.duration_ms, told.more), (11_500, 0), "{told:#?}");
+    assert!(told.rows.iter().filter(|row| !row.spans.is_empty()).all(|row| row.critical), "{told:#?}");
+    let map = timeline(&failed(), HOUR, 2);
+    assert_eq!((map.rows.len(), map.more > 0), (2, true), "{map:#?}");
+    assert_eq!(map.rows[0].spans[0].kind, SpanKind::Agent);
+}
+
+#[test]
 fn trees_fold_and_open() {
     let record = failed();
     let grown = |options: TreeOptions| tree::tree(&record, &seen(&record), &options).unwrap();

@@ -5,11 +5,13 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_inspection::describe::describe as describe_execution;
+use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::node_description::{describe_node, find_activation};
 use sinew_inspection::record::{self, Record};
+use sinew_inspection::timeline;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::waiting::waits;
@@ -152,6 +154,26 @@ pub(super) async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
     }
 }
 
+/// Activations of a timeline, unless the client wants another number.
+const TIMELINE_ROWS: usize = 200;
+/// Most activations of a timeline.
+const MAX_TIMELINE_ROWS: usize = 2_000;
+
+/// Query of a timeline.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimelineQuery {
+    /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
+    limit: Option<usize>,
+}
+
+pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: TimelineQuery = call.query()?;
+    let found = call.found().await?;
+    let limit = query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS);
+    answer(&timeline::timeline(&found.record, local::now(), limit))
+}
+
 /// Query of a node.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -173,6 +195,28 @@ fn no_such_node(node: &str) -> HttpProblem {
     Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text).into()
 }
 
+/// Query of a comparison.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ComparisonQuery {
+    /// The other execution: its id, the first characters of it, or `@latest`.
+    with: String,
+    /// Only this node (with its place: `enrich_3`) and its children.
+    node: Option<String>,
+}
+
+pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: ComparisonQuery = call.query()?;
+    let first = call.found().await?.record;
+    let second = call.operator.record(&call.operator.find(&query.with).await?).await?;
+    let compared =
+        compute(move || (diff::compare(&first, &second, local::now(), query.node.as_deref()), query.node));
+    match compared.await? {
+        (Some(compared), _) => answer(&compared),
+        (None, node) => Err(no_such_node(node.as_deref().unwrap_or_default())),
+    }
+}
+
 /// Query of events.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -183,8 +227,21 @@ pub(crate) struct EventsQuery {
     node: Option<String>,
     /// Only behind the event with this `seq`.
     after: Option<String>,
+    /// Only before the event with this `seq`.
+    before: Option<String>,
+    /// `oldest` first (unless given), or `newest` first.
+    order: Option<EventOrder>,
     /// Events of a page, at most 1,000.
     limit: Option<usize>,
+}
+
+/// Order of events on pages.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum EventOrder {
+    #[default]
+    Oldest,
+    Newest,
 }
 
 /// Words of events.
@@ -201,7 +258,7 @@ enum EventVocabulary {
 #[derive(Serialize)]
 struct EventPage {
     events: Vec<events::EventLine>,
-    /// The `seq` of the last event, if more follow; what `after` takes.
+    /// The `seq` of the last event, if more follow; what `after` takes, and `before` where the newest come first.
     next: Option<String>,
 }
 
@@ -229,9 +286,15 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
         )
         .await;
     }
-    let lines = events::lines(&found.record, words);
+    let before = query.before.as_deref().map(event_stream::parse_place).transpose()?;
+    let mut lines = events::lines(&found.record, words);
+    if query.order.unwrap_or_default() == EventOrder::Newest {
+        lines.reverse();
+    }
     let is_wanted = |line: &events::EventLine| {
-        line.place() > after && query.node.as_deref().is_none_or(|node| line.is_about(node))
+        line.place() > after
+            && before.is_none_or(|before| line.place() < before)
+            && query.node.as_deref().is_none_or(|node| line.is_about(node))
     };
     let limit = query.limit.unwrap_or(EVENTS_PAGE).clamp(1, EVENTS_PAGE);
     let mut wanted = lines.into_iter().filter(is_wanted);
@@ -249,17 +312,20 @@ pub(super) async fn result(call: ApiCall) -> Result<Response, HttpProblem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DrawingQuery {
     /// `svg` (unless given), `mermaid` or `json`.
-    format: Option<DrawingForm>,
+    pub(super) format: Option<DrawingForm>,
     /// `light` (unless given) or `dark`.
-    theme: Option<DrawingGround>,
+    pub(super) theme: Option<DrawingGround>,
     /// `td`, top down (unless given), or `lr`.
-    direction: Option<DrawingDirection>,
+    pub(super) direction: Option<DrawingDirection>,
+    /// Leave out the title above the drawing and the legend below it.
+    #[serde(default)]
+    pub(super) bare: bool,
 }
 
 /// Form of a drawing.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum DrawingForm {
+pub(super) enum DrawingForm {
     Svg,
     Mermaid,
     Json,
@@ -268,7 +334,7 @@ enum DrawingForm {
 /// Ground of a picture.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum DrawingGround {
+pub(super) enum DrawingGround {
     Light,
     Dark,
 }
@@ -276,7 +342,7 @@ enum DrawingGround {
 /// Direction of a drawing.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum DrawingDirection {
+pub(super) enum DrawingDirection {
     Td,
     Lr,
 }
@@ -307,7 +373,7 @@ impl DrawingQuery {
             _ => sinew_diagram::DrawingTheme::Light,
         };
         let mut drawing = drawing::draw(plan, direction, run.map(|(run, _)| run));
-        drawing.caption = run.map(|(_, record)| drawing::caption(record));
+        drawing.caption = run.filter(|_| !self.bare).map(|(_, record)| drawing::caption(record));
         let text = |media_type: &'static str, text: String| {
             ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], text).into_response()
         };

@@ -58,6 +58,8 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::DescribeExecution => executions::describe(call).await,
         ApiOperation::GetRecord => executions::record(call).await,
         ApiOperation::GetTree => executions::tree(call).await,
+        ApiOperation::GetTimeline => executions::timeline(call).await,
+        ApiOperation::CompareExecutions => executions::compare(call).await,
         ApiOperation::DescribeNode => executions::node(call).await,
         ApiOperation::GetEvents => executions::events(call).await,
         ApiOperation::GetResult => executions::result(call).await,

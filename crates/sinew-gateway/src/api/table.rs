@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::executions::{
-    ArtifactQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TreeQuery,
+    ArtifactQuery, ComparisonQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery,
+    TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
 use super::{approvals, workflows};
@@ -18,6 +19,8 @@ pub(crate) enum ApiOperation {
     DescribeExecution,
     GetRecord,
     GetTree,
+    GetTimeline,
+    CompareExecutions,
     DescribeNode,
     GetEvents,
     GetResult,
@@ -101,7 +104,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 31] = [
+pub(crate) const API_ROUTES: [ApiRoute; 33] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -120,6 +123,14 @@ pub(crate) const API_ROUTES: [ApiRoute; 31] = [
         .with_query(schema::<RecordQuery>),
     get("/executions/{id}/tree", ApiOperation::GetTree, "Nodes of an execution")
         .with_query(schema::<TreeQuery>),
+    get("/executions/{id}/timeline", ApiOperation::GetTimeline, "Times of the activations by kind of time")
+        .with_query(schema::<TimelineQuery>),
+    get(
+        "/executions/{id}/comparison",
+        ApiOperation::CompareExecutions,
+        "Two executions side by side: nodes, and changes of values as JSON Patch",
+    )
+    .with_query(schema::<ComparisonQuery>),
     get("/executions/{id}/node", ApiOperation::DescribeNode, "Input, output and attempts of a node")
         .with_query(schema::<NodeQuery>),
     get(
@@ -185,10 +196,10 @@ pub(crate) const API_ROUTES: [ApiRoute; 31] = [
         .with_query(schema::<workflows::VersionQuery>),
     get("/workflows/{name}/versions", ApiOperation::ListVersions, "Versions of a workflow, newest first"),
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
-        .with_query(schema::<DrawingQuery>)
+        .with_query(schema::<workflows::WorkflowDrawingQuery>)
         .answers("image/svg+xml"),
     post("/workflows/validate", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
-        .with_query(schema::<workflows::FileQuery>),
+        .with_query(schema::<workflows::ValidateQuery>),
     post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
         .with_query(schema::<workflows::FileQuery>),
     ApiRoute {

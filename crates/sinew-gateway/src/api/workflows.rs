@@ -6,16 +6,17 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use sinew_inspection::drawing;
 use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, workflow_document};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed, load_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_workflow};
 use sinew_operations::workflow_file::Loaded;
-use sinew_operations::workflow_search::validation_document;
+use sinew_operations::workflow_search::{SearchedFile, validation_document};
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
-use super::executions::DrawingQuery;
+use super::executions::{DrawingDirection, DrawingForm, DrawingGround, DrawingQuery};
 use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -48,10 +49,24 @@ pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&VersionRow::all(&call.operator.workflows().await, name))
 }
 
+/// Query of the drawing of a workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkflowDrawingQuery {
+    /// The first characters of a version's digest; the newest version unless given.
+    version: Option<String>,
+    /// `svg` (unless given), `mermaid` or `json`.
+    format: Option<DrawingForm>,
+    /// `light` (unless given) or `dark`.
+    theme: Option<DrawingGround>,
+    /// `td`, top down (unless given), or `lr`.
+    direction: Option<DrawingDirection>,
+}
+
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: DrawingQuery = call.query()?;
-    let loaded = load(&call, None).await?;
-    query.respond(&loaded.pick(None)?.plan, None).await
+    let WorkflowDrawingQuery { version, format, theme, direction } = call.query()?;
+    let loaded = load(&call, version.as_deref()).await?;
+    DrawingQuery { format, theme, direction, bare: true }.respond(&loaded.pick(None)?.plan, None).await
 }
 
 /// Query of a file that is posted.
@@ -75,14 +90,43 @@ impl FileQuery {
     }
 }
 
+/// Query of a file that is checked.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ValidateQuery {
+    /// Name of the file in findings, and of a workflow that has no name of its own.
+    name: Option<String>,
+    /// Dialect of the file, instead of what its content says.
+    dialect: Option<String>,
+    /// Add the drawing of each workflow as SVG: `drawings`, by name. A workflow that is too large for a picture has none.
+    #[serde(default)]
+    drawing: bool,
+}
+
 pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: FileQuery = call.query()?;
+    let ValidateQuery { name, dialect, drawing } = call.query()?;
+    let query = FileQuery { name, dialect };
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
     let checked = compute(move || {
         let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
-        Ok::<_, Failure>(validation_document(&[file]))
+        let drawings = if drawing { drawings_of(&file) } else { Map::new() };
+        let mut document = validation_document(&[file]);
+        if drawing {
+            document["drawings"] = Value::Object(drawings);
+        }
+        Ok::<_, Failure>(document)
     });
     answer(&checked.await??)
+}
+
+/// Drawings of the workflows of a file, by name.
+fn drawings_of(file: &SearchedFile) -> Map<String, Value> {
+    let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
+    let drawn = workflows.filter_map(|lowered| {
+        let drawing = drawing::draw(&lowered.plan, sinew_diagram::Direction::TopDown, None);
+        Some((lowered.plan.name.clone(), Value::String(sinew_diagram::svg(&drawing).ok()?)))
+    });
+    drawn.collect()
 }
 
 pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
-use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+use sinew_gateway::{ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
@@ -140,6 +140,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         namespace: mesh.namespace(),
         card: serve::card_address(&gateway),
         tools: serve::tools_address(&gateway),
+        console: serve::console_address(&gateway),
         server: server.as_ref(),
         agents: &own,
         ready_made: &ready_made,
@@ -195,7 +196,9 @@ async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> 
 async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<Gateway, Failure> {
     let start = |port: u16| {
         let listen = (Ipv4Addr::LOCALHOST, port).into();
-        Gateway::start(mesh.clone(), GatewayOptions { listen, ..GatewayOptions::new(mesh_operator::adapter) })
+        let console = Some(ConsoleMode::Full);
+        let options = GatewayOptions { listen, console, ..GatewayOptions::new(mesh_operator::adapter) };
+        Gateway::start(mesh.clone(), options)
     };
     match start(args.gateway_port.unwrap_or(DEFAULT_PORT)).await {
         Err(GatewayError::Listen { .. }) if args.gateway_port.is_none() => {
@@ -303,6 +306,8 @@ struct DevBanner<'a> {
     card: String,
     /// Address of the tools of the mesh.
     tools: String,
+    /// Address of the console.
+    console: String,
     server: Option<&'a Server>,
     agents: &'a [String],
     /// Agents that ship with Sinew.
@@ -325,6 +330,7 @@ impl DevBanner<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "nats": self.url,
             "namespace": self.namespace,
+            "console": self.console,
             "gateway": self.card,
             "tools": self.tools,
             "managed": self.server.is_some(),
@@ -345,6 +351,7 @@ impl DevBanner<'_> {
                 format!("sinew {}   namespace {}", env!("CARGO_PKG_VERSION"), self.namespace),
                 format!("NATS         {} ({by})", self.url),
             ];
+            lines.push(format!("Console      {}", self.console));
             lines.push(format!("Gateway      {}", self.card));
             lines.push(format!("Tools        {} (MCP)", self.tools));
             if let (Some(store), Some(server)) = (store, self.server) {

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-source",
             "sinew-plan",
             "sinew-engine",
+            "sinew-console",
             "sinew-diagram",
             "sinew-runtime",
             "sinew-inspection",
@@ -58,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
         ],
     ),
+    ("sinew-console", &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-inspection"]),
     (
         "sinew-inspection",
         &[
@@ -182,11 +184,12 @@ const OWNERS: &[(&str, &str)] = &[
     ("opentelemetry", "sinew-telemetry"),
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
-    ("axum", "sinew-gateway"),
+    ("maud", "sinew-console"),
 ];
 
-/// The same for crates of which two of ours have a side each: the server, and the client.
-const SHARED_OWNERS: &[(&str, [&str; 2])] = &[("rmcp", ["sinew-gateway", "sinew-agents"])];
+/// The same for crates of which two of ours have a side each: server and client, or API and pages.
+const SHARED_OWNERS: &[(&str, [&str; 2])] =
+    &[("rmcp", ["sinew-gateway", "sinew-agents"]), ("axum", ["sinew-gateway", "sinew-console"])];
 
 /// Lines past which a file has a second job hiding in it.
 const LONGEST_FILE: usize = 700;

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use clap::Args;
-use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+use clap::{Args, ValueEnum};
+use sinew_gateway::{ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator;
 
@@ -17,6 +17,7 @@ const EXAMPLES: &str = "Examples:
   sinew serve gateway
   sinew serve gateway --listen 127.0.0.1:9000 --expose 'orders-*'
   sinew serve gateway --public-url https://agents.example.com
+  sinew serve gateway --console=read-only
   curl http://127.0.0.1:8234/.well-known/agent-card.json";
 
 /// Arguments of `sinew serve gateway`.
@@ -44,10 +45,31 @@ pub(crate) struct GatewayArgs {
     /// Workflow or agent for messages to the mesh that name none
     #[arg(long, value_name = "NAME")]
     default_agent: Option<String>,
+    /// Serve the web console too: `full`, or `read-only`, which shows the mesh and changes nothing
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
+    console: Option<ConsoleChoice>,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
     mesh: Connection,
+}
+
+/// Choice of what a console may do.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ConsoleChoice {
+    /// People start, steer and decide
+    Full,
+    /// People look
+    ReadOnly,
+}
+
+impl From<ConsoleChoice> for ConsoleMode {
+    fn from(choice: ConsoleChoice) -> Self {
+        match choice {
+            ConsoleChoice::Full => Self::Full,
+            ConsoleChoice::ReadOnly => Self::ReadOnly,
+        }
+    }
 }
 
 /// Serves until told to stop.
@@ -63,6 +85,7 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         hosts: args.host.clone(),
         expose: args.expose.clone(),
         default_agent: args.default_agent.clone(),
+        console: args.console.map(ConsoleMode::from),
         ..GatewayOptions::new(mesh_operator::adapter)
     };
     let starting = async {
@@ -80,6 +103,9 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
     let _ = up.set(());
     output.note(&format!("card: {}", card_address(&gateway)));
     output.note(&format!("tools: {}", tools_address(&gateway)));
+    if args.console.is_some() {
+        output.note(&format!("console: {}", console_address(&gateway)));
+    }
     stop.asked().await;
     telemetry.drain();
     gateway.drain().await;
@@ -95,6 +121,11 @@ pub(crate) fn card_address(gateway: &Gateway) -> String {
 /// Address of the tools of the mesh.
 pub(crate) fn tools_address(gateway: &Gateway) -> String {
     format!("http://{}/mcp", gateway.address())
+}
+
+/// Address of the console of the mesh.
+pub(crate) fn console_address(gateway: &Gateway) -> String {
+    format!("http://{}/console", gateway.address())
 }
 
 /// The failure of a gateway that did not start.

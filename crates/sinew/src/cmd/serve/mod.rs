@@ -15,7 +15,7 @@ use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 use crate::exit::Exit;
 
 pub(crate) use executor::{ExecutorArgs, MessageWords};
-pub(crate) use gateway::{card_address, gateway_failure, tools_address};
+pub(crate) use gateway::{card_address, console_address, gateway_failure, tools_address};
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here, telemetry_failure};

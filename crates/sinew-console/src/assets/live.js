@@ -1,0 +1,126 @@
+// Keeps an open page true: reads the page again when something changed, and replaces the parts that differ.
+// Executions tell changes by server-sent events, and a lost stream goes on behind the last event; other pages look again
+// every few seconds while somebody can see them.
+
+const sign = document.getElementById("live");
+const GATHER_MS = 250; // events of one moment are one reading
+const LONGEST_BREAK_MS = 15_000;
+
+function tell(state, text) {
+  sign.className = state;
+  if (sign.textContent !== text) sign.textContent = text;
+}
+
+// A part is left alone while its reader types or selects in it, or has opened or ticked something: the next change brings it up to date.
+function isInUse(part) {
+  const focus = document.activeElement;
+  const types = focus && part.contains(focus) && focus.matches("input, textarea, select");
+  const selection = document.getSelection();
+  const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+  return types || selects || part.querySelector("details[open], input:checked") !== null;
+}
+
+// Focus survives the replacement of what has it: by address, for links; by label, for regions that scroll.
+function restoreFocus(part, href, label) {
+  if (href) part.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
+  else if (label) part.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus({ preventScroll: true });
+}
+
+function replace(old, fresh) {
+  if (old.innerHTML === fresh.innerHTML || isInUse(old)) return;
+  const focus = old.contains(document.activeElement) ? document.activeElement : null;
+  const href = focus?.getAttribute("href");
+  const label = focus?.getAttribute("aria-label");
+  const scrolled = [...old.querySelectorAll(".scroll, .drawing, .value")].map((box) => [box.scrollTop, box.scrollLeft]);
+  old.replaceChildren(...document.importNode(fresh, true).childNodes);
+  [...old.querySelectorAll(".scroll, .drawing, .value")].forEach((box, place) => {
+    if (scrolled[place]) [box.scrollTop, box.scrollLeft] = scrolled[place];
+  });
+  if (focus) restoreFocus(old, href, label);
+  old.dispatchEvent(new CustomEvent("part-replaced", { bubbles: true }));
+}
+
+let reading = null;
+let isStale = false;
+
+// Reads the page again; what changes meanwhile is read afterwards.
+async function refresh() {
+  if (reading) {
+    isStale = true;
+    return reading;
+  }
+  reading = (async () => {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-part]")) {
+      const same = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+      if (same) replace(part, same);
+    }
+    return fresh;
+  })();
+  try {
+    return await reading;
+  } finally {
+    reading = null;
+    if (isStale) {
+      isStale = false;
+      refresh().catch(() => {});
+    }
+  }
+}
+
+function followEvents(address) {
+  let last = "";
+  let attempt = 0;
+  let timer = 0;
+  const changed = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => refresh().catch(() => {}), GATHER_MS);
+  };
+  const open = () => {
+    // What was missed is in the page that is read on opening, so the stream begins behind the last event that was seen.
+    const stream = new EventSource(last ? `${address}?after=${encodeURIComponent(last)}` : address);
+    stream.onopen = () => {
+      attempt = 0;
+      tell("on", "live");
+      changed();
+    };
+    stream.onmessage = (event) => {
+      last = event.lastEventId || last;
+      changed();
+    };
+    stream.addEventListener("end", () => {
+      stream.close();
+      clearTimeout(timer);
+      refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
+    });
+    stream.onerror = () => {
+      // The browser comes back by itself after a broken line, and gives up when a gateway refuses: then the wait is ours.
+      tell("off", "connection lost, trying again");
+      if (stream.readyState !== EventSource.CLOSED) return;
+      attempt += 1;
+      setTimeout(open, Math.min(LONGEST_BREAK_MS, 500 * 2 ** attempt));
+    };
+  };
+  open();
+}
+
+function poll(seconds) {
+  const look = async () => {
+    if (!document.hidden) {
+      try {
+        await refresh();
+        tell("on", "live");
+      } catch {
+        tell("off", "connection lost, trying again");
+      }
+    }
+    setTimeout(look, seconds * 1000);
+  };
+  tell("on", "live");
+  setTimeout(look, seconds * 1000);
+}
+
+if (sign?.dataset.events) followEvents(sign.dataset.events);
+else if (sign?.dataset.poll) poll(Number(sign.dataset.poll));

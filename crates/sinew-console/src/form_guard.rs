@@ -1,0 +1,193 @@
+//! The guard of all pages: headers of every answer, and which forms are obeyed.
+//!
+//! A form is obeyed if three things agree: its origin is this console, its token is the one of the cookie, and the cookie came
+//! back to the site that set it. The check stands before all handlers, so none of them can forget it.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use url::form_urlencoded;
+
+use crate::console_error::ConsoleError;
+use crate::page_frame::error_page;
+use crate::page_request::{BASE, PageRequest};
+use crate::routes::{ConsoleMode, ConsoleState};
+
+/// Cookie that holds the token of forms.
+const COOKIE: &str = "sinew-console";
+/// Field of forms that holds the token.
+pub(crate) const TOKEN_FIELD: &str = "form_token";
+/// Bytes of a form.
+const MAX_FORM_BYTES: usize = 1 << 20;
+/// Characters of a token.
+const TOKEN_CHARS: usize = 32;
+
+/// Headers of every answer. Pages load and run nothing but files of this console.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    // `no-referrer` would also take the origin from forms.
+    (header::REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+];
+
+/// Token that the forms of a page carry. Empty: no form is obeyed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormToken(String);
+
+impl FormToken {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The token of the cookie, or a new one.
+    fn of(headers: &HeaderMap) -> (Self, bool) {
+        let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+        let named = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let known = named
+            .filter(|(name, _)| *name == COOKIE)
+            .map(|(_, value)| value)
+            .find(|value| value.len() == TOKEN_CHARS && value.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match known {
+            Some(token) => (Self(token.to_owned()), true),
+            None => (Self(uuid::Uuid::new_v4().simple().to_string()), false),
+        }
+    }
+}
+
+/// Lets a request through to its page, or refuses it; sets the headers of its answer.
+pub(crate) async fn guard_pages(
+    State(state): State<Arc<ConsoleState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (token, is_known) = FormToken::of(request.headers());
+    let is_form = *request.method() != Method::GET && *request.method() != Method::HEAD;
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(token.clone());
+    let checked = if is_form {
+        let is_trusted = is_known && is_own_origin(&parts.headers);
+        checked_form(state.mode, is_trusted, &token, body).await
+    } else {
+        Ok(body)
+    };
+    let mut response = match checked {
+        Ok(body) => next.run(Request::from_parts(parts, body)).await,
+        Err(error) => {
+            tracing::info!(path = %parts.uri.path(), %error, "a form was refused");
+            error_page(&PageRequest::of(&parts, &state), &error).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Files carry their own rule; pages show a mesh as it is now.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if !is_known && let Ok(cookie) = HeaderValue::from_str(&cookie_of(&token, state.is_secure)) {
+        headers.append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn cookie_of(token: &FormToken, is_secure: bool) -> String {
+    let secure = if is_secure { "; Secure" } else { "" };
+    format!("{COOKIE}={}; Path={BASE}; HttpOnly; SameSite=Strict{secure}", token.0)
+}
+
+/// The body of a form that may be obeyed.
+async fn checked_form(
+    mode: ConsoleMode,
+    is_trusted: bool,
+    token: &FormToken,
+    body: Body,
+) -> Result<Body, ConsoleError> {
+    if mode == ConsoleMode::ReadOnly {
+        return Err(ConsoleError::ReadOnly);
+    }
+    if !is_trusted {
+        return Err(ConsoleError::FormNotTrusted("the form did not come from a page of this console"));
+    }
+    let bytes = to_bytes(body, MAX_FORM_BYTES).await.map_err(|_| {
+        ConsoleError::Input("the form is larger than 1 MiB, or did not arrive whole".to_owned())
+    })?;
+    let mut sent = form_urlencoded::parse(&bytes).filter(|(name, _)| name == TOKEN_FIELD);
+    match (sent.next(), sent.next()) {
+        (Some((_, sent)), None) if is_same(sent.as_bytes(), token.0.as_bytes()) => Ok(Body::from(bytes)),
+        _ => Err(ConsoleError::FormNotTrusted("the form does not carry the token of this browser")),
+    }
+}
+
+/// Compares in a time that does not tell where two texts differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// Whether the page that sent this is at the host that got it. Browsers name the origin of every form.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let fetched_from = text(HeaderName::from_static("sec-fetch-site"));
+    let origin = text(header::ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
+    let origin = origin.as_ref().and_then(Uri::authority).map(Authority::as_str);
+    let host = text(header::HOST);
+    fetched_from.is_none_or(|site| site == "same-origin") && host.is_some() && origin == host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn only_own_origins_are_trusted() {
+        let check = |pairs: &[(&'static str, &'static str)], expected: bool| {
+            assert_eq!(is_own_origin(&headers(pairs)), expected, "{pairs:?}");
+        };
+        check(&[("host", "a:1"), ("origin", "http://a:1")], true);
+        check(&[("host", "a:1"), ("origin", "http://a:1"), ("sec-fetch-site", "same-origin")], true);
+        check(&[("host", "a:1"), ("origin", "http://a:1"), ("sec-fetch-site", "cross-site")], false);
+        check(&[("host", "a:1"), ("origin", "http://a:2")], false);
+        check(&[("host", "a:1"), ("origin", "http://b@a:1")], false);
+        check(&[("host", "a:1"), ("origin", "null")], false);
+        check(&[("host", "a:1")], false);
+        check(&[("origin", "http://a:1")], false);
+        check(&[], false);
+    }
+
+    #[test]
+    fn a_token_is_read_whole_or_made() {
+        let good = "0123456789abcdef0123456789abcdef";
+        let check = |cookie: String, expected: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::COOKIE, HeaderValue::from_str(&cookie).unwrap());
+            let (token, is_known) = FormToken::of(&headers);
+            assert_eq!((is_known, token.0.len()), (expected, TOKEN_CHARS), "{cookie}");
+        };
+        check(format!("{COOKIE}={good}"), true);
+        check(format!("other=1; {COOKIE}={good}; more=2"), true);
+        check(format!("{COOKIE}="), false);
+        check(format!("{COOKIE}=<script>"), false);
+        check(format!("x{COOKIE}={good}"), false);
+    }
+}

@@ -1,0 +1,224 @@
+//! The frame of every page: head, navigation, and the page of a failure.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::assets::{ICON, MODULES, STYLE};
+use crate::console_error::ConsoleError;
+use crate::form_guard::TOKEN_FIELD;
+use crate::page_request::{PageAddress, PageRequest};
+use crate::routes::ConsoleMode;
+use crate::shown_text;
+
+/// Parts of the console, in the order of the navigation, each with the key behind `g`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConsoleSection {
+    Pulse,
+    Executions,
+    Approvals,
+    Workflows,
+    Agents,
+    Help,
+}
+
+impl ConsoleSection {
+    const ALL: [Self; 6] =
+        [Self::Pulse, Self::Executions, Self::Approvals, Self::Workflows, Self::Agents, Self::Help];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Pulse => "Pulse",
+            Self::Executions => "Executions",
+            Self::Approvals => "Approvals",
+            Self::Workflows => "Workflows",
+            Self::Agents => "Agents",
+            Self::Help => "Help",
+        }
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Pulse => "p",
+            Self::Executions => "e",
+            Self::Approvals => "a",
+            Self::Workflows => "w",
+            Self::Agents => "n",
+            Self::Help => "h",
+        }
+    }
+
+    fn address(self) -> PageAddress {
+        match self {
+            Self::Pulse => PageAddress::of(&[]),
+            other => PageAddress::of(&[&other.title().to_ascii_lowercase()]),
+        }
+    }
+}
+
+/// A page before it has its frame.
+#[derive(Debug)]
+pub(crate) struct ConsolePage {
+    status: StatusCode,
+    title: String,
+    section: Option<ConsoleSection>,
+    body: Markup,
+    source: LiveSource,
+}
+
+/// Source of the changes that a page shows while it is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum LiveSource {
+    /// The page stays as it is.
+    #[default]
+    Still,
+    /// Events of an execution: the address of the stream, behind the last event that is shown.
+    Events(String),
+    /// The page itself, every few seconds.
+    Poll,
+}
+
+/// Seconds between two looks of a page that has no stream.
+const POLL_SECONDS: u32 = 5;
+
+impl ConsolePage {
+    pub(crate) fn new(section: ConsoleSection, title: impl Into<String>, body: Markup) -> Self {
+        Self {
+            status: StatusCode::OK,
+            title: title.into(),
+            section: Some(section),
+            body,
+            source: LiveSource::Still,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn live(self, source: LiveSource) -> Self {
+        Self { source, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    fn markup(&self) -> Markup {
+        let (events, poll) = match &self.source {
+            LiveSource::Still => (None, None),
+            LiveSource::Events(address) => (Some(address), None),
+            LiveSource::Poll => (None, Some(POLL_SECONDS)),
+        };
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (shown_text::line(&self.title, 80)) " · Sinew" }
+                    link rel="icon" href=(ICON.address);
+                    link rel="stylesheet" href=(STYLE.address);
+                    @for module in MODULES.iter() {
+                        script type="module" src=(module.address) {}
+                    }
+                }
+                body {
+                    a.skip href="#main" { "Skip to content" }
+                    header.top {
+                        a.brand href=(PageAddress::of(&[])) { "Sinew" }
+                        nav aria-label="Sections" {
+                            ul {
+                                @for section in ConsoleSection::ALL {
+                                    li {
+                                        a href=(section.address()) data-go=(section.key())
+                                            aria-current=[(self.section == Some(section)).then_some("page")] {
+                                            (section.title())
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                        span #live role="status" data-events=[events] data-poll=[poll] {}
+                    }
+                    main #main tabindex="-1" { (self.body) }
+                }
+            }
+        }
+    }
+}
+
+impl IntoResponse for ConsolePage {
+    fn into_response(self) -> Response {
+        let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+        (self.status, headers, self.markup().into_string()).into_response()
+    }
+}
+
+/// Result of a page: the page, or the page that tells why there is none.
+pub(crate) fn page_or_problem(request: &PageRequest, page: Result<ConsolePage, ConsoleError>) -> Response {
+    match page {
+        Ok(page) => page.into_response(),
+        Err(error) => error_page(request, &error).into_response(),
+    }
+}
+
+/// The page of a failure, with its code.
+pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> ConsolePage {
+    let body = html! {
+        h1 { "This did not work" }
+        (problem_box(error))
+        p { a href=(request.path()) { "Try again" } " · " a href=(PageAddress::of(&["executions"])) { "Executions" } }
+    };
+    ConsolePage {
+        status: error.status(),
+        title: "Problem".to_owned(),
+        section: None,
+        body,
+        source: LiveSource::Still,
+    }
+}
+
+/// A box with what went wrong: title, sentence, advice, and the code with its page.
+pub(crate) fn problem_box(error: &ConsoleError) -> Markup {
+    let code = error.code();
+    let title = sinew_codes::title(code);
+    html! {
+        div.problem role="alert" {
+            @if let Some(title) = title { strong { (title) } }
+            p.message { (shown_text::paragraph(&error.to_string())) }
+            @if let Some(hint) = error.hint() { p.hint { (shown_text::line(hint, 600)) } }
+            p { (code_link(code)) }
+        }
+    }
+}
+
+/// A code, with a link to its page if it has one.
+pub(crate) fn code_link(code: &str) -> Markup {
+    html! {
+        @if sinew_codes::page(code).is_some() {
+            a.code href=(PageAddress::of(&["help", code])) { (code) }
+        } @else {
+            span.code { (shown_text::line(code, 60)) }
+        }
+    }
+}
+
+/// The hidden field that every form carries.
+pub(crate) fn token_field(request: &PageRequest) -> Markup {
+    html! { input type="hidden" name=(TOKEN_FIELD) value=(request.token.as_str()); }
+}
+
+/// Whether the page offers forms.
+pub(crate) fn may_steer(request: &PageRequest) -> bool {
+    request.mode == ConsoleMode::Full
+}
+
+/// Part of a page that is replaced while the page is open.
+pub(crate) fn live_part(name: &str, content: &Markup) -> Markup {
+    html! { div data-part=(name) { (content) } }
+}
+
+/// A drawing of the API. `sinew-diagram` escapes all text in it and writes no script, style, link or reference.
+pub(crate) fn drawing(svg: String) -> Markup {
+    html! { div.drawing tabindex="0" role="group" aria-label="Graph; the table of nodes below says the same" { (PreEscaped(svg)) } }
+}

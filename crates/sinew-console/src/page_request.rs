@@ -1,0 +1,114 @@
+//! The request of a page: the API in the name of its sender, its query, and what its forms need.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::Uri;
+use axum::http::request::Parts;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+use crate::api_client::{ApiClient, append_pair, join_segments};
+use crate::console_error::ConsoleError;
+use crate::form_guard::FormToken;
+use crate::routes::{ConsoleMode, ConsoleState};
+
+/// Base path of the pages.
+pub(crate) const BASE: &str = "/console";
+
+/// Request of a page: the API in the name of its sender, and what forms need.
+#[derive(Clone, Debug)]
+pub(crate) struct PageRequest {
+    pub(crate) api: ApiClient,
+    /// Token for the forms of the page.
+    pub(crate) token: FormToken,
+    pub(crate) mode: ConsoleMode,
+    pub(crate) now: Timestamp,
+    uri: Uri,
+}
+
+impl FromRequestParts<Arc<ConsoleState>> for PageRequest {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<ConsoleState>,
+    ) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(parts, state))
+    }
+}
+
+impl PageRequest {
+    pub(crate) fn of(parts: &Parts, state: &ConsoleState) -> Self {
+        Self {
+            api: ApiClient::new(state.api.clone(), parts.extensions.clone()),
+            // Without the guard there is no token, and then no form is obeyed.
+            token: parts.extensions.get::<FormToken>().cloned().unwrap_or_default(),
+            mode: state.mode,
+            now: Timestamp::now(),
+            uri: parts.uri.clone(),
+        }
+    }
+
+    /// The query, read as a type that passes over what it does not know.
+    pub(crate) fn query<Q: DeserializeOwned>(&self) -> Result<Q, ConsoleError> {
+        match Query::<Q>::try_from_uri(&self.uri) {
+            Ok(Query(query)) => Ok(query),
+            Err(error) => Err(ConsoleError::Input(format!("the address: {}", error.body_text()))),
+        }
+    }
+
+    /// Address of the page without what follows its path.
+    pub(crate) fn path(&self) -> &str {
+        self.uri.path()
+    }
+}
+
+/// Address of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct PageAddress {
+    path: String,
+    query: String,
+}
+
+impl PageAddress {
+    /// The page of these segments; each may be any text.
+    pub(crate) fn of(segments: &[&str]) -> Self {
+        Self { path: join_segments(BASE, segments), query: String::new() }
+    }
+
+    /// The same with a parameter.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        append_pair(&mut self.query, name, value);
+        self
+    }
+
+    /// The same with a parameter, if it has a value.
+    #[must_use]
+    pub(crate) fn with_some(self, name: &str, value: Option<&str>) -> Self {
+        match value.filter(|value| !value.is_empty()) {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    pub(crate) fn execution(id: &str) -> Self {
+        Self::of(&["executions", id])
+    }
+
+    pub(crate) fn workflow(name: &str) -> Self {
+        Self::of(&["workflows", name])
+    }
+
+    pub(crate) fn agent(name: &str) -> Self {
+        Self::of(&["agents", name])
+    }
+}
+
+impl std::fmt::Display for PageAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.path)?;
+        if self.query.is_empty() { Ok(()) } else { write!(f, "?{}", self.query) }
+    }
+}

@@ -1,0 +1,50 @@
+//! Agents that are online, and workflows, which are agents too.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::AgentListRow;
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, duration};
+
+pub(crate) async fn show(request: PageRequest) -> Response {
+    let page = agents_page(&request).await;
+    page_or_problem(&request, page)
+}
+
+async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let rows: Vec<AgentListRow> = request.api.get(&ApiPath::of(&["agents"])).await?;
+    let body = html! {
+        div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
+        (live_part("agents", &agent_table(&rows)))
+    };
+    Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::Poll))
+}
+
+fn agent_table(rows: &[AgentListRow]) -> Markup {
+    html! {
+        @if rows.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Agents" {
+                table.rows {
+                    thead { tr { th scope="col" { "Agent" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "Heartbeat" } } }
+                    tbody {
+                        @for row in rows {
+                            tr data-row {
+                                td { a href=(PageAddress::agent(&row.name)) { (shown_text::line(&row.name, 80)) } }
+                                td { (shown_text::line(&row.kind, 30)) }
+                                td.wide { (shown_text::line(&row.description, 200)) }
+                                td { (shown_text::line(&row.skills.join(", "), 80)) }
+                                td { (shown_text::line(&row.version, 30)) }
+                                td.number { (duration(row.heartbeat_age_ms)) " ago" }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

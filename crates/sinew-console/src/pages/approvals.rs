@@ -1,0 +1,55 @@
+//! Questions that wait for people.
+
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::ApprovalDocument;
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, time_mark};
+
+/// Questions that are listed.
+const MAX_ROWS: usize = 100;
+
+pub(crate) async fn show(request: PageRequest) -> Response {
+    let page = approvals_page(&request).await;
+    page_or_problem(&request, page)
+}
+
+async fn approvals_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let questions: Vec<ApprovalDocument> = request.api.get(&ApiPath::of(&["approvals"])).await?;
+    let body = html! {
+        div.head { h1 { "Approvals" } (command_line(&CommandText::new("sinew approval list"))) }
+        (live_part("questions", &question_list(request, &questions)))
+    };
+    Ok(ConsolePage::new(ConsoleSection::Approvals, "Approvals", body).live(LiveSource::Poll))
+}
+
+fn question_list(request: &PageRequest, questions: &[ApprovalDocument]) -> Markup {
+    html! {
+        @if questions.is_empty() { p.empty { "Nothing waits for a decision." } }
+        ul.questions {
+            @for question in questions.iter().take(MAX_ROWS) {
+                @let asked = question.question.as_ref();
+                li data-row {
+                    a.title href=(PageAddress::of(&["executions", &question.execution, "approval"]).with_some("node", question.node.as_deref())) {
+                        (shown_text::line(asked.map_or("A decision", |asked| asked.prompt.as_str()), 200))
+                    }
+                    p.quiet {
+                        (shown_text::line(&question.workflow, 60))
+                        @if let Some(node) = &question.node { ", " (shown_text::line(node, 60)) }
+                        ", asked " (time_mark(&question.since, request.now))
+                        @if let Some(until) = &question.until { ", due " (time_mark(until, request.now)) }
+                        @if let Some(asked) = asked.filter(|asked| !asked.allowed.is_empty()) {
+                            ", for " (shown_text::line(&asked.allowed.join(", "), 120))
+                        }
+                    }
+                }
+            }
+        }
+        @if questions.len() > MAX_ROWS { p.notice { (questions.len() - MAX_ROWS) " more" } }
+    }
+}

@@ -1,0 +1,119 @@
+//! Artifacts of an execution: a list, and one of them as text.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use sinew_inspection::words;
+
+use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::ArtifactDocument;
+use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem, problem_box};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, size, text_block};
+
+/// Artifacts that are listed.
+const MAX_ROWS: usize = 500;
+/// Bytes of an artifact that is shown; a larger one is saved.
+const MAX_SHOWN_BYTES: u64 = 1 << 20;
+
+/// Artifact that the address opens: its name with node and version, as commands take it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ArtifactChoice {
+    artifact: Option<String>,
+}
+
+pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
+    let page = artifacts_page(&id, &request).await;
+    page_or_problem(&request, page)
+}
+
+async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let ArtifactChoice { artifact } = request.query()?;
+    let execution = read_execution(request, id).await?;
+    let id = execution.execution.as_str();
+    let rows: Vec<ArtifactDocument> = request.api.get(&ApiPath::of(&["executions", id, "artifacts"])).await?;
+    let opened = rows.iter().find(|row| artifact.as_deref() == Some(&reference(row)));
+    let preview = match opened {
+        Some(row) => Some(preview(request, id, row).await),
+        None => None,
+    };
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Artifacts, None))
+        @if let Some(preview) = preview { (preview) }
+        (live_part("artifacts", &artifact_table(id, &rows, artifact.as_deref())))
+    };
+    let title = execution_title(&execution);
+    Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
+}
+
+/// The name of one version, as commands and the API take it.
+fn reference(row: &ArtifactDocument) -> String {
+    let node = row.node.as_deref().map(|node| format!("{node}/")).unwrap_or_default();
+    format!("{node}{}:v{}", row.name, row.version)
+}
+
+fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
+    ApiPath::of(&["executions", id, "artifact"]).with("name", &reference(row))
+}
+
+/// An artifact as text; whatever its type says, nothing of it is run or drawn.
+async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
+    let path = bytes_of(id, row);
+    let content = if row.size > MAX_SHOWN_BYTES {
+        html! { p.notice { "It has " (size(row.size)) ". " a href=(path.address()) { "Save it" } } }
+    } else {
+        match request.api.get_bytes(&path).await {
+            Ok(bytes) => std::str::from_utf8(&bytes).map_or_else(
+                |_| html! { p.notice { "It is not text. " a href=(path.address()) { "Save it" } } },
+                |text| text_block(text, &path.address()),
+            ),
+            Err(error) => problem_box(&error),
+        }
+    };
+    html! {
+        section {
+            h2 { (shown_text::line(&reference(row), 200)) }
+            (content)
+            (command_line(&CommandText::of_execution("sinew artifact get", id).word(&reference(row))))
+        }
+    }
+}
+
+fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> Markup {
+    html! {
+        @if rows.is_empty() { p.empty { "No agent left an artifact." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Artifacts" {
+                table.rows {
+                    thead {
+                        tr {
+                            th.wide scope="col" { "Name" } th.number scope="col" { "Version" } th scope="col" { "Node" }
+                            th scope="col" { "Type" } th.number scope="col" { "Size" } th scope="col" { "SHA-256" } th scope="col" { "Save" }
+                        }
+                    }
+                    tbody {
+                        @for row in rows.iter().take(MAX_ROWS) {
+                            @let name = reference(row);
+                            tr data-row aria-current=[(opened == Some(name.as_str())).then_some("true")] {
+                                td.wide { a href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { (shown_text::line(&row.name, 100)) } }
+                                td.number { (row.version) }
+                                td {
+                                    (shown_text::line(row.node.as_deref().unwrap_or("–"), 60))
+                                    @if let Some(attempt) = row.attempt.filter(|attempt| *attempt > 1) { span.quiet { " attempt " (attempt) } }
+                                }
+                                td { (shown_text::line(&row.media_type, 60)) }
+                                td.number { (size(row.size)) }
+                                td { code title=(row.sha256) { (shown_text::line(words::short(&row.sha256), 20)) } }
+                                td { a href=(bytes_of(id, row).address()) download { "Save" } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if rows.len() > MAX_ROWS { p.notice { (rows.len() - MAX_ROWS) " more: " code { "sinew artifact list" } " has all." } }
+        }
+    }
+}

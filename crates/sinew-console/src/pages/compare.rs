@@ -1,0 +1,178 @@
+//! Two executions side by side: how their nodes ended, what differs in their values, and how long they took.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use sinew_inspection::words;
+
+use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{
+    ComparedNodeDocument, ComparisonDocument, ComparisonRow, ComparisonSide, ExecutionListDocument, PatchStep,
+};
+use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, duration, value_line};
+use crate::status_mark::status_mark;
+
+/// Executions of the same workflow that are offered.
+const OFFERED_ROWS: &str = "20";
+/// Nodes and changes of values that are listed.
+const MAX_ROWS: usize = 200;
+
+/// The other execution, as the address names it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct CompareChoice {
+    #[serde(default)]
+    with: String,
+    node: Option<String>,
+}
+
+pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
+    let page = compare_page(&id, &request).await;
+    page_or_problem(&request, page)
+}
+
+async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let choice: CompareChoice = request.query()?;
+    let execution = read_execution(request, id).await?;
+    let id = execution.execution.as_str();
+    let others =
+        ApiPath::of(&["executions"]).with("workflow", &execution.workflow).with("limit", OFFERED_ROWS);
+    let others: ExecutionListDocument = request.api.get(&others).await?;
+    let with = choice.with.trim();
+    let compared = if with.is_empty() {
+        None
+    } else {
+        let path = ApiPath::of(&["executions", id, "comparison"])
+            .with("with", with)
+            .with_some("node", choice.node.as_deref());
+        Some(request.api.get::<ComparisonDocument>(&path).await)
+    };
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Compare, None))
+        form.filter method="get" aria-label="The other execution" {
+            label { span { "With" }
+                input type="text" name="with" value=(with) list="others" data-filter autocomplete="off" placeholder="id, or @latest";
+                datalist #others {
+                    @for other in others.executions.iter().filter(|other| other.execution != id) {
+                        option value=(other.execution) { (shown_text::line(&other.status, 20)) " " (shown_text::line(&other.started, 40)) }
+                    }
+                }
+            }
+            label { span { "Only node" } input type="text" name="node" value=[choice.node.as_deref()] autocomplete="off"; }
+            button type="submit" { "Compare" }
+            @if !with.is_empty() {
+                (command_line(&CommandText::of_execution("sinew execution diff", id).word(words::short_id(with)).flag("--node", choice.node.as_deref().unwrap_or_default())))
+            }
+        }
+        @match &compared {
+            None => p.empty { "Name another execution: how their nodes ended is laid side by side, and what differs in their values." },
+            Some(Err(error)) => (problem_box(error)),
+            Some(Ok(compared)) => (comparison(compared)),
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
+}
+
+fn comparison(compared: &ComparisonDocument) -> Markup {
+    html! {
+        section {
+            h2 { @if compared.same { "They did the same" } @else { "They differ" } }
+            div.scroll tabindex="0" role="region" aria-label="The two executions" {
+                table.rows {
+                    thead { tr { th scope="col" { "Execution" } th scope="col" { "Workflow" } th scope="col" { "Status" } th.number scope="col" { "Time" } th scope="col" { "Version" } } }
+                    tbody { (side_row(&compared.first)) (side_row(&compared.second)) }
+                }
+            }
+        }
+        @for (title, steps) in [("Input", &compared.input), ("Output", &compared.output)] {
+            @if !steps.is_empty() { section { h2 { (title) } (patch_list(steps)) } }
+        }
+        section {
+            h2 #compared { "Nodes" }
+            div.scroll tabindex="0" role="region" aria-labelledby="compared" {
+                table.rows {
+                    thead {
+                        tr {
+                            th scope="col" { "Node" } th scope="col" { "Is" } th scope="col" { "First" } th.number scope="col" { "Time" }
+                            th scope="col" { "Second" } th.number scope="col" { "Time" } th.wide scope="col" { "What differs" }
+                        }
+                    }
+                    tbody { @for row in compared.nodes.iter().take(MAX_ROWS) { (node_row(compared, row)) } }
+                }
+            }
+            @if compared.nodes.len() > MAX_ROWS { p.notice { (compared.nodes.len() - MAX_ROWS) " more nodes" } }
+        }
+    }
+}
+
+fn side_row(side: &ComparisonSide) -> Markup {
+    html! {
+        tr {
+            td { a.id href=(PageAddress::execution(&side.execution)) { (shown_text::line(words::short_id(&side.execution), 40)) } }
+            td { (shown_text::line(&side.workflow, 60)) }
+            td { (status_mark(&side.status)) }
+            td.number { (duration(Some(side.duration_ms))) }
+            td { code { (shown_text::line(words::short(&side.version), 20)) } }
+        }
+    }
+}
+
+fn node_row(compared: &ComparisonDocument, row: &ComparisonRow) -> Markup {
+    let stood = |side: &ComparisonSide, node: Option<&ComparedNodeDocument>| {
+        html! {
+            @match node {
+                Some(node) => {
+                    td { a href=(PageAddress::execution(&side.execution).with("node", &row.node)) { (status_mark(&node.status)) } }
+                    td.number { (duration(node.duration_ms)) }
+                }
+                None => { td { "–" } td.number { "–" } }
+            }
+        }
+    };
+    html! {
+        tr data-row {
+            td { (shown_text::line(&row.node, 80)) }
+            td { @if row.same { "same" } @else { b { "different" } } }
+            (stood(&compared.first, row.first.as_ref()))
+            (stood(&compared.second, row.second.as_ref()))
+            td.wide {
+                @for fault in [&row.first, &row.second].into_iter().flatten().filter_map(|node| node.fault.as_deref()) {
+                    p { (shown_text::line(fault, 300)) }
+                }
+                (patch_list(&row.output))
+            }
+        }
+    }
+}
+
+/// Changes from the first value to the second: a word and a sign, not colour alone.
+fn patch_list(steps: &[PatchStep]) -> Markup {
+    html! {
+        @if !steps.is_empty() {
+            ul.patch {
+                @for step in steps.iter().take(MAX_ROWS) {
+                    li class={ "is-" (sign_of(&step.op).0) } {
+                        span.icon aria-hidden="true" { (sign_of(&step.op).1) } " "
+                        (shown_text::line(&step.op, 20)) " " code { (shown_text::line(if step.path.is_empty() { "/" } else { &step.path }, 120)) }
+                        @if let Some(value) = &step.value { " " code { (value_line(value)) } }
+                    }
+                }
+                @if steps.len() > MAX_ROWS { li { "and " (steps.len() - MAX_ROWS) " more" } }
+            }
+        }
+    }
+}
+
+/// Class and sign of an operation of JSON Patch.
+fn sign_of(operation: &str) -> (&'static str, &'static str) {
+    match operation {
+        "add" => ("added", "+"),
+        "remove" => ("removed", "−"),
+        _ => ("replaced", "~"),
+    }
+}

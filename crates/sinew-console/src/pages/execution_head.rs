@@ -1,0 +1,267 @@
+//! The head of the pages of an execution: status, what it waits for, why it failed, what can be done, and the tabs.
+
+use maud::{Markup, html};
+use sinew_inspection::words;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{DecisionDocument, ExecutionDocument, FailureDocument, FaultDocument};
+use crate::page_frame::{LiveSource, code_link, live_part, may_steer};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, duration, time_mark};
+use crate::status_mark::status_mark;
+
+/// Reasons of waiting, warnings and commands that are shown.
+const MAX_SHOWN: usize = 8;
+
+/// Tabs of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExecutionTab {
+    Graph,
+    Timeline,
+    Events,
+    Data,
+    Artifacts,
+    Compare,
+    Source,
+}
+
+impl ExecutionTab {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::Graph, "Graph"),
+        (Self::Timeline, "Timeline"),
+        (Self::Events, "Events"),
+        (Self::Data, "Data"),
+        (Self::Artifacts, "Artifacts"),
+        (Self::Compare, "Compare"),
+        (Self::Source, "Source"),
+    ];
+
+    fn address(self, id: &str) -> PageAddress {
+        match self {
+            Self::Graph => PageAddress::execution(id),
+            Self::Timeline => PageAddress::of(&["executions", id, "timeline"]),
+            Self::Events => PageAddress::of(&["executions", id, "events"]),
+            Self::Data => PageAddress::of(&["executions", id, "data"]),
+            Self::Artifacts => PageAddress::of(&["executions", id, "artifacts"]),
+            Self::Compare => PageAddress::of(&["executions", id, "compare"]),
+            Self::Source => PageAddress::of(&["executions", id, "source"]),
+        }
+    }
+}
+
+/// Reads the description of an execution.
+pub(crate) async fn read_execution(
+    request: &PageRequest,
+    id: &str,
+) -> Result<ExecutionDocument, ConsoleError> {
+    request.api.get(&ApiPath::of(&["executions", id])).await
+}
+
+/// Stream of an execution's changes. One that has ended has none, until somebody retries it.
+pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
+    match execution.ended {
+        Some(_) => LiveSource::Still,
+        None => LiveSource::Events(ApiPath::of(&["executions", &execution.execution, "events"]).address()),
+    }
+}
+
+/// Title of the pages of an execution.
+pub(crate) fn execution_title(execution: &ExecutionDocument) -> String {
+    format!("{} {}", execution.workflow, words::short_id(&execution.execution))
+}
+
+/// The head, and the tabs. A selected node stays selected in all tabs.
+pub(crate) fn execution_head(
+    request: &PageRequest,
+    execution: &ExecutionDocument,
+    tab: ExecutionTab,
+    node: Option<&str>,
+) -> Markup {
+    let id = &execution.execution;
+    html! {
+        (live_part("head", &html! {
+            div.head {
+                h1 {
+                    (status_mark(&execution.status)) " "
+                    a href=(PageAddress::workflow(&execution.workflow)) { (shown_text::line(&execution.workflow, 80)) }
+                }
+                (command_line(&CommandText::of_execution("sinew execution describe", id)))
+            }
+            (facts(request, execution))
+            (waits(execution))
+            @if let Some(failure) = &execution.failure { (failure_box(execution, failure)) }
+            (warnings(execution))
+            (actions(request, execution))
+        }))
+        nav.tabs aria-label="Parts of the execution" {
+            @for (one, title) in ExecutionTab::ALL {
+                a href=(one.address(id).with_some("node", node)) aria-current=[(one == tab).then_some("page")] { (title) }
+            }
+        }
+    }
+}
+
+fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
+    let nodes = execution.nodes;
+    let parts = [(nodes.running, "running"), (nodes.waiting, "waiting"), (nodes.failed, "failed")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    html! {
+        dl.facts {
+            div { dt { "Execution" } dd { code { (shown_text::name(&execution.execution)) } } }
+            div { dt { "Started" } dd { (time_mark(&execution.started, request.now)) } }
+            div { dt { "Time" } dd { (duration(Some(execution.duration_ms))) } }
+            div { dt { "Nodes" } dd { (nodes.over) "/" (nodes.total) @for (count, word) in parts { ", " (count) " " (word) } } }
+            div { dt { "Version" } dd { code { (shown_text::line(words::short(&execution.version), 20)) } " " (shown_text::line(&execution.dialect, 30)) } }
+            @if !execution.caller.is_empty() { div { dt { "Caller" } dd { (shown_text::line(&execution.caller, 60)) } } }
+            @if !execution.user.is_empty() { div { dt { "User" } dd { (shown_text::line(&execution.user, 60)) } } }
+            @if execution.retries > 0 { div { dt { "Retried" } dd { (words::count(execution.retries as usize, "time")) } } }
+            @if let Some(parent) = &execution.parent {
+                div { dt { "Called by" } dd { a href=(PageAddress::execution(parent)) { (shown_text::line(words::short_id(parent), 60)) } } }
+            }
+            @if !execution.labels.is_empty() {
+                div { dt { "Labels" } dd {
+                    @for (key, value) in &execution.labels { span.label { (shown_text::line(&format!("{key}={value}"), 60)) } " " }
+                } }
+            }
+        }
+    }
+}
+
+fn waits(execution: &ExecutionDocument) -> Markup {
+    let id = &execution.execution;
+    html! {
+        @if !execution.waiting.is_empty() {
+            ul.waits {
+                @for wait in execution.waiting.iter().take(MAX_SHOWN) {
+                    li {
+                        @if let Some(node) = &wait.node {
+                            a href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 80)) }
+                        } @else { "The execution" }
+                        " waits for " (shown_text::line(&wait.text, 400))
+                        @if wait.kind == "person" {
+                            " " a.button href=(PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref())) { "Decide" }
+                        }
+                    }
+                }
+                @if execution.waiting.len() > MAX_SHOWN { li { "and " (execution.waiting.len() - MAX_SHOWN) " more" } }
+            }
+        }
+    }
+}
+
+fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Markup {
+    html! {
+        section.failure aria-label="Failure" {
+            h2 {
+                "Why it did not succeed"
+                @if let Some(node) = &failure.node {
+                    ": " a href=(PageAddress::execution(&execution.execution).with("node", node)) { (shown_text::line(node, 80)) }
+                }
+            }
+            ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } }
+            @if !execution.next.is_empty() {
+                p.next { "Next: " @for command in &execution.next { (command_line(&CommandText::new(command))) " " } }
+            }
+        }
+    }
+}
+
+/// A fault with its place, its code, and whether a retry may help.
+pub(crate) fn fault(fault: &FaultDocument) -> Markup {
+    html! {
+        @if let Some(node) = &fault.node { b { (shown_text::line(node, 80)) } " " }
+        @if let Some(agent) = &fault.agent { span.quiet { (shown_text::line(agent, 60)) } " " }
+        @if let Some(attempt) = fault.attempt { span.quiet { "attempt " (attempt) } " " }
+        span.message { (shown_text::line(&fault.message, 1_000)) } " "
+        (code_link(&fault.code))
+        @if fault.retryable { " " span.quiet { "a retry may help" } }
+        @if let Some(at) = &fault.at { " " span.quiet { (shown_text::clock_mark(at)) } }
+        @if !fault.details.is_empty() {
+            ul { @for detail in fault.details.iter().take(MAX_SHOWN) { li { (shown_text::line(detail, 400)) } } }
+        }
+    }
+}
+
+fn warnings(execution: &ExecutionDocument) -> Markup {
+    html! {
+        @if !execution.warnings.is_empty() {
+            details.warnings {
+                summary { (words::count(execution.warnings.len(), "warning")) }
+                ul {
+                    @for warning in execution.warnings.iter().take(MAX_SHOWN) {
+                        li {
+                            @if let Some(node) = &warning.node { b { (shown_text::line(node, 80)) } ": " }
+                            (shown_text::line(&warning.message, 600))
+                        }
+                    }
+                    @if execution.warnings.len() > MAX_SHOWN { li { "and " (execution.warnings.len() - MAX_SHOWN) " more" } }
+                }
+            }
+        }
+    }
+}
+
+/// Buttons for what makes sense as things stand; each leads to a page that says what it will do.
+fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
+    let id = execution.execution.as_str();
+    let has_ended = execution.ended.is_some();
+    let is_paused = execution.status == "paused";
+    let has_failed = matches!(execution.status.as_str(), "failed" | "cancelled");
+    let offered = [
+        ("retry", "Retry", has_failed),
+        ("fork", "Fork", true),
+        ("pause", "Pause", !has_ended && !is_paused),
+        ("resume", "Resume", is_paused),
+        ("cancel", "Cancel", !has_ended),
+    ];
+    html! {
+        @if may_steer(request) {
+            div.actions role="group" aria-label="Actions" {
+                @for (verb, title, _) in offered.iter().filter(|(.., makes_sense)| *makes_sense) {
+                    a.button data-action href=(PageAddress::of(&["executions", id, verb])) { (title) "…" }
+                }
+            }
+        }
+    }
+}
+
+/// Commands and decisions with who gave them.
+pub(crate) fn commands(execution: &ExecutionDocument) -> Markup {
+    html! {
+        @if !execution.commands.is_empty() || !execution.decisions.is_empty() {
+            section {
+                h2 { "Who did what" }
+                div.scroll tabindex="0" role="region" aria-label="Commands and decisions" {
+                    table.rows {
+                        thead { tr { th scope="col" { "Command" } th scope="col" { "By" } th scope="col" { "Answer" } th.wide scope="col" { "Words" } } }
+                        tbody {
+                            @for command in &execution.commands {
+                                tr {
+                                    td { (shown_text::line(&command.op, 40)) }
+                                    td { (shown_text::line(&command.caller, 60)) }
+                                    td { @if command.accepted { "accepted" } @else { "refused" } }
+                                    td.wide { (shown_text::line(&command.reason, 400)) }
+                                }
+                            }
+                            @for decision in &execution.decisions { (decision_row(decision)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A decision as a row of four cells.
+pub(crate) fn decision_row(decision: &DecisionDocument) -> Markup {
+    html! {
+        tr {
+            td { (shown_text::line(&decision.decision, 40)) " " (shown_text::line(&decision.node, 60)) }
+            td { (shown_text::line(decision.by.as_deref().unwrap_or("–"), 60)) }
+            td { (shown_text::clock_mark(&decision.at)) }
+            td.wide { (shown_text::line(decision.comment.as_deref().unwrap_or_default(), 400)) }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Executions as rows of a table.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use sinew_inspection::words;
+
+use crate::documents::ExecutionListRow;
+use crate::page_request::PageAddress;
+use crate::shown_text::{self, duration, elapsed_ms, time_mark};
+use crate::status_mark::status_mark;
+
+/// Characters of a message in a row.
+const MAX_MESSAGE_CHARS: usize = 200;
+/// Labels in a row.
+const MAX_LABELS: usize = 3;
+
+/// Name of the form that chosen rows belong to.
+pub(crate) const BULK_FORM: &str = "bulk";
+
+/// Whether rows of a table can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowChoice {
+    /// A tick adds the row to the form [`BULK_FORM`] of the page.
+    Offered,
+    /// Rows are read.
+    None,
+}
+
+/// The rows as a table; each leads to its execution.
+pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice: RowChoice) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Executions" {
+            table.rows {
+                thead {
+                    tr {
+                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Choose" } } }
+                        th scope="col" { "Status" }
+                        th scope="col" { "Execution" }
+                        th scope="col" { "Workflow" }
+                        th scope="col" { "Started" }
+                        th.number scope="col" { "Time" }
+                        th.wide scope="col" { "Waits for, or failed by" }
+                        th.side scope="col" { "Labels" }
+                        th.side scope="col" { "Caller" }
+                    }
+                }
+                tbody { @for row in rows { (execution_row(row, now, choice)) } }
+            }
+        }
+    }
+}
+
+fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice) -> Markup {
+    let elapsed = elapsed_ms(&row.started, row.ended.as_deref(), now);
+    html! {
+        tr data-row {
+            @if choice == RowChoice::Offered {
+                td { input type="checkbox" name="execution" value=(row.execution) form=(BULK_FORM) aria-label=(format!("Choose {}", shown_text::line(words::short_id(&row.execution), 40))); }
+            }
+            td { (status_mark(&row.status)) }
+            td { a.id href=(PageAddress::execution(&row.execution)) title=(shown_text::name(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
+            td { a href=(PageAddress::of(&["executions"]).with("workflow", &row.workflow)) { (shown_text::line(&row.workflow, 48)) } }
+            td { (time_mark(&row.started, now)) }
+            td.number { (duration(elapsed)) }
+            td.wide { (message(row)) }
+            td.side {
+                @for (key, value) in row.labels.iter().take(MAX_LABELS) {
+                    a.label href=(PageAddress::of(&["executions"]).with("label", &format!("{key}={value}"))) {
+                        (shown_text::line(&format!("{key}={value}"), 40))
+                    } " "
+                }
+                @if row.labels.len() > MAX_LABELS { "+" (row.labels.len() - MAX_LABELS) }
+            }
+            td.side { (shown_text::line(&row.caller, 30)) }
+        }
+    }
+}
+
+fn message(row: &ExecutionListRow) -> Markup {
+    html! {
+        @if let Some(waiting) = &row.waiting {
+            (shown_text::line(waiting, MAX_MESSAGE_CHARS))
+        } @else if let Some(fault) = &row.error {
+            @if let Some(node) = &fault.node {
+                a href=(PageAddress::execution(&row.execution).with("node", node)) { (shown_text::line(node, 60)) } ": "
+            }
+            (shown_text::line(&fault.message, MAX_MESSAGE_CHARS))
+        }
+    }
+}

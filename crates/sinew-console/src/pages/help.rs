@@ -1,0 +1,112 @@
+//! Help: keys, and a page for each operator code.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line};
+
+/// Codes that a list shows; a search narrows it.
+const MAX_ROWS: usize = 50;
+
+/// Keys of the console.
+const KEYS: [(&str, &str); 7] = [
+    ("/", "go to the filter"),
+    ("g, then p e a w n h", "go to Pulse, Executions, Approvals, Workflows, Agents, Help"),
+    ("j, k", "next and previous row"),
+    ("Enter", "open the row"),
+    (".", "go to the actions"),
+    ("?", "show the keys"),
+    ("Escape", "leave a field, close a panel"),
+];
+
+/// Search of the codes.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct CodeSearch {
+    #[serde(default)]
+    text: String,
+}
+
+pub(crate) async fn show(request: PageRequest) -> Response {
+    let page = help_page(&request);
+    page_or_problem(&request, page)
+}
+
+fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let CodeSearch { text } = request.query()?;
+    let wanted = text.trim().to_lowercase();
+    let all = sinew_codes::all();
+    let found: Vec<&(&str, &str)> = all
+        .iter()
+        .filter(|(code, page)| code.to_lowercase().contains(&wanted) || page.to_lowercase().contains(&wanted))
+        .collect();
+    let body = html! {
+        h1 { "Help" }
+        section {
+            div.head { h2 { "Keys" } button #keys type="button" hidden { "Switch keys on or off" } }
+            dl.keys { @for (key, effect) in KEYS { div { dt { kbd { (key) } } dd { (effect) } } } }
+        }
+        section {
+            div.head { h2 { "Codes of errors" } (command_line(&CommandText::new("sinew explain CODE"))) }
+            form.filter method="get" role="search" aria-label="Search of codes" {
+                label { span { "Code or words" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
+                button type="submit" { "Search" }
+                span.quiet { (found.len()) " of " (all.len()) }
+            }
+            @if found.is_empty() { p.empty { "No code matches." } } @else {
+                div.scroll tabindex="0" role="region" aria-label="Codes" {
+                    table.rows {
+                        thead { tr { th scope="col" { "Code" } th.wide scope="col" { "Meaning" } } }
+                        tbody {
+                            @for (code, _) in found.iter().take(MAX_ROWS) {
+                                tr data-row { td { a href=(PageAddress::of(&["help", code])) { (code) } } td.wide { (sinew_codes::title(code).unwrap_or_default()) } }
+                            }
+                        }
+                    }
+                }
+                @if found.len() > MAX_ROWS { p.notice { (found.len() - MAX_ROWS) " more: search for a word." } }
+            }
+        }
+        section { h2 { "The mesh itself" } p { "The command line checks connection, streams, permissions and clocks: " (command_line(&CommandText::new("sinew doctor"))) } }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Help, "Help", body))
+}
+
+pub(crate) async fn code(Path(code): Path<String>, request: PageRequest) -> Response {
+    let page = match sinew_codes::page(&code) {
+        Some(text) => {
+            let title = sinew_codes::title(&code).unwrap_or_default();
+            let body = html! {
+                div.narrow {
+                    p.quiet { a href=(PageAddress::of(&["help"])) { "Help" } " / " (code) }
+                    h1 { (title) }
+                    (paragraphs(text))
+                    (command_line(&CommandText::new("sinew explain").word(&code)))
+                }
+            };
+            Ok(ConsolePage::new(ConsoleSection::Help, code.clone(), body))
+        }
+        None => Err(ConsoleError::NoPage(shown_text::line(&code, 60))),
+    };
+    page_or_problem(&request, page)
+}
+
+/// The text of a page behind its title: paragraphs, with what stands in backticks as code.
+fn paragraphs(text: &str) -> Markup {
+    let body = text.split_once('\n').map_or("", |(_, body)| body);
+    let blocks = body.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
+    html! {
+        @for block in blocks {
+            @if let Some(code) = block.strip_prefix("```") {
+                pre { (code.split_once('\n').map_or("", |(_, lines)| lines).trim_end_matches("```")) }
+            } @else {
+                p { @for (number, part) in block.split('`').enumerate() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+            }
+        }
+    }
+}

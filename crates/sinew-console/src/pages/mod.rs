@@ -1,0 +1,26 @@
+//! Pages, one file each: what it asks of the API, and how it shows the answer.
+
+pub(crate) mod agent;
+pub(crate) mod agents;
+pub(crate) mod approval;
+pub(crate) mod approvals;
+pub(crate) mod artifacts;
+pub(crate) mod bulk;
+pub(crate) mod compare;
+pub(crate) mod data;
+pub(crate) mod desk;
+pub(crate) mod events;
+pub(crate) mod execution;
+mod execution_head;
+mod execution_rows;
+pub(crate) mod executions;
+pub(crate) mod help;
+mod node_inspector;
+pub(crate) mod pulse;
+pub(crate) mod source;
+pub(crate) mod start;
+pub(crate) mod timeline;
+pub(crate) mod workflow;
+pub(crate) mod workflows;
+
+pub(crate) use execution_head::read_execution;

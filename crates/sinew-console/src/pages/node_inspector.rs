@@ -1,0 +1,163 @@
+//! The inspector of a node: what it got, what it gave, its attempts, its messages, and why it stands as it does.
+
+use maud::{Markup, html};
+use serde_json::Value;
+use sinew_inspection::words;
+
+use super::execution::node_row;
+use super::execution_head::fault;
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{ExecutionDocument, NodeDocument, TreeDocument};
+use crate::page_frame::{may_steer, problem_box};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, clock_mark, command_line, duration, text_block, value_block};
+use crate::status_mark::status_mark;
+
+/// Children of a map, loop or fork that are listed.
+const MAX_CHILDREN: usize = 50;
+/// Messages of an agent that are listed, the latest.
+const MAX_LOGS: usize = 50;
+
+/// A node as the API tells it: its activation if it has one, and its place in the tree.
+pub(crate) struct SelectedNode {
+    node: Result<NodeDocument, ConsoleError>,
+    tree: Vec<TreeDocument>,
+    steers: bool,
+}
+
+/// Reads the selected node; `None` if none is selected.
+pub(crate) async fn read_node(request: &PageRequest, id: &str, node: Option<&str>) -> Option<SelectedNode> {
+    let name = node.filter(|node| !node.is_empty())?;
+    let node_path = ApiPath::of(&["executions", id, "node"]).with("name", name);
+    let tree_path = ApiPath::of(&["executions", id, "tree"]).with("node", name).with("depth", "2");
+    let (node, tree) = futures_util::future::join(
+        request.api.get::<NodeDocument>(&node_path),
+        request.api.get::<Vec<TreeDocument>>(&tree_path),
+    )
+    .await;
+    Some(SelectedNode { node, tree: tree.unwrap_or_default(), steers: may_steer(request) })
+}
+
+/// The inspector.
+pub(crate) fn node_inspector(
+    execution: &ExecutionDocument,
+    named: Option<&str>,
+    selected: &SelectedNode,
+) -> Markup {
+    let id = execution.execution.as_str();
+    let name = named.unwrap_or_default();
+    html! {
+        aside.inspector aria-label="Selected node" {
+            a.close href=(PageAddress::execution(id)) aria-label="Close the node" { "×" }
+            @match &selected.node {
+                Ok(node) => {
+                    (activation(id, node))
+                    @if selected.steers { (node_actions(id, node)) }
+                }
+                Err(error) => (without_activation(name, &selected.tree, error)),
+            }
+            (children(id, &selected.tree))
+        }
+    }
+}
+
+fn activation(id: &str, node: &NodeDocument) -> Markup {
+    let whole = ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address();
+    html! {
+        h2 { (status_mark(&node.status)) " " (shown_text::line(&node.node, 120)) }
+        dl.facts {
+            div { dt { "Kind" } dd { (shown_text::line(&node.kind, 60)) } }
+            @if let Some(agent) = &node.agent { div { dt { "Agent" } dd { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } } } }
+            div { dt { "Attempts" } dd { (node.attempts) } }
+            div { dt { "Time" } dd { (duration(node.duration_ms)) } }
+        }
+        @if let Some(error) = &node.error { div.failure { (fault(error)) } }
+        @else if let Some(message) = &node.message { p { (shown_text::line(message, 1_000)) } }
+        (command_line(&CommandText::of_execution("sinew execution describe", id).flag("--node", &node.node)))
+        @if let Some(instruction) = &node.instruction { h3 { "Instruction" } (text_block(instruction, &whole)) }
+        @if let Some(input) = &node.input { h3 { "Input" } (value_block(input, &whole)) }
+        @if let Some(output) = &node.output { h3 { "Output" } (value_block(output, &whole)) }
+        @if !node.failed_attempts.is_empty() {
+            h3 { "Failed attempts" }
+            ol.chain {
+                @for attempt in &node.failed_attempts {
+                    li { span.quiet { "attempt " (attempt.attempt) " at " (clock_mark(&attempt.at)) } " " (fault(&attempt.error)) }
+                }
+            }
+        }
+        @if !node.logs.is_empty() {
+            h3 { "Messages of the agent" }
+            @if node.logs.len() > MAX_LOGS { p.quiet { "The latest " (MAX_LOGS) " of " (node.logs.len()) ". " a href=(whole) { "All" } } }
+            ol.log {
+                @for log in &node.logs[node.logs.len().saturating_sub(MAX_LOGS)..] {
+                    li { span.quiet { (clock_mark(&log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
+                }
+            }
+        }
+    }
+}
+
+fn node_actions(id: &str, node: &NodeDocument) -> Markup {
+    let of = |verb: &str, field: &str| PageAddress::of(&["executions", id, verb]).with(field, &node.node);
+    html! {
+        div.actions role="group" aria-label="Actions on the node" {
+            @if matches!(node.status.as_str(), "failed" | "cancelled") {
+                a.button data-action href=(of("retry", "node")) { "Retry this node…" }
+            }
+            @if node.status == "succeeded" {
+                a.button data-action href=(of("fork", "at")) { "Fork here…" }
+            }
+        }
+    }
+}
+
+/// A node that has not begun: why it was skipped, or what it needs.
+fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -> Markup {
+    html! {
+        @match tree.first() {
+            Some(row) => {
+                h2 { (status_mark(&row.status)) " " (shown_text::line(&row.label, 120)) }
+                p {
+                    @match (row.status.as_str(), &row.message) {
+                        ("skipped", Some(reason)) => { "Skipped: " (shown_text::line(reason, 600)) }
+                        (_, Some(message)) => (shown_text::line(message, 600)),
+                        ("planned", None) => "It has not begun: the nodes before it have not ended yet, or it was not on the way taken.",
+                        _ => "It has not begun.",
+                    }
+                }
+            }
+            None => {
+                h2 { (shown_text::line(name, 120)) }
+                (problem_box(error))
+            }
+        }
+    }
+}
+
+fn children(id: &str, tree: &[TreeDocument]) -> Markup {
+    let rows: Vec<&TreeDocument> = tree.iter().flat_map(|row| &row.children).collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { (words::count(rows.len(), "child").replace("childs", "children")) }
+            div.scroll tabindex="0" role="region" aria-label="Children" {
+                table.rows {
+                    thead { tr { th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Attempts" } th.number scope="col" { "Time" } th scope="col" { "Agent" } th.wide scope="col" { "Message" } } }
+                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, None)) } }
+                }
+            }
+            @if rows.len() > MAX_CHILDREN { p.quiet { "and " (rows.len() - MAX_CHILDREN) " more" } }
+        }
+    }
+}
+
+/// Whether a value says nothing: pages leave it out.
+pub(crate) fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}

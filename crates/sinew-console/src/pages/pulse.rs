@@ -1,0 +1,144 @@
+//! Pulse: the mesh at a glance. Each number leads to the list behind it.
+
+use axum::response::Response;
+use maud::{Markup, html};
+use sinew_inspection::words;
+
+use super::execution_rows::{RowChoice, execution_table};
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{ApprovalDocument, ExecutionListDocument, PulseDocument};
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, duration, size};
+
+/// Failed executions that are shown, newest first.
+const FAILED_ROWS: &str = "10";
+/// Waiting executions that are shown, longest first.
+const MAX_WAITING: usize = 10;
+
+pub(crate) async fn show(request: PageRequest) -> Response {
+    let page = pulse_page(&request).await;
+    page_or_problem(&request, page)
+}
+
+async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let pulse_path = ApiPath::of(&["pulse"]);
+    let approvals_path = ApiPath::of(&["approvals"]);
+    let failed_path = ApiPath::of(&["executions"]).with("status", "failed").with("limit", FAILED_ROWS);
+    let (pulse, approvals, failed) = futures_util::future::try_join3(
+        request.api.get::<PulseDocument>(&pulse_path),
+        request.api.get::<Vec<ApprovalDocument>>(&approvals_path),
+        request.api.get::<ExecutionListDocument>(&failed_path),
+    )
+    .await?;
+    let body = html! {
+        div.head {
+            h1 { "Pulse " span.quiet { (shown_text::line(&pulse.namespace, 60)) } }
+            (command_line(&CommandText::new("sinew top")))
+        }
+        (live_part("figures", &figures(&pulse, approvals.len())))
+        (live_part("waiting", &waiting(&pulse)))
+        (live_part("failed", &html! {
+            section {
+                h2 { "Failed last" }
+                @if failed.executions.is_empty() { p.empty { "No execution failed." } }
+                @else { (execution_table(&failed.executions, request.now, RowChoice::None)) }
+            }
+        }))
+        (live_part("fleet", &fleet(&pulse)))
+    };
+    Ok(ConsolePage::new(ConsoleSection::Pulse, "Pulse", body).live(LiveSource::Poll))
+}
+
+fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
+    let online = pulse.agents.iter().filter(|agent| agent.online).count();
+    let offline = pulse.agents.len() - online;
+    let sum = |of: fn(&crate::documents::AgentLoadDocument) -> u64| pulse.agents.iter().map(of).sum::<u64>();
+    let with_status = |status: &str| PageAddress::of(&["executions"]).with("status", status);
+    let unserved = pulse.shards.saturating_sub(pulse.owned);
+    html! {
+        ul.figures {
+            @for status in ["running", "waiting", "paused"] {
+                (figure(&with_status(status), pulse.executions.get(status).copied().unwrap_or(0), status, false))
+            }
+            (figure(&PageAddress::of(&["approvals"]), approvals as u64, "to approve", false))
+            (figure(&PageAddress::of(&["agents"]), online as u64, "agents online", false))
+            (figure(&PageAddress::of(&["agents"]), offline as u64, "agents offline", offline > 0))
+            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.queued), "tasks queued", false))
+            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working), "tasks at work", false))
+            (figure(&PageAddress::of(&["help"]).with("text", "quarantine"), pulse.quarantined, "quarantined", pulse.quarantined > 0))
+            @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards, "cards refused", true)) }
+            @if unserved > 0 { (figure(&PageAddress::of(&[]), u64::from(unserved), "shards without executor", true)) }
+        }
+    }
+}
+
+fn figure(address: &PageAddress, number: u64, word: &str, is_bad: bool) -> Markup {
+    html! {
+        li.bad[is_bad] {
+            a href=(address) { b { (number) } span { (word) } @if is_bad { span.icon aria-hidden="true" { "!" } } }
+        }
+    }
+}
+
+fn waiting(pulse: &PulseDocument) -> Markup {
+    html! {
+        section {
+            h2 { "Waiting longest" }
+            @if pulse.waiting.is_empty() { p.empty { "No open execution waits." } } @else {
+                div.scroll tabindex="0" role="region" aria-label="Waiting longest" {
+                    table.rows {
+                        thead { tr { th scope="col" { "Execution" } th scope="col" { "Workflow" } th.number scope="col" { "Age" } th.wide scope="col" { "Waits for" } } }
+                        tbody {
+                            @for one in pulse.waiting.iter().take(MAX_WAITING) {
+                                tr data-row {
+                                    td { a.id href=(PageAddress::execution(&one.execution)) { (shown_text::line(words::short_id(&one.execution), 40)) } }
+                                    td { (shown_text::line(&one.workflow, 60)) }
+                                    td.number { (duration(Some(one.age_ms))) }
+                                    td.wide { (shown_text::line(one.waiting.as_deref().unwrap_or("–"), 240)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn fleet(pulse: &PulseDocument) -> Markup {
+    html! {
+        div.columns {
+            section {
+                h2 { "Executors " span.quiet { (pulse.owned) " of " (words::count(pulse.shards as usize, "shard")) " served" } }
+                @if pulse.executors.is_empty() { p.empty { "No executor serves this mesh: " code { "sinew serve executor" } " starts one." } } @else {
+                    div.scroll tabindex="0" role="region" aria-label="Executors" {
+                        table.rows {
+                            thead { tr { th scope="col" { "Executor" } th scope="col" { "Version" } th.wide scope="col" { "Place" } th.number scope="col" { "Shards" } } }
+                            tbody {
+                                @for one in &pulse.executors {
+                                    tr { td { code { (shown_text::line(words::short(&one.id), 20)) } } td { (shown_text::line(&one.version, 20)) } td.wide { (shown_text::line(&one.place, 80)) } td.number { (one.shards) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            section {
+                h2 { "Streams" }
+                div.scroll tabindex="0" role="region" aria-label="Streams" {
+                    table.rows {
+                        thead { tr { th.wide scope="col" { "Stream" } th.number scope="col" { "Messages" } th.number scope="col" { "Size" } } }
+                        tbody {
+                            @for stream in &pulse.streams {
+                                tr { td.wide { (shown_text::line(&stream.name, 80)) } td.number { (stream.messages) } td.number { (size(stream.bytes)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

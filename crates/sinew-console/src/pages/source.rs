@@ -1,0 +1,88 @@
+//! Plan of an execution: the version it was started with, as the mesh keeps it.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use sinew_inspection::words;
+
+use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
+use super::node_inspector::is_nothing;
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::WorkflowDocument;
+use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, text_block, value_block};
+
+/// Nodes of a plan that are listed.
+const MAX_ROWS: usize = 500;
+
+pub(crate) async fn of_execution(Path(id): Path<String>, request: PageRequest) -> Response {
+    let page = source_page(&id, &request).await;
+    page_or_problem(&request, page)
+}
+
+async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let execution = read_execution(request, id).await?;
+    let path = ApiPath::of(&["workflows", &execution.workflow]).with("version", &execution.version);
+    let mermaid_path =
+        ApiPath::of(&["executions", &execution.execution, "drawing"]).with("format", "mermaid");
+    let (workflow, mermaid) = futures_util::future::join(
+        request.api.get::<WorkflowDocument>(&path),
+        request.api.get_text(&mermaid_path),
+    )
+    .await;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Source, None))
+        @match workflow {
+            Ok(workflow) => (plan(&workflow, &path.address())),
+            // The workflow may have been deleted; the drawing comes from the execution itself.
+            Err(error) => (problem_box(&error)),
+        }
+        @if let Ok(mermaid) = mermaid {
+            section { h2 { "As Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
+}
+
+/// Nodes, schemas and limits of a plan.
+pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
+    let named = format!("{}@{}", workflow.name, words::short(&workflow.digest));
+    html! {
+        section {
+            div.head {
+                h2 { "Plan " code { (shown_text::line(words::short(&workflow.digest), 20)) } " " span.quiet { (shown_text::line(&workflow.dialect, 30)) } }
+                (command_line(&CommandText::new("sinew workflow describe").word(&named)))
+            }
+            div.scroll tabindex="0" role="region" aria-label="Nodes of the plan" {
+                table.rows {
+                    thead { tr { th scope="col" { "Node" } th scope="col" { "Kind" } th scope="col" { "Agent" } th.wide scope="col" { "After" } } }
+                    tbody {
+                        @for node in workflow.nodes.iter().take(MAX_ROWS) {
+                            tr {
+                                td { (shown_text::line(&node.id, 80)) }
+                                td { (shown_text::line(&node.kind, 40)) }
+                                td { @if let Some(agent) = &node.agent { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } } }
+                                td.wide { (node.depends_on.iter().map(shown_text::value_line).collect::<Vec<_>>().join(", ")) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if workflow.nodes.len() > MAX_ROWS { p.notice { (workflow.nodes.len() - MAX_ROWS) " more nodes. " a href=(whole) { "All of them" } } }
+        }
+        @for (title, schema) in [("Input schema", &workflow.input_schema), ("Output schema", &workflow.output_schema)] {
+            @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, whole)) } }
+        }
+        section {
+            h2 { "Limits and settings" }
+            dl.facts {
+                @for (name, value) in workflow.limits.iter().chain(&workflow.profile) {
+                    div { dt { (shown_text::line(name, 40)) } dd { (shown_text::value_line(value)) } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Start of a workflow: a form from the schema of its input.
+
+use std::collections::BTreeMap;
+
+use axum::Form;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sinew_inspection::words;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{StartedDocument, WorkflowDocument};
+use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::schema_form::{read_input, schema_fields};
+use crate::shown_text::{self, command_line};
+
+/// Field with labels.
+const LABELS_FIELD: &str = "labels";
+/// Field with the key that makes one start of a form that is sent twice.
+const KEY_FIELD: &str = "key";
+/// Field with the version.
+const VERSION_FIELD: &str = "version";
+
+/// Fields of the form by name; those of the input depend on its schema.
+type WrittenFields = BTreeMap<String, String>;
+
+/// Version that the address asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct StartChoice {
+    version: Option<String>,
+}
+
+pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
+    let page = async {
+        let StartChoice { version } = request.query()?;
+        let workflow = read_workflow(&name, &request, version.as_deref()).await?;
+        let key = uuid::Uuid::new_v4().simple().to_string();
+        let mut written = WrittenFields::from([(KEY_FIELD.to_owned(), key)]);
+        written.extend(version.map(|version| (VERSION_FIELD.to_owned(), version)));
+        Ok(start_page(&workflow, &request, &written, None))
+    };
+    let page = page.await;
+    page_or_problem(&request, page)
+}
+
+pub(crate) async fn start(
+    Path(name): Path<String>,
+    request: PageRequest,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> Response {
+    let written: WrittenFields = fields.into_iter().collect();
+    let version = written.get(VERSION_FIELD).map(String::as_str);
+    let workflow = match read_workflow(&name, &request, version).await {
+        Ok(workflow) => workflow,
+        Err(error) => return page_or_problem(&request, Err(error)),
+    };
+    match send_start(&workflow, &request, &written).await {
+        Ok(started) => Redirect::to(&PageAddress::execution(&started.execution).to_string()).into_response(),
+        Err(error) => start_page(&workflow, &request, &written, Some(&error)).into_response(),
+    }
+}
+
+async fn read_workflow(
+    name: &str,
+    request: &PageRequest,
+    version: Option<&str>,
+) -> Result<WorkflowDocument, ConsoleError> {
+    request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version)).await
+}
+
+async fn send_start(
+    workflow: &WorkflowDocument,
+    request: &PageRequest,
+    written: &WrittenFields,
+) -> Result<StartedDocument, ConsoleError> {
+    let mut body = Map::from_iter([
+        ("workflow".to_owned(), json!(workflow.name)),
+        ("input".to_owned(), read_input(&workflow.input_schema, written)?),
+        ("labels".to_owned(), labels(written)?),
+    ]);
+    let text = |field: &str| written.get(field).filter(|text| !text.is_empty()).map(|text| json!(text));
+    body.extend(text(KEY_FIELD).map(|key| ("idempotency_key".to_owned(), key)));
+    body.extend(text(VERSION_FIELD).map(|version| ("version".to_owned(), version)));
+    request.api.post(&ApiPath::of(&["executions"]), &Value::Object(body)).await
+}
+
+fn labels(written: &WrittenFields) -> Result<Value, ConsoleError> {
+    let text = written.get(LABELS_FIELD).map_or("", String::as_str);
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').ok_or_else(|| {
+            ConsoleError::Input("labels: expected KEY=VALUE, separated by commas".to_owned())
+        })?;
+        Ok((key.trim().to_owned(), json!(value.trim())))
+    });
+    pairs.collect::<Result<Map<String, Value>, ConsoleError>>().map(Value::Object)
+}
+
+fn start_page(
+    workflow: &WorkflowDocument,
+    request: &PageRequest,
+    written: &WrittenFields,
+    error: Option<&ConsoleError>,
+) -> ConsolePage {
+    let field = |name: &str| written.get(name).map_or("", String::as_str);
+    let named = match field(VERSION_FIELD) {
+        "" => workflow.name.clone(),
+        version => format!("{}@{}", workflow.name, words::short(version)),
+    };
+    let body = html! {
+        div.narrow {
+            p.quiet { a href=(PageAddress::workflow(&workflow.name)) { (shown_text::line(&workflow.name, 80)) } }
+            h1 { "Start " (shown_text::line(&workflow.name, 80)) }
+            @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
+            @if let Some(error) = error { (problem_box(error)) }
+            @if may_steer(request) { (start_form(workflow, request, written)) }
+            @else { p.notice { "This console shows the mesh and changes nothing." } }
+            (command_line(&CommandText::new("sinew run --mesh").word(&named).flag("-i", &input_text(workflow, written))))
+        }
+    };
+    let status = error.map_or(StatusCode::OK, ConsoleError::status);
+    ConsolePage::new(ConsoleSection::Workflows, format!("Start {}", workflow.name), body).with_status(status)
+}
+
+/// The input as the command line takes it; `…` while it cannot be read.
+fn input_text(workflow: &WorkflowDocument, written: &WrittenFields) -> String {
+    match read_input(&workflow.input_schema, written) {
+        Ok(Value::Null) => "{}".to_owned(),
+        Ok(input) => shown_text::value_line(&input),
+        Err(_) => "…".to_owned(),
+    }
+}
+
+fn start_form(workflow: &WorkflowDocument, request: &PageRequest, written: &WrittenFields) -> Markup {
+    let field = |name: &str| written.get(name).map_or("", String::as_str);
+    html! {
+        form.steer method="post" {
+            (token_field(request))
+            input type="hidden" name=(KEY_FIELD) value=(field(KEY_FIELD));
+            input type="hidden" name=(VERSION_FIELD) value=(field(VERSION_FIELD));
+            (schema_fields(&workflow.input_schema, written))
+            label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
+            div.actions {
+                button.primary type="submit" { "Start" }
+                a.button href=(PageAddress::workflow(&workflow.name)) { "Back" }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The time of an execution: a bar for each activation, with a fill for each kind of time.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use sinew_inspection::words;
+
+use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use crate::api_client::ApiPath;
+use crate::console_error::ConsoleError;
+use crate::documents::{SpanDocument, TimelineDocument, TimelineRowDocument};
+use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, duration};
+use crate::status_mark::status_mark;
+use crate::time_scale::TimeScale;
+
+/// Activations of a page.
+const MAX_ROWS: &str = "200";
+/// Width of the chart, in units of its own.
+const CHART_WIDTH: f64 = 1000.0;
+/// Height of a row.
+const ROW_HEIGHT: f64 = 20.0;
+/// Height of the axis.
+const AXIS_HEIGHT: f64 = 22.0;
+/// Least width of a bar: what took no time is seen too.
+const MIN_BAR: f64 = 1.5;
+/// Kinds of time: word of the API, which is the class too, and words for people.
+const KINDS: [(&str, &str); 6] = [
+    ("queued", "in the queue"),
+    ("agent", "with an agent"),
+    ("back_off", "until the next attempt"),
+    ("timer", "until a time"),
+    ("person", "until a person decides"),
+    ("children", "until children end"),
+];
+
+/// Part of the time that the address asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct TimelineView {
+    /// Milliseconds since the start; from it when empty.
+    #[serde(default)]
+    from: String,
+    /// Milliseconds since the start; to the end when empty.
+    #[serde(default)]
+    to: String,
+    /// Present if idle time is cut out.
+    cut: Option<String>,
+}
+
+impl TimelineView {
+    fn range(&self, duration_ms: u64) -> Result<(u64, u64), ConsoleError> {
+        let read = |text: &str, otherwise: u64| match text.trim() {
+            "" => Ok(otherwise),
+            text => {
+                text.parse().map_err(|_| ConsoleError::Input("from, to: expected milliseconds".to_owned()))
+            }
+        };
+        Ok((read(&self.from, 0)?, read(&self.to, duration_ms)?))
+    }
+}
+
+pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
+    let page = timeline_page(&id, &request).await;
+    page_or_problem(&request, page)
+}
+
+async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let view: TimelineView = request.query()?;
+    let execution = read_execution(request, id).await?;
+    let id = execution.execution.as_str();
+    let path = ApiPath::of(&["executions", id, "timeline"]).with("limit", MAX_ROWS);
+    let timeline: TimelineDocument = request.api.get(&path).await?;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Timeline, None))
+        (view_form(&view, &timeline))
+        (live_part("timeline", &timeline_part(id, &scale_of(&view, &timeline)?, &timeline)))
+    };
+    let title = execution_title(&execution);
+    Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
+}
+
+/// The part of the time that is shown. Dragging across the chart fills it in.
+fn view_form(view: &TimelineView, timeline: &TimelineDocument) -> Markup {
+    let end = timeline.duration_ms;
+    html! {
+        form.filter #range method="get" aria-label="Range" {
+            label { span { "From, ms" } input type="number" name="from" min="0" max=(end) value=(view.from); }
+            label { span { "To, ms" } input type="number" name="to" min="0" max=(end) value=(view.to); }
+            label.check { input type="checkbox" name="cut" value="1" checked[view.cut.is_some()]; span { "cut idle time" } }
+            button type="submit" { "Show" }
+            ul.legend aria-label="Kinds of time" {
+                @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
+                li { span.sample.critical {} "critical path" }
+            }
+        }
+    }
+}
+
+fn scale_of(view: &TimelineView, timeline: &TimelineDocument) -> Result<TimeScale, ConsoleError> {
+    let range = view.range(timeline.duration_ms)?;
+    if view.cut.is_none() {
+        return Ok(TimeScale::whole(range));
+    }
+    let spans = timeline.rows.iter().flat_map(|row| &row.spans).filter(|span| is_work(span));
+    let spans: Vec<(u64, u64)> = spans.map(|span| (span.from, span.to)).collect();
+    Ok(TimeScale::cut(range, &spans))
+}
+
+fn timeline_part(id: &str, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
+    html! {
+        @if timeline.rows.is_empty() { p.empty { "Nothing has begun." } } @else {
+            (chart(timeline, scale))
+            (span_table(id, timeline))
+            @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not drawn." } }
+        }
+    }
+}
+
+/// Whether time is spent in a span itself: a map that waits for its children is idle while they are.
+fn is_work(span: &SpanDocument) -> bool {
+    matches!(span.kind.as_str(), "agent" | "queued")
+}
+
+fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
+    let height = AXIS_HEIGHT + ROW_HEIGHT * timeline.rows.len() as f64;
+    let x = |at: u64| scale.place(at) * CHART_WIDTH;
+    html! {
+        div.gantt {
+            ol.names aria-hidden="true" { @for row in &timeline.rows { li title=(shown_text::name(&row.node)) { (shown_text::line(&row.node, 48)) } } }
+            svg.bars data-range=(format!("{},{}", scale.range().0, scale.range().1)) data-cut=[scale.has_gaps().then_some("1")]
+                viewBox=(format!("0 0 {CHART_WIDTH} {height:.0}")) preserveAspectRatio="none" height=(format!("{height:.0}")) width="100%" role="img" aria-label="Bars of the table below" {
+                @for at in scale.ticks() {
+                    line.tick x1=(place(x(at))) x2=(place(x(at))) y1=(AXIS_HEIGHT) y2=(place(height)) {}
+                }
+                @for gap in scale.gaps() { rect.gap x=(place(x(*gap))) y=(AXIS_HEIGHT) width="3" height=(place(height - AXIS_HEIGHT)) {} }
+                @for (number, row) in timeline.rows.iter().enumerate() {
+                    @let top = AXIS_HEIGHT + ROW_HEIGHT * number as f64;
+                    @if row.critical { rect.critical x="0" y=(place(top)) width=(CHART_WIDTH) height=(ROW_HEIGHT) {} }
+                    @for span in row.spans.iter().filter(|span| scale.shows(span.from, span.to)) {
+                        rect class={ "bar " (class_of(span)) } x=(place(x(span.from))) y=(place(top + 4.0))
+                            width=(place((x(span.to) - x(span.from)).max(MIN_BAR))) height=(ROW_HEIGHT - 8.0) {
+                            title { (shown_text::line(&row.node, 80)) ": " (words_of(span)) ", " (duration(Some(span.to.saturating_sub(span.from)))) }
+                        }
+                    }
+                }
+            }
+            ul.ticks aria-hidden="true" { @for at in scale.ticks() { li { (duration(Some(at))) } } }
+        }
+    }
+}
+
+/// A number of the chart with one decimal.
+fn place(number: f64) -> String {
+    format!("{number:.1}")
+}
+
+fn class_of(span: &SpanDocument) -> &'static str {
+    KINDS.iter().find(|(kind, _)| *kind == span.kind).map_or("other", |(kind, _)| kind)
+}
+
+fn words_of(span: &SpanDocument) -> String {
+    let words = KINDS.iter().find(|(kind, _)| *kind == span.kind).map_or("other", |(_, words)| words);
+    if span.kind == "agent" && span.attempt > 1 {
+        format!("{words}, attempt {}", span.attempt)
+    } else {
+        (*words).to_owned()
+    }
+}
+
+/// The same as a table: sums of each kind of time.
+fn span_table(id: &str, timeline: &TimelineDocument) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Times" {
+            table.rows {
+                thead {
+                    tr {
+                        th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Begins at" }
+                        @for (_, words) in KINDS { th.number scope="col" { (words) } }
+                        th scope="col" { "Path" }
+                    }
+                }
+                tbody { @for row in &timeline.rows { (time_row(id, row)) } }
+            }
+        }
+    }
+}
+
+fn time_row(id: &str, row: &TimelineRowDocument) -> Markup {
+    let sum = |kind: &str| -> u64 {
+        row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
+    };
+    html! {
+        tr data-row {
+            td { a href=(PageAddress::execution(id).with("node", &row.node)) { (shown_text::line(&row.node, 80)) } }
+            td { (status_mark(&row.status)) }
+            td.number { @if let Some(span) = row.spans.first() { (words::duration(span.from)) } @else { "–" } }
+            @for (kind, _) in KINDS { td.number { @match sum(kind) { 0 => "–", ms => (words::duration(ms)) } } }
+            td { @if row.critical { "critical" } }
+        }
+    }
+}

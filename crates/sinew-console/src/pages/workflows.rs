@@ -1,0 +1,63 @@
+//! Workflows that are deployed.
+
+use axum::response::Response;
+use maud::{Markup, html};
+use sinew_inspection::words;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::WorkflowListRow;
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, time_mark};
+
+pub(crate) async fn show(request: PageRequest) -> Response {
+    let page = workflows_page(&request).await;
+    page_or_problem(&request, page)
+}
+
+async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let rows: Vec<WorkflowListRow> = request.api.get(&ApiPath::of(&["workflows"])).await?;
+    let body = html! {
+        div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
+            @if may_steer(request) { div.actions { a.button data-action href=(PageAddress::of(&["desk"])) { "Write or deploy…" } } } }
+        (live_part("workflows", &workflow_table(request, &rows)))
+    };
+    Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::Poll))
+}
+
+fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow]) -> Markup {
+    html! {
+        @if rows.is_empty() { p.empty { "No workflow is deployed: " code { "sinew workflow deploy FILE" } " deploys one." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Workflows" {
+                table.rows {
+                    thead {
+                        tr {
+                            th scope="col" { "Workflow" } th.wide scope="col" { "Purpose" } th scope="col" { "Dialect" }
+                            th scope="col" { "Version" } th.number scope="col" { "Versions" } th scope="col" { "Deployed" } th.side scope="col" { "By" }
+                            th scope="col" { "Executions" }
+                        }
+                    }
+                    tbody {
+                        @for row in rows {
+                            tr data-row {
+                                td { a href=(PageAddress::workflow(&row.name)) { (shown_text::line(&row.name, 80)) } }
+                                td.wide { (shown_text::line(&row.description, 200)) }
+                                td { (shown_text::line(&row.dialect, 30)) }
+                                td { code { (shown_text::line(words::short(&row.digest), 20)) } }
+                                td.number { (row.versions) }
+                                td { (time_mark(&row.deployed, request.now)) }
+                                td.side { (shown_text::line(&row.by, 40)) }
+                                td {
+                                    a href=(PageAddress::of(&["executions"]).with("workflow", &row.name)) { "List" }
+                                    @if may_steer(request) { " · " a href=(PageAddress::of(&["workflows", &row.name, "start"])) { "Start…" } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

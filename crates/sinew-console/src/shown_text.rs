@@ -1,0 +1,174 @@
+//! Text, values, times and sizes as pages show them.
+
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+use serde_json::Value;
+use sinew_inspection::words;
+use sinew_source::{escape_line, escape_text};
+
+use crate::command_text::CommandText;
+
+/// Bytes of a value that a page shows; the rest is a link away.
+pub(crate) const MAX_SHOWN_BYTES: usize = 16 << 10;
+/// Bytes of a paragraph.
+const MAX_PARAGRAPH_BYTES: usize = 4 << 10;
+/// Characters of a value in a cell of a table.
+const MAX_CELL_CHARS: usize = 160;
+
+/// Text of others on one line, shortened to a number of characters. Hidden characters become visible.
+pub(crate) fn line(text: &str, max_chars: usize) -> String {
+    words::one_line(text, max_chars)
+}
+
+/// Text of others with its line ends, cut where it is longer than a screen.
+pub(crate) fn paragraph(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_PARAGRAPH_BYTES);
+    let cut = if end < text.len() { "…" } else { "" };
+    format!("{}{cut}", escape_text(&text[..end]))
+}
+
+/// Text of others on one line, whole.
+pub(crate) fn name(text: &str) -> String {
+    escape_line(text).into_owned()
+}
+
+/// A value in one line.
+pub(crate) fn value_line(value: &Value) -> String {
+    match value {
+        Value::String(text) => line(text, MAX_CELL_CHARS),
+        other => line(&other.to_string(), MAX_CELL_CHARS),
+    }
+}
+
+/// A value as a block: JSON with indents, text as it is. Long values are cut, and `whole` leads to all of it.
+pub(crate) fn value_block(value: &Value, whole: &str) -> Markup {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    text_block(&text, whole)
+}
+
+/// Text of others as a block, cut like a value.
+pub(crate) fn text_block(text: &str, whole: &str) -> Markup {
+    let end = text.floor_char_boundary(MAX_SHOWN_BYTES);
+    html! {
+        pre.value tabindex="0" { (escape_text(&text[..end])) }
+        @if end < text.len() {
+            p.more { "The first " (size(end as u64)) " of " (size(text.len() as u64)) ". " a href=(whole) { "All of it" } }
+        }
+    }
+}
+
+/// A time, relative to now; hovering tells the date.
+pub(crate) fn time_mark(at: &str, now: Timestamp) -> Markup {
+    let shown = match at.parse::<Timestamp>() {
+        Ok(at) => relative(at, now),
+        Err(_) => line(at, 40),
+    };
+    html! { time datetime=(at) title=(at) { (shown) } }
+}
+
+fn relative(at: Timestamp, now: Timestamp) -> String {
+    let distance = now.duration_since(at);
+    let text = words::duration(distance.abs().as_millis().try_into().unwrap_or(u64::MAX));
+    // Parts of a second are of no interest in a list.
+    let text = match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}s"),
+        None if text.ends_with("ms") => "0s".to_owned(),
+        None => text,
+    };
+    if distance < SignedDuration::ZERO { format!("in {text}") } else { format!("{text} ago") }
+}
+
+/// The time of day with milliseconds; hovering tells the date.
+pub(crate) fn clock_mark(at: &str) -> Markup {
+    let shown = at.split_once('T').map_or(at, |(_, clock)| clock.trim_end_matches('Z'));
+    html! { time datetime=(at) title=(at) { (line(shown, 40)) } }
+}
+
+/// Milliseconds from one time to another or to now; `None` if a time cannot be read.
+pub(crate) fn elapsed_ms(from: &str, to: Option<&str>, now: Timestamp) -> Option<u64> {
+    let from: Timestamp = from.parse().ok()?;
+    let to = match to {
+        Some(to) => to.parse().ok()?,
+        None => now,
+    };
+    u64::try_from(to.duration_since(from).as_millis()).ok()
+}
+
+/// A duration of milliseconds; a dash for none.
+pub(crate) fn duration(ms: Option<u64>) -> String {
+    ms.map_or_else(|| "–".to_owned(), words::duration)
+}
+
+/// A number of bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut number, mut unit) = (bytes as f64 / 1024.0, 0);
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        number /= 1024.0;
+        unit += 1;
+    }
+    format!("{number:.1} {}", UNITS[unit])
+}
+
+/// The command line that does the same, with a button that copies it.
+pub(crate) fn command_line(command: &CommandText) -> Markup {
+    let command = name(&command.to_string());
+    html! {
+        span.cli {
+            code { (command) }
+            button.copy type="button" data-copy=(command) hidden { "Copy" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_from_now() {
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let check = |at: &str, expected: &str| {
+            let html = time_mark(at, now).into_string();
+            assert!(html.contains(&format!(">{expected}</time>")), "{at}: {html}");
+        };
+        check("2026-01-01T00:09:59.7Z", "0s ago");
+        check("2026-01-01T00:09:18.2Z", "41s ago");
+        check("2026-01-01T00:07:30Z", "2m30s ago");
+        check("2026-01-01T00:10:30Z", "in 30s");
+        check("<script>", "&lt;script&gt;");
+        assert_eq!(elapsed_ms("2026-01-01T00:09:00Z", None, now), Some(60_000));
+        assert_eq!(elapsed_ms("2026-01-01T00:09:00Z", Some("2026-01-01T00:09:01.5Z"), now), Some(1_500));
+        assert_eq!(elapsed_ms("yesterday", None, now), None);
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        let html = value_block(&Value::String("é".repeat(MAX_SHOWN_BYTES)), "/whole?a&b").into_string();
+        assert!(html.len() < MAX_SHOWN_BYTES + 300, "{}", html.len());
+        assert!(
+            html.contains("The first 16.0 KiB of 32.0 KiB. <a href=\"/whole?a&amp;b\">"),
+            "{}",
+            &html[html.len() - 200..]
+        );
+        assert_eq!((size(0), size(1023), size(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
+    }
+
+    #[test]
+    fn text_of_others_is_never_markup() {
+        let hostile = "<img src=x onerror=alert(1)>\u{202e}\u{1b}[31m\"'&";
+        for html in [
+            value_block(&Value::String(hostile.to_owned()), "/").into_string(),
+            value_block(&serde_json::json!({ hostile: [hostile] }), "/").into_string(),
+            command_line(&CommandText::new("sinew").word(hostile)).into_string(),
+        ] {
+            assert!(!html.contains("<img") && !html.contains(['\u{202e}', '\u{1b}']), "{html}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Status as colour, icon and word.
+
+use maud::{Markup, html};
+
+use crate::shown_text;
+
+/// Words of executions and nodes with their icons: those of drawings, so that all surfaces agree.
+const ICONS: [(&str, &str); 9] = [
+    ("planned", "○"),
+    ("queued", "○"),
+    ("running", "►"),
+    ("succeeded", "✓"),
+    ("failed", "✗"),
+    ("skipped", "↷"),
+    ("cancelled", "⊘"),
+    ("waiting", "◷"),
+    ("paused", "‖"),
+];
+
+/// The icon of a word, and the class that gives its colour.
+fn icon_of(word: &str) -> (&'static str, &'static str) {
+    ICONS.iter().find(|(known, _)| *known == word).map_or(("unknown", "?"), |(known, icon)| (known, icon))
+}
+
+/// A status.
+pub(crate) fn status_mark(word: &str) -> Markup {
+    let (class, icon) = icon_of(word);
+    html! {
+        span class={ "status is-" (class) } {
+            span.icon aria-hidden="true" { (icon) }
+            (shown_text::line(word, 20))
+        }
+    }
+}

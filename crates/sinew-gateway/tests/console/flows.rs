@@ -1,0 +1,163 @@
+//! Flows of people in a real browser: from a failure to its end, and a decision on a phone.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+use sinew_gateway::ConsoleMode;
+
+use super::browser::Browser;
+use super::world::{CHAIN, ConsoleWorld};
+
+const DESK: (u32, u32) = (1280, 800);
+const PHONE: (u32, u32) = (390, 844);
+
+#[tokio::test]
+async fn a_failed_execution_is_found_understood_and_retried() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console", world.mesh.base)).await;
+    browser.press(&["g", "e"]).await;
+    browser.wait_until("location.pathname === '/console/executions'").await;
+    browser.click(".chips a[href*='failed']").await;
+    browser
+        .wait_until(
+            "location.search.includes('failed') && document.querySelectorAll('[data-row]').length === 1",
+        )
+        .await;
+    browser.press(&["j"]).await;
+    browser.wait_until("document.activeElement.textContent === 'bad'").await;
+    browser.press(&["\u{e007}"]).await;
+    browser.wait_until("location.pathname.endsWith('/executions/bad')").await;
+    browser.wait_for_text("the truck broke down").await;
+
+    // A node of the drawing opens beside it.
+    browser.click(".drawing [data-node='ship']").await;
+    browser.wait_until("location.search === '?node=ship' && document.querySelector('.inspector')").await;
+    world.mend();
+    browser.click(".inspector [data-action]").await;
+    browser.wait_for_text("Would run again").await;
+    browser.write("form.steer input[name=reason]", "mended").await;
+    browser.click("form.steer button[type=submit]").await;
+    browser.wait_until("location.pathname.endsWith('/executions/bad')").await;
+    // No reload: the page follows the execution to its end.
+    browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
+    browser.wait_until("document.querySelectorAll('.drawing .node.succeeded').length >= 3").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_question_is_answered_on_a_phone() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    browser.look_as(PHONE, "dark").await;
+    browser.open(&format!("{}/console/approvals", world.mesh.base)).await;
+    browser.click(".questions a").await;
+    browser.wait_for_text("5000").await;
+    browser.write("textarea[name=comment]", "looks right").await;
+    browser.click("button[value=approve]").await;
+    browser.wait_until("location.pathname.endsWith('/executions/asks')").await;
+    browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
+    browser.wait_for_text("looks right").await;
+    let decided = world.reaches("asks", "succeeded").await;
+    assert_eq!(decided["decisions"][0]["comment"], "looks right");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_live_view_outlives_its_gateway() {
+    let Some(browser) = Browser::start().await else { return };
+    let mut world = ConsoleWorld::new().await;
+    world.start("review", "asks", &json!({"amount": 1})).await;
+    world.reaches("asks", "waiting").await;
+    let base = world.mesh.base.clone();
+    let address: SocketAddr = base.trim_start_matches("http://").parse().unwrap();
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{base}/console/executions/asks")).await;
+    browser.wait_until("document.getElementById('live').textContent === 'live'").await;
+    world.mesh.take_gateway().drain().await;
+    browser.wait_until("document.getElementById('live').textContent.startsWith('connection lost')").await;
+    let options = |options: &mut sinew_gateway::GatewayOptions| {
+        options.listen = address;
+        options.console = Some(ConsoleMode::Full);
+    };
+    let _gateway = world.mesh.gateway(options).await;
+    browser.wait_until("document.getElementById('live').textContent === 'live'").await;
+    let decision = json!({"decision": "approve", "node": "h"});
+    let answer = world
+        .mesh
+        .http
+        .post(format!("{base}/api/v1/executions/asks/decisions"))
+        .json(&decision)
+        .send()
+        .await
+        .unwrap();
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
+    browser.wait_until("document.getElementById('live').textContent === 'ended'").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_file_is_mended_at_the_desk_deployed_and_started() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console/desk", world.mesh.base)).await;
+    browser.wait_for_text("0 errors").await;
+    // Typing is checked by itself: the field shows what is wrong, at line and column, and then that it is mended.
+    let write = async |text: &str| {
+        let script = format!(
+            "const field = document.querySelector('textarea[name=text]'); field.value = {}; field.dispatchEvent(new Event('input', {{bubbles: true}}))",
+            json!(text)
+        );
+        browser.script(&script).await;
+    };
+    write(&CHAIN.replace("agent_name: shipper", "agent_nam: shipper")).await;
+    browser.wait_until("document.querySelector('.findings .is-error .place')").await;
+    browser.click(".findings .place").await;
+    browser
+        .wait_until("document.activeElement.name === 'text' && document.activeElement.selectionStart > 0")
+        .await;
+    world.mend();
+    write(CHAIN).await;
+    browser.wait_for_text("0 errors").await;
+    browser.wait_until("document.querySelector('.drawing [data-node=ship]')").await;
+    browser.click("button[value=deploy]").await;
+    browser.wait_until("location.pathname === '/console/workflows/workflow'").await;
+    browser.click(".primary[data-action]").await;
+    browser.write("textarea[name='in.value']", "an order").await;
+    browser.click("form.steer button[type=submit]").await;
+    browser.wait_until("document.querySelector('h1 .status')?.textContent.includes('succeeded')").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn keys_open_help_and_can_be_switched_off() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console/executions", world.mesh.base)).await;
+    browser.press(&["/"]).await;
+    browser.wait_until("document.activeElement.name === 'label'").await;
+    browser.press(&["\u{e00c}"]).await;
+    browser.wait_until("document.activeElement === document.body").await;
+    browser.press(&["?"]).await;
+    browser.wait_until("document.querySelector('dialog[open]')").await;
+    browser.click("dialog input[type=checkbox]").await;
+    browser.click("dialog button").await;
+    browser.wait_until("!document.querySelector('dialog')").await;
+    browser.press(&["g", "w"]).await;
+    assert_eq!(browser.script("return location.pathname").await, "/console/executions");
+    browser.open(&format!("{}/console/help", world.mesh.base)).await;
+    browser.click("#keys").await;
+    browser.click("dialog input[type=checkbox]").await;
+    browser.click("dialog button").await;
+    browser.press(&["g", "w"]).await;
+    browser.wait_until("location.pathname === '/console/workflows'").await;
+    world.end().await;
+}

@@ -1,0 +1,88 @@
+//! Every page in light, dark and phone width: accessible, without messages in the console, and kept as a picture.
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::pages::PAGES;
+use super::world::{ConsoleWorld, HOSTILE};
+
+const AXE: &str = include_str!("../vendor/axe-core-4.14.1/axe.min.js");
+/// Sizes and colour schemes that pages are looked at in.
+const LOOKS: [(&str, (u32, u32), &str); 3] =
+    [("light", (1280, 800), "light"), ("dark", (1280, 800), "dark"), ("phone", (390, 844), "light")];
+
+/// Rules of WCAG 2.2, levels A and AA, and axe's own.
+const RUN_AXE: &str = "const done = arguments[arguments.length - 1];
+    axe.run(document, {resultTypes: ['violations']}).then(
+        (found) => done(found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | ')}`)),
+        (error) => done([String(error)]));";
+
+/// Violations in the page that is open.
+async fn violations(browser: &Browser) -> Vec<String> {
+    browser.script(AXE).await;
+    let found = browser.script_until_called(RUN_AXE).await;
+    found.as_array().unwrap().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A file name for a page.
+fn picture_name(path: &str, look: &str) -> String {
+    let name: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    format!("{}-{look}", name.trim_matches('-'))
+}
+
+#[tokio::test]
+async fn every_page_is_accessible_and_quiet() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    let mut wrong = Vec::new();
+    for (look, size, scheme) in LOOKS {
+        browser.look_as(size, scheme).await;
+        for path in PAGES {
+            browser.open(&format!("{}{path}", world.mesh.base)).await;
+            let found = violations(&browser).await;
+            wrong.extend(found.into_iter().map(|one| format!("{path} ({look}) {one}")));
+            let messages = browser.messages().await;
+            wrong.extend(messages.into_iter().map(|one| format!("{path} ({look}) says {one}")));
+            let wider = "return document.documentElement.scrollWidth > document.documentElement.clientWidth";
+            if browser.script(wider).await == true {
+                wrong.push(format!("{path} ({look}) is wider than its window"));
+            }
+            browser.save_picture(&picture_name(path, look)).await;
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn hostile_text_runs_nothing_and_breaks_no_page() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.start("chain", "hostile", &serde_json::json!({ "value": HOSTILE, HOSTILE: HOSTILE })).await;
+    world.start("review", "asked", &serde_json::json!({ HOSTILE: [HOSTILE, "x".repeat(200_000)] })).await;
+    world.reaches("hostile", "failed").await;
+    world.reaches("asked", "waiting").await;
+    for (look, size, scheme) in LOOKS {
+        browser.look_as(size, scheme).await;
+        for path in [
+            "/console/executions",
+            "/console/executions/hostile?node=check",
+            "/console/executions/hostile/events",
+            "/console/executions/hostile/data",
+            "/console/executions/asked/approval",
+        ] {
+            browser.open(&format!("{}{path}", world.mesh.base)).await;
+            // A dialog of a script would make this call fail.
+            let state = browser
+                .script(
+                    "return {wider: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+                        strangers: document.querySelectorAll('main img, main script, main iframe, [onerror], [onload], [onmouseover]').length}",
+                )
+                .await;
+            assert_eq!(state, serde_json::json!({"wider": false, "strangers": 0}), "{path} {look}");
+            assert_eq!(browser.messages().await, Vec::<String>::new(), "{path} {look}");
+        }
+    }
+    world.end().await;
+}

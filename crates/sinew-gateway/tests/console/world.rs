@@ -1,0 +1,113 @@
+//! A mesh with something to see: executions that ended well and badly, and one that waits for a person.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use sinew_agent::{Agent, Failure};
+use sinew_gateway::{ConsoleMode, GatewayOptions};
+
+use crate::support::{GatewayWorld, SINGLE, review};
+
+/// Two agents, one behind the other; the second fails until it is mended.
+pub(crate) const CHAIN: &str = r#"
+workflow:
+  description: An order on its way
+  input_schema:
+    type: object
+    properties:
+      value: {type: string, description: Text to work on}
+      amount: {type: integer, minimum: 0}
+    required: [value]
+  nodes:
+    - {id: check, type: agent, agent_name: one, input: {value: "{{workflow.input.value}}"}}
+    - {id: ship, type: agent, agent_name: shipper, depends_on: [check], input: {value: "{{check.output.value}}"}}
+    - {id: invoice, type: agent, agent_name: one, depends_on: [ship], input: {value: "sent"}}
+  output_mapping: {value: "{{ship.output.value}}"}
+"#;
+
+/// Text that must never become markup, a script, or another reading direction.
+pub(crate) const HOSTILE: &str = "<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>\
+    \"' onmouseover=alert(4) x='</textarea></style><!-- ]]> {{7*7}} ${7*7} \u{1b}[31mred\u{1b}[0m \u{202e}txt.exe\u{2066} \
+    [x](javascript:alert(5)) graph TD; a-->b; click a \"javascript:alert(6)\"";
+
+/// The mesh with its console.
+pub(crate) struct ConsoleWorld {
+    pub(crate) mesh: GatewayWorld,
+    is_mended: Arc<AtomicBool>,
+}
+
+impl ConsoleWorld {
+    pub(crate) async fn new() -> Self {
+        Self::with(|options| options.console = Some(ConsoleMode::Full)).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut GatewayOptions)) -> Self {
+        let review = review();
+        let mesh =
+            GatewayWorld::with(&[("single", SINGLE), ("chain", CHAIN), ("review", &review)], change).await;
+        mesh.serve_echo().await;
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let mended = Arc::clone(&is_mended);
+        let shipper = Agent::dynamic("shipper", None, None, move |input, _| {
+            let mended = mended.load(Ordering::SeqCst);
+            async move { if mended { Ok(input) } else { Err(Failure::new("the truck broke down")) } }
+        });
+        mesh.serve(shipper).await;
+        Self { mesh, is_mended }
+    }
+
+    /// From now on `shipper` does its work.
+    pub(crate) fn mend(&self) {
+        self.is_mended.store(true, Ordering::SeqCst);
+    }
+
+    /// Starts a workflow by the API.
+    pub(crate) async fn start(&self, workflow: &str, id: &str, input: &Value) {
+        let body = json!({"workflow": workflow, "id": id, "input": input, "labels": {"team": "a"}});
+        let request = self.mesh.http.post(format!("{}/api/v1/executions", self.mesh.base)).json(&body);
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        assert_eq!(status, StatusCode::CREATED, "{}", answer.text().await.unwrap());
+    }
+
+    /// Waits until an execution has a status.
+    pub(crate) async fn reaches(&self, id: &str, wanted: &str) -> Value {
+        loop {
+            let answer = self
+                .mesh
+                .http
+                .get(format!("{}/api/v1/executions/{id}", self.mesh.base))
+                .send()
+                .await
+                .unwrap();
+            let known = answer.status() == StatusCode::OK;
+            let document: Value = answer.json().await.unwrap();
+            if known && document["status"] == wanted {
+                return document;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// One execution of each kind: `good` succeeded, `bad` failed, `asks` waits for a person.
+    pub(crate) async fn fill(&self) {
+        self.start("single", "good", &json!({"value": "hello"})).await;
+        self.start("chain", "bad", &json!({"value": "an order"})).await;
+        self.start("review", "asks", &json!({"amount": 5000})).await;
+        self.reaches("good", "succeeded").await;
+        self.reaches("bad", "failed").await;
+        self.reaches("asks", "waiting").await;
+    }
+
+    /// A page: its status, its headers and its text.
+    pub(crate) async fn page(&self, path: &str) -> (StatusCode, reqwest::header::HeaderMap, String) {
+        let answer = self.mesh.request(Method::GET, path).send().await.unwrap();
+        (answer.status(), answer.headers().clone(), answer.text().await.unwrap())
+    }
+
+    pub(crate) async fn end(self) {
+        self.mesh.end().await;
+    }
+}

@@ -1,0 +1,187 @@
+//! The time of an execution: for each activation what it waited for and worked on, attempt by attempt, and which of them the
+//! end had to wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use sinew_engine::{Activation, ActivationId, ActivationPhase, AdapterContext, Fact, Time};
+use sinew_runtime::events;
+
+use crate::node_rows;
+use crate::node_status::NodeStatus;
+use crate::record::Record;
+use crate::words;
+
+/// Kind of time that an activation spends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpanKind {
+    /// In the queue of the execution: limits of concurrency, or a person who is waited for first.
+    Queued,
+    /// With an agent or a script: from the task to its answer.
+    Agent,
+    /// Until the next attempt.
+    BackOff,
+    /// Until a time.
+    Timer,
+    /// Until a person decides.
+    Person,
+    /// Until children end.
+    Children,
+}
+
+/// A span of one kind of time; milliseconds since the start of the execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimelineSpan {
+    /// Kind of time.
+    pub kind: SpanKind,
+    /// Attempt of the activation; 0 before the first.
+    pub attempt: u32,
+    /// Begin.
+    pub from: Time,
+    /// End, or the time of the view.
+    pub to: Time,
+}
+
+/// An activation with its spans, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimelineRow {
+    /// The node, with its place in maps and loops.
+    pub node: String,
+    /// How it stands.
+    pub status: NodeStatus,
+    /// Whether the end of the execution had to wait for it: each activation of this path began when the one before it ended.
+    pub critical: bool,
+    /// Spans, in order. None touches two kinds of time at once.
+    pub spans: Vec<TimelineSpan>,
+}
+
+/// Times of the activations of an execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Timeline {
+    /// Start of the execution.
+    #[serde(serialize_with = "words::serialize")]
+    pub started: Time,
+    /// Milliseconds from the start to the end, or to the time of the view.
+    pub duration_ms: Time,
+    /// Activations in the order in which they were made.
+    pub rows: Vec<TimelineRow>,
+    /// Number of activations that are not among the rows.
+    pub more: usize,
+}
+
+/// Returns the times of the first activations of an execution, at most `max_rows`, seen at `now`.
+pub fn timeline(record: &Record, now: Time, max_rows: usize) -> Timeline {
+    let state = record.execution.state();
+    let started = state.started_at;
+    let until = if state.ended { state.at } else { now.max(state.at) };
+    let mut recorder = SpanRecorder::default();
+    record.execution.replay(|ctx, fact| recorder.note(ctx, fact));
+    let critical = critical_path(&state.acts);
+    let ctx = record.execution.ctx();
+    let mut spans = recorder.finished(until);
+    let rows: Vec<TimelineRow> = (0..state.acts.len() as ActivationId)
+        .filter(|act| !state.act(*act).reused)
+        .take(max_rows)
+        .map(|act| TimelineRow {
+            node: events::label(&ctx, act),
+            status: node_rows::word(state.act(act)),
+            critical: critical.contains(&act),
+            spans: relative(spans.remove(&act).unwrap_or_default(), started),
+        })
+        .collect();
+    let all = state.acts.iter().filter(|one| !one.reused).count();
+    Timeline { started, duration_ms: until.saturating_sub(started), more: all - rows.len(), rows }
+}
+
+fn relative(spans: Vec<TimelineSpan>, started: Time) -> Vec<TimelineSpan> {
+    let since_start = |at: Time| at.saturating_sub(started);
+    let moved = spans.into_iter().map(|span| TimelineSpan {
+        from: since_start(span.from),
+        to: since_start(span.to),
+        ..span
+    });
+    moved.collect()
+}
+
+/// Spans as they are read from the facts: the open one of each activation, and those that have ended.
+#[derive(Default)]
+struct SpanRecorder {
+    open: BTreeMap<ActivationId, TimelineSpan>,
+    ended: BTreeMap<ActivationId, Vec<TimelineSpan>>,
+}
+
+impl SpanRecorder {
+    /// Looks at the activation that a fact is about, just after the fact.
+    fn note(&mut self, ctx: &AdapterContext<'_>, fact: &Fact) {
+        let act = match fact {
+            Fact::Activated(new) => Some(new.act),
+            other => other.activation(),
+        };
+        let Some(act) = act else { return };
+        let one = ctx.act(act);
+        let kind = kind_of(one);
+        let is_same = |span: &TimelineSpan| Some(span.kind) == kind && span.attempt == one.attempt;
+        if self.open.get(&act).is_some_and(is_same) {
+            return;
+        }
+        self.close(act, ctx.now);
+        if let Some(kind) = kind {
+            let span = TimelineSpan { kind, attempt: one.attempt, from: ctx.now, to: ctx.now };
+            self.open.insert(act, span);
+        }
+    }
+
+    /// Ends the open span. One that took no time is left out.
+    fn close(&mut self, act: ActivationId, at: Time) {
+        if let Some(mut span) = self.open.remove(&act) {
+            span.to = at;
+            if span.to > span.from {
+                self.ended.entry(act).or_default().push(span);
+            }
+        }
+    }
+
+    fn finished(mut self, until: Time) -> BTreeMap<ActivationId, Vec<TimelineSpan>> {
+        for act in self.open.keys().copied().collect::<Vec<_>>() {
+            self.close(act, until);
+        }
+        self.ended
+    }
+}
+
+fn kind_of(one: &Activation) -> Option<SpanKind> {
+    match one.phase {
+        ActivationPhase::Ready | ActivationPhase::Deferred => Some(SpanKind::Queued),
+        ActivationPhase::Running => Some(SpanKind::Agent),
+        ActivationPhase::BackedOff => Some(SpanKind::BackOff),
+        ActivationPhase::Sleeping => Some(SpanKind::Timer),
+        ActivationPhase::Waiting => Some(SpanKind::Person),
+        ActivationPhase::Owning => Some(SpanKind::Children),
+        ActivationPhase::Begun | ActivationPhase::Settled | ActivationPhase::Closed => None,
+    }
+}
+
+/// Activations that the end had to wait for: the one that ended last, the sender of its last token, and so on to the start.
+/// Children count through the one that ended last.
+fn critical_path(acts: &[Activation]) -> BTreeSet<ActivationId> {
+    let ended_at = |act: ActivationId| acts.get(act as usize).and_then(|one| one.ended_at);
+    let last_of = |among: &mut dyn Iterator<Item = ActivationId>| {
+        among.filter_map(|act| Some((ended_at(act)?, act))).max().map(|(_, act)| act)
+    };
+    let mut path = BTreeSet::new();
+    let tops =
+        acts.iter().enumerate().filter(|(_, one)| one.owner.is_none()).map(|(act, _)| act as ActivationId);
+    let mut open: Vec<ActivationId> = last_of(&mut tops.into_iter()).into_iter().collect();
+    while let Some(act) = open.pop() {
+        if !path.insert(act) {
+            continue;
+        }
+        let one = &acts[act as usize];
+        open.extend(last_of(&mut one.inputs.iter().filter_map(|token| token.source)));
+        if let Some(children) = &one.children {
+            open.extend(last_of(&mut children.acts.iter().copied()));
+        }
+    }
+    path
+}
