@@ -19,6 +19,7 @@ use crate::failure::{ARTIFACTS, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
 use crate::parking::TaskSlot;
 use crate::peers::Peers;
+use crate::session_log::SessionLog;
 use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
 use crate::task_calls::{CallCounts, TaskCalls};
@@ -153,6 +154,18 @@ impl Context {
     /// The session (A2A context).
     pub fn session(&self) -> &str {
         &self.inner.about.session
+    }
+
+    /// The log of the session that the task belongs to: one for each caller and A2A context. `None` outside a mesh, and where
+    /// the mesh keeps no steps.
+    pub fn session_log(&self) -> Option<SessionLog> {
+        let peers = self.inner.peers.as_ref()?;
+        let about = &self.inner.about;
+        let owner = match about.caller.as_str() {
+            "" => format!("user:{}", self.user()),
+            caller => format!("caller:{caller}"),
+        };
+        Some(SessionLog::new(peers.steps()?, peers, &about.agent, &owner, &about.session))
     }
 
     /// When the answer must be there.

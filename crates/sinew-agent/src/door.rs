@@ -204,6 +204,7 @@ async fn send(
         // A caller that names no context gets one of its own.
         asked_for.about.session = asked_for.about.execution.as_str().to_owned();
     }
+    caller.as_str().clone_into(&mut asked_for.about.caller);
     let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
     let entry = match site.begin(asked_for, Some(caller.clone()), most_open) {
         Begin::New(entry) | Begin::Known(entry) => entry,

@@ -52,6 +52,7 @@ struct PeersState {
     keeps_steps: AtomicBool,
     /// Rights of the connection; none if it may do everything.
     rights: OnceCell<Option<GrantedRights>>,
+    retention: OnceCell<Duration>,
 }
 
 impl Peers {
@@ -61,12 +62,24 @@ impl Peers {
             cards: OnceLock::new(),
             keeps_steps: AtomicBool::new(true),
             rights: OnceCell::new(),
+            retention: OnceCell::new(),
         }))
     }
 
     /// Keeps steps in memory from now on: the mesh has no place for them, or this agent no right to it.
     pub(crate) fn forget_steps(&self) {
         self.0.keeps_steps.store(false, Ordering::Relaxed);
+    }
+
+    /// Namespace of the mesh.
+    pub(crate) fn namespace(&self) -> &str {
+        self.0.mesh.namespace()
+    }
+
+    /// Time for which the mesh keeps steps.
+    pub(crate) async fn retention(&self) -> Result<Duration, MeshError> {
+        let layout = async || self.0.mesh.admin().layout().await.map(|layout| layout.retention);
+        self.0.retention.get_or_try_init(layout).await.copied()
     }
 
     /// The steps of agents, where the mesh keeps them.

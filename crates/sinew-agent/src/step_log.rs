@@ -146,7 +146,7 @@ impl StepProgress {
 
 /// The failure of a log that the mesh does not give or take. Tried again, because steps must not be lost to a broker that is
 /// away.
-fn unreadable(error: &MeshError) -> Failure {
+pub(crate) fn unreadable(error: &MeshError) -> Failure {
     let is_final = matches!(error, MeshError::TooLarge { .. } | MeshError::Damaged { .. });
     let text = format!("the steps of the task cannot be kept: {error}");
     Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(!is_final).into()

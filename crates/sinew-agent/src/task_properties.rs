@@ -19,6 +19,8 @@ pub(crate) struct TaskProperties {
     pub(crate) workflow: String,
     pub(crate) node: String,
     pub(crate) session: String,
+    /// Token of the caller that asks at the A2A endpoint; empty for tasks of executions.
+    pub(crate) caller: String,
     pub(crate) deadline: Option<SystemTime>,
     pub(crate) instruction: Option<String>,
     pub(crate) context: Value,
@@ -87,6 +89,7 @@ impl TaskProperties {
             workflow: String::new(),
             node: String::new(),
             session: String::new(),
+            caller: String::new(),
             deadline: None,
             instruction: None,
             context: Value::Null,

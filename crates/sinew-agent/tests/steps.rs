@@ -19,6 +19,7 @@ use sinew_mesh::steps::StepLogId;
 use sinew_protocol::task::NodeOutput;
 use sinew_protocol::{FaultKind, TaskId, Token};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use common::{Asked, PATIENCE, asked, results, serve, settled};
 
@@ -306,4 +307,52 @@ async fn a_parked_task_leaves_its_place_to_others() {
     tokio::time::timeout(PATIENCE, answered).await.unwrap();
     settled(&mesh, "asker").await;
     served.stop().await;
+}
+
+/// An agent that keeps the words of its callers, and answers with those that it was told before.
+fn listener(keep: Duration) -> Agent {
+    Agent::dynamic("listener", None, None, move |input: Value, context: Context| async move {
+        let session = context.session_log().expect("a mesh keeps sessions");
+        let earlier = session.last(3, keep).await?;
+        let words = input["text"].as_str().unwrap_or_default().to_owned();
+        if words != "listen" {
+            session.append(words.into(), keep).await?;
+        }
+        Ok(earlier.iter().map(|words| String::from_utf8_lossy(words).into_owned()).collect::<Value>())
+    })
+}
+
+#[tokio::test]
+async fn a_session_is_that_of_one_caller_and_one_context() {
+    let (server, mesh) = common::mesh().await;
+    // Longer than the mesh keeps steps, and so short that sessions are forgotten while the test runs.
+    for (keep, forgets) in [(Duration::from_hours(2_400), false), (Duration::from_secs(4), true)] {
+        let served = common::serve(&server, &mesh, listener(keep)).await;
+        let callers =
+            [common::connect(&server.url(), "ada").await, common::connect(&server.url(), "bob").await];
+        let nth = AtomicU32::new(0);
+        let tell = async |caller: usize, context: &str, words: &str| {
+            let id = format!("{words}-{}-{}", keep.as_secs(), nth.fetch_add(1, Ordering::Relaxed));
+            let mut message = common::message(&id, words);
+            message["message"]["contextId"] = context.into();
+            let (told, _) = common::call(&callers[caller], "listener", "SendMessage", message).await;
+            let artifact = &told["task"]["artifacts"][0]["parts"][0];
+            serde_json::from_value::<Vec<String>>(artifact["data"].clone())
+                .unwrap_or_else(|_| panic!("{told}"))
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(tell(0, "talk", "one").await, none);
+        assert_eq!(tell(0, "talk", "two").await, ["one"]);
+        assert_eq!(tell(0, "other", "three").await, none, "another context");
+        assert_eq!(tell(1, "talk", "four").await, none, "another caller of the same context");
+        for words in ["five", "six", "seven"] {
+            tell(0, "talk", words).await;
+        }
+        assert_eq!(tell(0, "talk", "eight").await, ["five", "six", "seven"]);
+        if forgets {
+            let forgotten = async { while !tell(0, "talk", "listen").await.is_empty() {} };
+            timeout(PATIENCE, forgotten).await.expect("old words are forgotten");
+        }
+        served.stop().await;
+    }
 }

@@ -15,7 +15,7 @@ use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
-use crate::run::{AgentCase, AgentTools, CaseOutcome};
+use crate::run::{AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong};
 use crate::run::{
     AgentProfile, AnnouncedTools, Command, Http, Limits, McpAgent, ModelAgent, Output, RunnerSurroundings,
     Script,
@@ -189,6 +189,14 @@ impl Agent {
         }
     }
 
+    /// How long sessions of a model agent are kept. `None` for agents whose conversations stand alone.
+    pub fn session_keep(&self) -> Option<Duration> {
+        match &self.runner {
+            AgentRunner::Model(model) => model.session.map(|session| session.keep),
+            _ => None,
+        }
+    }
+
     /// The agent as other agents find it.
     pub fn as_peer(&self) -> PeerDescription {
         let skills = self.file.skills.iter();
@@ -205,6 +213,20 @@ impl Agent {
     /// Whether the agent calls a language model.
     pub fn is_model(&self) -> bool {
         matches!(self.runner, AgentRunner::Model(_))
+    }
+
+    /// The models of a model agent: those of `use` in their order, then those that workflows may name. Empty for other agents.
+    pub fn models(&self) -> Vec<ModelDescription> {
+        match &self.runner {
+            AgentRunner::Model(model) => model.descriptions(self.around.environment.as_ref()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Asks a model of this alias for one word. `None` if the agent has no such model.
+    pub async fn ping_model(&self, alias: &str) -> Option<Result<ModelPong, String>> {
+        let AgentRunner::Model(model) = &self.runner else { return None };
+        model.ping(alias, self.around.environment.as_ref()).await
     }
 
     /// Asks the servers of a model agent for the tools that its model is told of. `None` for other agents.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::Artifacts;
 use crate::peers::{NoPeers, Peers};
 use crate::people::{NoPeople, People};
+use crate::sessions::Sessions;
 use crate::steps::Steps;
 use crate::template::Scope;
 
@@ -40,6 +41,8 @@ pub struct Call {
     pub people: Arc<dyn People>,
     /// Log of a conversation with a model; in memory if none.
     pub steps: Option<Arc<dyn Steps>>,
+    /// Session of a conversation with a model; none if it stands alone.
+    pub session: Option<Arc<dyn Sessions>>,
     /// Key of a conversation with a model; the activation of the context, or one of its own, if none.
     pub conversation: Option<String>,
     /// How often a queue has delivered the task, this time included; 0 if it came otherwise.
@@ -79,6 +82,7 @@ impl Call {
             peers: Arc::new(NoPeers),
             people: Arc::new(NoPeople),
             steps: None,
+            session: None,
             conversation: None,
             delivery: 0,
             limited_by_caller: false,

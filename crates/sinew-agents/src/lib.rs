@@ -35,6 +35,7 @@ mod model_file;
 mod peers;
 mod people;
 mod run;
+mod sessions;
 mod set;
 mod steps;
 mod template;
@@ -48,11 +49,13 @@ pub use local_peers::LocalPeers;
 pub use peers::{PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
 pub use run::{
-    AgentCase, AgentTools, CaseOutcome, PinnedTool, ToolPin, ToolStubs, fetch, remove_stale_task_folders,
+    AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,
+    remove_stale_task_folders,
 };
+pub use sessions::{MemorySession, Sessions};
 pub use set::AgentSet;
 pub use sinew_model::rehearsal::StubAnswer;
-pub use sinew_model::{KeptArtifact, StepBody, StepRecord};
+pub use sinew_model::{CallStatus, ConversationEnd, KeptArtifact, SessionTurn, StepBody, StepRecord};
 pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;

@@ -525,7 +525,6 @@ impl Default for BudgetEntry {
 /// Conversations of one caller that go on.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "sessions cannot be used yet; the keys are checked")]
 pub(crate) struct SessionEntry {
     /// Time after which a session is forgotten, such as `30d`.
     #[serde(default = "default_session_keep")]

@@ -11,6 +11,7 @@ use sinew_protocol::subject::Operation;
 use sinew_runtime::events;
 
 use crate::decision::{PersonDecision, decisions};
+use crate::model_usage::{ModelUsage, model_usage};
 use crate::node_rows;
 use crate::node_status::NodeStatus;
 use crate::record::{Record, RecordOrigin, caller};
@@ -68,6 +69,9 @@ pub struct ExecutionDescription {
     pub warnings: Vec<NodeWarning>,
     /// How often an operator retried it.
     pub retries: u32,
+    /// Work of language models, by node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelUsage>,
     /// Decisions of people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<PersonDecision>,
@@ -158,6 +162,7 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
         failure,
         warnings: warnings(record),
         retries: state.reopened,
+        models: model_usage(record),
         decisions: decisions(record),
         commands: record.commands.clone(),
         next,
@@ -356,6 +361,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     if let Some(failure) = &description.failure {
         failure_text(&mut out, failure, description.status);
     }
+    models_text(&mut out, &description.models);
     warnings_text(&mut out, description);
     if !description.decisions.is_empty() {
         out.push_str("decisions\n");
@@ -369,6 +375,20 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
         let _ = writeln!(out, "  {}", words::name(command));
     }
     out
+}
+
+fn models_text(out: &mut String, models: &[ModelUsage]) {
+    if models.is_empty() {
+        return;
+    }
+    out.push_str("models\n");
+    for usage in models {
+        let _ = writeln!(out, "  {}: {}", words::name(&usage.node), usage.line());
+    }
+    if models.iter().any(|usage| usage.cost_usd.is_some()) && models.len() > 1 {
+        let sum: f64 = models.iter().filter_map(|usage| usage.cost_usd).sum();
+        let _ = writeln!(out, "  all: ${sum:.4}");
+    }
 }
 
 fn warnings_text(out: &mut String, description: &ExecutionDescription) {

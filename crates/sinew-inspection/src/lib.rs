@@ -9,6 +9,7 @@ pub mod diff;
 pub mod drawing;
 pub mod events;
 pub mod list;
+pub mod model_usage;
 pub mod node_description;
 pub mod node_rows;
 pub mod node_status;

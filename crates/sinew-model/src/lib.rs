@@ -29,7 +29,7 @@ pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMessage, PromptResult};
 pub use record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    KeptArtifact, StepBody, StepRecord,
+    KeptArtifact, SessionTurn, StepBody, StepRecord,
 };
 pub use spec::{
     ApprovalRule, BudgetSpec, CompactionSpec, ConversationSpec, EffectClass, FallbackRule, ModelAbilities,

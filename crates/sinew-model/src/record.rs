@@ -110,6 +110,25 @@ pub struct BeginStep {
     /// How often the queue has delivered the task, this time included; 0 if it came otherwise.
     #[serde(default)]
     pub delivery: u64,
+    /// Earlier conversations of the session, oldest first; told at the first begin and at each reset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session: Vec<SessionTurn>,
+}
+
+/// A conversation that has ended, as later ones of its session are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionTurn {
+    /// Key of the conversation.
+    pub activation: String,
+    /// When it ended, in milliseconds since 1970.
+    pub at: u64,
+    /// The user message.
+    pub input: String,
+    /// The output in words.
+    pub output: String,
+    /// Whether the conversation held words of anybody.
+    #[serde(default)]
+    pub tainted: bool,
 }
 
 /// An artifact of a conversation.

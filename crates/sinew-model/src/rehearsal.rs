@@ -86,6 +86,7 @@ pub fn rehearse(
         agent: "agent".to_owned(),
         reset: false,
         delivery: 0,
+        session: Vec::new(),
     };
     shell.append(StepBody::Begin(begin));
     while shell.log.len() < MAX_RECORDS {

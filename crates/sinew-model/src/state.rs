@@ -2,7 +2,7 @@
 
 use crate::record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    StepBody, StepRecord,
+    SessionTurn, StepBody, StepRecord,
 };
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
 
@@ -35,6 +35,8 @@ pub struct ConversationState {
     pub open_ask: Option<AskStep>,
     /// Sums over the whole log, void turns included.
     pub totals: ConversationTotals,
+    /// Earlier conversations of the session, oldest first.
+    pub session: Vec<SessionTurn>,
     /// Whether a result may hold words of anybody.
     pub tainted: bool,
     /// Tokens per byte of the last prompt, as the provider counted; none before the first turn.
@@ -198,6 +200,9 @@ impl ConversationState {
             }
         }
         self.end = None;
+        if self.begins == 0 || begin.reset {
+            self.session.clone_from(&begin.session);
+        }
         self.begins += 1;
         self.idle_begins += 1;
         self.totals.lost_asks += u32::from(self.open_ask.take().is_some());

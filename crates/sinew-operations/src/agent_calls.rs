@@ -6,57 +6,177 @@ use serde_json::{Value, json};
 use sinew_inspection::words;
 use sinew_mesh::{HeaderMap, Mesh};
 use sinew_protocol::a2a::{
-    A2A_VERSION, AgentCard, CoreMethod, Message, Part, SendMessageRequest, Task, TaskState,
+    A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, StreamResponse, Task,
+    TaskState, is_terminal,
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::{NodeOutput, read_result};
-use sinew_protocol::{Fault, code, header};
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code, header};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind, known};
 
 /// Time for an answer, unless the caller sets one.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
+/// Time for an agent to hear that a task is cancelled.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks an agent through its A2A door, and waits for the answer.
-pub async fn call_agent(
-    mesh: &Mesh,
-    agent: &str,
-    input: Value,
-    instruction: Option<&str>,
-    patience: Option<Duration>,
-) -> Result<Result<Value, Fault>, Failure> {
+/// A question to an agent at its A2A endpoint.
+#[derive(Debug)]
+pub struct AgentQuestion<'a> {
+    /// Name of the agent.
+    pub agent: &'a str,
+    /// Input of the agent.
+    pub input: Value,
+    /// Instruction in words.
+    pub instruction: Option<&'a str>,
+    /// A2A context; one of its own if none.
+    pub context: Option<&'a str>,
+    /// Longest time for the answer; five minutes if none.
+    pub timeout: Option<Duration>,
+    /// Hears what the agent tells of its progress: values as the agent said them. Some may be lost.
+    pub progress: Option<tokio::sync::mpsc::UnboundedSender<Value>>,
+    /// Cancels the task.
+    pub cancel: CancellationToken,
+}
+
+/// Answer of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentAnswer {
+    /// The output, or the reason why there is none.
+    pub output: Result<Value, Fault>,
+    /// Tokens, cost and turns, if the agent tells them; else null.
+    pub usage: Value,
+    /// The execution that the task of the agent belongs to.
+    pub execution: ExecutionId,
+    /// The task of the agent.
+    pub task: TaskId,
+}
+
+/// Asks an agent through its A2A endpoint, and waits for the answer.
+///
+/// # Errors
+/// The mesh or the agent does not answer, or the answer cannot be read.
+pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<AgentAnswer, Failure> {
     let id = uuid::Uuid::now_v7().to_string();
-    let node = MeshMessage::from(WorkflowNodeRequestData {
-        workflow_name: "sinew-cli".to_owned(),
-        node_id: id.clone(),
-        ..WorkflowNodeRequestData::default()
-    });
-    let mut parts = vec![node.to_part(Vocabulary::Current)];
-    parts.extend(instruction.map(Part::text));
-    parts.push(Part::data(input));
-    let message = Message::user(id.clone(), parts);
-    let params = SendMessageRequest { tenant: None, message, configuration: None, metadata: None };
-    let method = Method::Core(CoreMethod::SendMessage);
-    let request = Request::new(id.as_str(), method, &params);
+    let execution = ExecutionId::of(mesh.namespace(), mesh.caller().as_str(), &id);
+    let mut asked = Box::pin(cancellable(mesh, &question, &execution, exchange(mesh, &question, &id)));
+    let Some(said) = &question.progress else { return asked.await };
+    let mut feed = mesh.tasks().watch_progress(Some(&execution), None).await?;
+    let told = async {
+        while let Some(progress) = feed.next().await {
+            for value in told_values(&progress) {
+                // Fails if the caller no longer listens.
+                let _unheard = said.send(value);
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        answer = &mut asked => answer,
+        () = told => Err(unreadable(question.agent, "the progress ended")),
+    }
+}
+
+/// Waits for an answer; a task that is given up is cancelled.
+async fn cancellable(
+    mesh: &Mesh,
+    question: &AgentQuestion<'_>,
+    execution: &ExecutionId,
+    asked: impl Future<Output = Result<(Result<Value, Fault>, Value), Failure>>,
+) -> Result<AgentAnswer, Failure> {
+    let mut asked = std::pin::pin!(asked);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut asked => answer?,
+        () = question.cancel.cancelled() => {
+            cancel(mesh, question.agent, execution).await;
+            asked.await?
+        }
+    };
+    let task = own_task(question.agent, execution);
+    Ok(AgentAnswer { output: answer.0, usage: answer.1, execution: execution.clone(), task })
+}
+
+/// The task that an agent makes of a message which nobody but the caller knows.
+fn own_task(agent: &str, execution: &ExecutionId) -> TaskId {
+    let activation = ActivationKey::of::<&str>(execution, Token::of(agent).as_str(), &[], 0);
+    TaskId::of(execution, &activation, 1)
+}
+
+async fn cancel(mesh: &Mesh, agent: &str, execution: &ExecutionId) {
+    let task = own_task(agent, execution);
+    let method = Method::Core(CoreMethod::CancelTask);
+    let body = Request::new("cancel", method, &json!({ "id": task.as_str() })).to_bytes();
+    let told = mesh.services().call_rpc(agent, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
+    // An agent that does not hear it ends by itself; its answer says what became of the task.
+    drop(told);
+}
+
+/// The values that an agent told in an update of its status.
+fn told_values(progress: &sinew_mesh::live::Progress) -> Vec<Value> {
+    let Ok(StreamResponse::StatusUpdate(update)) = serde_json::from_slice(&progress.body) else {
+        return Vec::new();
+    };
+    if is_terminal(update.status.state) {
+        return Vec::new();
+    }
+    let parts = update.status.message.map(|message| message.parts).unwrap_or_default();
+    let value = |part: Part| match part.content {
+        PartContent::Text(text) => Some(Value::String(text)),
+        PartContent::Data(value) => Some(value),
+        _ => None,
+    };
+    parts.into_iter().filter_map(value).collect()
+}
+
+fn a2a_headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, A2A_VERSION);
+    headers
+}
+
+fn unreadable(agent: &str, reason: &str) -> Failure {
+    let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(reason, 300));
+    Failure::new(FailureKind::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
+}
+
+async fn exchange(
+    mesh: &Mesh,
+    question: &AgentQuestion<'_>,
+    id: &str,
+) -> Result<(Result<Value, Fault>, Value), Failure> {
+    let agent = question.agent;
+    let node = MeshMessage::from(WorkflowNodeRequestData {
+        workflow_name: "sinew-cli".to_owned(),
+        node_id: id.to_owned(),
+        ..WorkflowNodeRequestData::default()
+    });
+    let mut parts = vec![node.to_part(Vocabulary::Current)];
+    parts.extend(question.instruction.map(Part::text));
+    parts.push(Part::data(question.input.clone()));
+    let mut message = Message::user(id, parts);
+    if let Some(context) = question.context {
+        message = message.with_context_id(context);
+    }
+    let params = SendMessageRequest { tenant: None, message, configuration: None, metadata: None };
+    let method = Method::Core(CoreMethod::SendMessage);
+    let request = Request::new(id, method, &params);
+    let mut headers = a2a_headers();
     sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
-    let patience = patience.unwrap_or(CALL_TIMEOUT);
+    let timeout = question.timeout.unwrap_or(CALL_TIMEOUT);
     let reply =
-        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
-    let unreadable = |why: String| {
-        let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
-        Failure::new(FailureKind::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
-    };
-    let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;
+        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), timeout).await?;
+    let response = Response::read(&reply.body).map_err(|error| unreadable(agent, &error.to_string()))?;
     let mut result = match response.into_result() {
         Ok(result) => result,
-        Err(error) => return Ok(Err(fault_of(&error))),
+        Err(error) => return Ok((Err(fault_of(&error)), Value::Null)),
     };
     let task = result.get_mut("task").map(Value::take).unwrap_or_default();
-    let task: Task = serde_json::from_value(task).map_err(|error| unreadable(error.to_string()))?;
+    let task: Task = serde_json::from_value(task).map_err(|error| unreadable(agent, &error.to_string()))?;
     if matches!(task.status.state, TaskState::InputRequired | TaskState::AuthRequired) {
         let text = format!(
             "agent '{agent}' asks for more: {}",
@@ -64,11 +184,11 @@ pub async fn call_agent(
         );
         return Err(Failure::new(FailureKind::Waiting, code::MESSAGE_CANNOT_BE_READ.as_str(), text));
     }
-    let result = read_result(&task).map_err(|error| unreadable(error.to_string()))?;
+    let result = read_result(&task).map_err(|error| unreadable(agent, &error.to_string()))?;
     if let Some(fault) = result.fault {
-        return Ok(Err(fault));
+        return Ok((Err(fault), result.usage));
     }
-    Ok(Ok(match result.output {
+    let output = match result.output {
         NodeOutput::None => Value::Null,
         NodeOutput::Value(value) => value,
         NodeOutput::Address(address) => {
@@ -76,8 +196,10 @@ pub async fn call_agent(
             serde_json::from_slice(&bytes)
                 .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()))
         }
-    }))
+    };
+    Ok((Ok(output), result.usage))
 }
+
 /// Fetches the card that an agent gives at its A2A endpoint.
 pub async fn fetch_card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard, Failure> {
     let method = Method::GetAgentCard;

@@ -7,9 +7,9 @@ use sinew_inspection::events::{self, EventLine, EventWords};
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
 use sinew_mesh::live::Progress;
-use sinew_protocol::TaskId;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
 use sinew_protocol::task::progress_text;
+use sinew_protocol::{ActivationKey, TaskId};
 use sinew_runtime::{activation_key, local};
 
 /// Returns the messages in the facts of an execution. A last one says that later ones were not kept, if that is so.
@@ -50,6 +50,28 @@ pub fn given_tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
         }
     }
     known
+}
+
+/// An activation that an agent was asked for.
+#[derive(Clone, Debug)]
+pub struct GivenActivation {
+    /// Node, with its place.
+    pub node: String,
+    /// Name of the agent.
+    pub agent: String,
+    /// Key of the activation: the same for all of its attempts.
+    pub activation: ActivationKey,
+}
+
+/// The activations of an execution that agents were asked for, in the order in which they began.
+pub fn given_activations(record: &Record) -> Vec<GivenActivation> {
+    let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
+    let given = (0..ctx.state.acts.len() as u32).filter_map(|act| {
+        let agent = sinew_inspection::node_rows::asked_agent(ctx.act(act))?.clone();
+        let node = sinew_runtime::events::label(&ctx, act);
+        Some(GivenActivation { node, agent, activation: activation_key(id, program, ctx.state, act) })
+    });
+    given.collect()
 }
 
 /// Returns the progress message of an agent; `None` if the update holds none.

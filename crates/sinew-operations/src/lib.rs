@@ -9,6 +9,7 @@ pub mod agent_calls;
 pub mod agent_list;
 pub mod approvals;
 pub mod artifact_folder;
+pub mod conversation_view;
 pub mod conversion_trial;
 pub mod deployed_workflows;
 pub mod deployment;

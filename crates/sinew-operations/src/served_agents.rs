@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sinew_agent::StepPlace;
 use sinew_agents::{
     AgentSet, ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerCall,
-    PeerDescription, Peers, StepAppend, StepRecord, Steps,
+    PeerDescription, Peers, SessionTurn, Sessions, StepAppend, StepRecord, Steps,
 };
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
@@ -138,6 +138,9 @@ async fn answer(
     if agent.is_model() {
         call.peers = Arc::new(MeshPeers(context.clone()));
         call.conversation = Some(context.activation().to_owned());
+        if let (Some(keep), Some(log)) = (agent.session_keep(), context.session_log()) {
+            call.session = Some(Arc::new(TaskSession { log, keep }));
+        }
         call.steps = Some(Arc::new(TaskSteps { context: context.clone(), keep: agent.log_keep() }));
     }
     let reply = agent.call(call).await;
@@ -224,6 +227,38 @@ impl Steps for TaskSteps {
 
     fn give_way(&self) {
         self.context.step_log().give_way();
+    }
+}
+
+/// The session of a task as the session of a conversation.
+struct TaskSession {
+    log: sinew_agent::SessionLog,
+    keep: Duration,
+}
+
+impl Sessions for TaskSession {
+    fn last(&self, turns: u32) -> BoxFuture<'_, Result<Vec<SessionTurn>, Fault>> {
+        async move {
+            let records = self.log.last(turns as usize, self.keep).await;
+            let records = records.map_err(sinew_agent::Failure::into_fault)?;
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let oldest = u64::try_from(since.saturating_sub(self.keep).as_millis()).unwrap_or_default();
+            // A record that cannot be read is of another version: the conversation goes on without it.
+            let turns =
+                records.iter().filter_map(|record| serde_json::from_slice::<SessionTurn>(record).ok());
+            Ok(turns.filter(|turn| turn.at >= oldest).collect())
+        }
+        .boxed()
+    }
+
+    fn append(&self, turn: SessionTurn) -> BoxFuture<'_, Result<(), Fault>> {
+        async move {
+            let bytes = serde_json::to_vec(&turn).map_err(|error| {
+                Fault::error(code::STEPS_UNAVAILABLE.as_str(), error.to_string()).with_retryable(false)
+            })?;
+            self.log.append(bytes.into(), self.keep).await.map_err(sinew_agent::Failure::into_fault)
+        }
+        .boxed()
     }
 }
 

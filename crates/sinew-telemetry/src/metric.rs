@@ -40,6 +40,9 @@ const SHORT_SECONDS: &[f64] =
 /// From a script to a person's answer.
 const LONG_SECONDS: &[f64] =
     &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+/// From a word to the largest contexts.
+const TOKEN_BUCKETS: &[f64] =
+    &[1.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 /// Powers of two.
 const COUNT_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
@@ -132,6 +135,32 @@ pub const METRICS: &[MetricDescription] = &[
         &["agent"],
         "tasks left in an agent's queue when it last took one",
     ),
+    counter("sinew_model_calls_total", &["outcome"], "calls of language models, by how they ended"),
+    histogram(
+        "gen_ai_client_operation_duration_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["provider"],
+        "from a call of a language model to the end of its answer",
+    ),
+    histogram(
+        "gen_ai_client_token_usage",
+        Unit::Count,
+        TOKEN_BUCKETS,
+        &["kind"],
+        "tokens of a call of a language model: of its prompt, of its answer",
+    ),
+    counter(
+        "sinew_model_cost_micro_usd_total",
+        &[],
+        "price of model calls in millionths of a USD, where agent files name prices",
+    ),
+    counter(
+        "sinew_turns_replayed_total",
+        &[],
+        "turns that a conversation found in its log instead of asking",
+    ),
+    counter("sinew_tool_calls_total", &["kind", "outcome"], "calls of tools by language models"),
     counter("sinew_conversions_total", &[], "conversion functions of connections that were called"),
     counter(
         "sinew_conversions_failed_total",

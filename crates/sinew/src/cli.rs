@@ -43,6 +43,11 @@ pub(crate) enum Command {
     /// Look at agents and call them
     #[command(visible_alias = "agents", subcommand)]
     Agent(cmd::agent::AgentCommand),
+    /// Talk to an agent on this terminal
+    Chat(cmd::chat::ChatArgs),
+    /// See which language models agents name, and whether they answer
+    #[command(visible_alias = "models", subcommand)]
+    Model(cmd::model::ModelCommand),
     /// List, fetch and compare artifacts of executions
     #[command(visible_alias = "artifacts", subcommand)]
     Artifact(cmd::artifact::ArtifactCommand),
@@ -90,11 +95,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
 }
 
 /// Commands whose answer names nothing that another command takes.
-const WITHOUT_NAMES: [&str; 19] = [
+const WITHOUT_NAMES: [&str; 21] = [
     "agent call",
+    "agent log",
     "artifact get",
     "artifact diff",
     "bench",
+    "chat",
     "completions",
     "dev",
     "execution diff",
@@ -154,6 +161,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
         Command::Mcp(args) => cmd::mcp::mcp(&args, output),
         Command::Mesh(command) => cmd::mesh::mesh(command, output),
         Command::Artifact(command) => cmd::artifact::artifact(command, output),
+        Command::Chat(args) => cmd::chat::chat(&args, output),
+        Command::Model(command) => cmd::model::model(&command, output),
         Command::Tool(command) => cmd::tool::tool(command, output),
         Command::Top(args) => cmd::top::top(&args, output),
         Command::Doctor(args) => cmd::doctor::doctor(&args, output),

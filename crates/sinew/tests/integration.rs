@@ -10,6 +10,7 @@
 
 mod architecture;
 mod bench;
+mod chat;
 mod commands;
 mod common;
 mod completion;

@@ -334,7 +334,9 @@ async fn read_tail(
     if left_out > 0 {
         say(format!("({left_out} lines of standard error are not kept)"));
     }
-    last.iter().for_each(|line| say(clean(line, secrets)));
+    for line in &last {
+        say(clean(line, secrets));
+    }
     tail
 }
 

@@ -22,6 +22,7 @@ pub(crate) use http::{Http, RequestTemplate};
 pub use mcp::ToolPin;
 pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerPlace};
 pub(crate) use model::build::build_model;
+pub use model::endpoint_check::{ModelDescription, ModelPong};
 pub use model::mcp_tools::{AgentTools, PinnedTool};
 pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
 pub(crate) use model::{AgentProfile, ModelAgent};

@@ -78,6 +78,30 @@ impl StepStore {
         Ok(records)
     }
 
+    /// Returns the number of records of a log, by a few single reads however long the log is.
+    pub async fn count(&self, log: &StepLogId) -> Result<u64, MeshError> {
+        // Places below `taken` have records; the place before `bound` is empty.
+        let (mut taken, mut bound) = (0, 1);
+        while self.is_taken(log, bound - 1).await? {
+            taken = bound;
+            if bound >= MAX_STEPS {
+                return Ok(MAX_STEPS);
+            }
+            bound = (2 * bound).min(MAX_STEPS);
+        }
+        while taken < bound - 1 {
+            let middle = u64::midpoint(taken, bound - 1);
+            if self.is_taken(log, middle).await? { taken = middle + 1 } else { bound = middle + 1 }
+        }
+        Ok(taken)
+    }
+
+    async fn is_taken(&self, log: &StepLogId, place: u64) -> Result<bool, MeshError> {
+        let name = self.mesh.subject(&log.subject(place));
+        let stream = bucket(self.mesh.namespace(), STEPS);
+        Ok(self.mesh.stored(&stream, &name).await?.is_some())
+    }
+
     /// Writes a record to a place, unless another one lies there. The record goes after `keep` if that is shorter than the
     /// time for which the mesh keeps steps.
     pub async fn append(

@@ -63,7 +63,7 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
         || (0..4_u32, 0..4_u32).prop_map(|(turn, index)| CallPosition { turn, index, key: String::new() });
     let begin = (1..3_u32, prop::bool::weighted(0.2)).prop_map(|(attempt, reset)| {
         let (task, request, agent) = (String::new(), String::new(), String::new());
-        StepBody::Begin(BeginStep { attempt, task, request, agent, reset, delivery: 0 })
+        StepBody::Begin(BeginStep { attempt, task, request, agent, reset, delivery: 0, session: Vec::new() })
     });
     let done = (position(), 0..5_usize, any::<bool>()).prop_map(|(call, status, open)| {
         use CallStatus::{Failed, Invalid, Refused, Succeeded, Unknown};

@@ -51,13 +51,14 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 13] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 14] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
     ("artifact", "a group of commands"),
     ("execution", "a group of commands"),
     ("mesh", "a group of commands"),
+    ("model", "a group of commands"),
     ("mesh-quarantine", "a group of commands"),
     ("new", "a group of commands"),
     ("serve", "a group of commands"),
@@ -68,12 +69,13 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 13] = [
 ];
 
 /// Commands whose views certainly show some of the texts; a view that shows none would prove nothing.
-const TELLING_COMMANDS: [&str; 19] = [
+const TELLING_COMMANDS: [&str; 20] = [
     "agent-call",
     "agent-list",
     "agent-tools",
     "approval-list",
     "approval-show",
+    "chat",
     "execution-describe",
     "execution-events",
     "execution-export",
@@ -298,6 +300,11 @@ fn views() -> Vec<CommandView> {
         view("agent-call", &["cards/fails.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["Fails", "--mesh", "-p", &format!("text={all}")]),
         view("agent-tools", &["cards/clerk.agent.yaml"]),
+        view("agent-log", &["talk"]),
+        view("chat", &["cards/says.agent.yaml", all]),
+        view("chat", &["Says", all, "--mesh"]),
+        view("model-list", &["--agents", "cards"]),
+        view("model-ping", &["--agents", "cards"]),
         view("agent-ping", &["Says"]),
         view("artifact-list", &["talk"]),
         view("artifact-get", &["talk", all]),

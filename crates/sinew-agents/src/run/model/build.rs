@@ -18,11 +18,11 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::code;
 use sinew_source::{Limits, Schema};
 
-use super::ModelAgent;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
 use super::tools::SkillText;
+use super::{ModelAgent, SessionRule};
 use crate::complaint::{FileComplaint, escape_key};
 use crate::model_file::{
     FallbackClass, ModelEntry, ModelFile, OutputModeName, ProviderName, SchemaAbilityName, TaintEntry,
@@ -106,9 +106,6 @@ impl ModelBuilder<'_> {
             self.complain("/tools", format!("{} cannot be used: {problem}", lock_path.display()));
             None
         });
-        if file.session.is_some() {
-            self.complain("/session", "sessions cannot be used yet: every task starts afresh");
-        }
         let summary = file
             .compact
             .model
@@ -144,6 +141,7 @@ impl ModelBuilder<'_> {
                 UnknownEntry::Ask => UnknownRule::Ask,
                 UnknownEntry::Fail => UnknownRule::Fail,
             },
+            session: file.session.map(|session| SessionRule { keep: session.keep.0, turns: session.turns }),
             digest: sha256(text),
             log_keep: self.log_keep(file),
         })

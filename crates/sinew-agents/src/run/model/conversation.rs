@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -18,6 +18,8 @@ use tracing::Instrument as _;
 
 use super::conversation_log::ConversationLog;
 use super::endpoint::{FilledHeaders, ModelEndpoint};
+use super::figures::{note_model_call, note_replayed_turns, note_tool_call};
+use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tools::ToolTable;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -61,17 +63,20 @@ impl ModelAgent {
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
-        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call)).await?;
+        let models = self.models(request);
+        let earlier = EarlierTurns { agent: self, call, models: &models };
+        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call), &earlier).await?;
+        let was_over = log.state.end.is_some();
+        note_replayed_turns(log.replayed);
         call.artifacts.restore(&log.artifacts).await?;
         let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
         let mut secrets = ResolvedSecrets::default();
-        let models = self.models(request);
         let headers: Vec<FilledHeaders> = models
             .iter()
             .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
             .collect();
         self.read_server_secrets(around, &mut secrets);
-        let tools = if log.state.end.is_some() {
+        let tools = if was_over {
             // The conversation is over: no tool is called any more.
             ToolTable::default()
         } else {
@@ -79,7 +84,10 @@ impl ModelAgent {
             ToolTable::of(&self.rules(), &call.peers.list().await, &servers, profile.name, request)?
         };
         let activation = activation_of(call);
-        let spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
+        let mut spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
+        let session = &log.state.session;
+        spec.history = session.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect();
+        spec.tainted = session.iter().any(|turn| turn.tainted);
         let mut work = Conversation {
             agent: self,
             spec: &spec,
@@ -92,7 +100,12 @@ impl ModelAgent {
             events: Vec::new(),
         };
         let end = work.hold().await?;
-        work.finish(end)
+        let state = work.log.state.clone();
+        let output = work.finish(end)?;
+        if let Some(turn) = session_turn(&state, call, &activation, &output.value, now_ms()) {
+            leave_turn(call, turn, was_over).await?;
+        }
+        Ok(output)
     }
 
     /// The begin of this attempt.
@@ -111,6 +124,7 @@ impl ModelAgent {
             agent: self.digest.clone(),
             reset: false,
             delivery: call.delivery,
+            session: Vec::new(),
         }
     }
 
@@ -211,8 +225,11 @@ impl Conversation<'_> {
         };
         let span = chat_span(&model.spec, &self.spec.activation);
         let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
+        let begun = Instant::now();
         let answer = asking.instrument(span.clone()).await;
         note_answer(&span, answer.as_ref());
+        let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
+        note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
         if !text.is_empty() {
             send(&mut text);
         }
@@ -246,6 +263,8 @@ impl Conversation<'_> {
             .collect();
         while let Some((call, result)) = running.next().await {
             let result = self.result(call, result);
+            let source = self.spec.tool(&call.tool).map_or("other", |tool| tool.source.as_str());
+            note_tool_call(source, result.status);
             self.keep_artifacts().await?;
             let size = result.content.to_string().len();
             self.say(

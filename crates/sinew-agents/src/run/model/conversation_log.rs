@@ -4,6 +4,7 @@ use sinew_model::{BeginStep, ConversationEnd, ConversationState, KeptArtifact, S
 use sinew_protocol::{Fault, code};
 
 use super::conversation::now_ms;
+use super::session::EarlierTurns;
 use crate::error::AgentError;
 use crate::steps::{StepAppend, Steps};
 
@@ -26,7 +27,11 @@ pub(super) struct ConversationLog<'a> {
 
 impl<'a> ConversationLog<'a> {
     /// Reads the log and writes a begin behind it, unless an earlier delivery of the same task reached the end.
-    pub(super) async fn take_up(steps: &'a dyn Steps, begin: &BeginStep) -> Result<Self, AgentError> {
+    pub(super) async fn take_up(
+        steps: &'a dyn Steps,
+        begin: &BeginStep,
+        earlier: &EarlierTurns<'_>,
+    ) -> Result<Self, AgentError> {
         let by = writer_name();
         for _ in 0..MAX_BEGIN_TRIES {
             let records = steps.read().await?;
@@ -41,8 +46,13 @@ impl<'a> ConversationLog<'a> {
             if is_over {
                 return Ok(log);
             }
+            // A conversation that goes on holds what it began with.
+            let is_new = reset || log.state.begin.is_none();
+            let session = if is_new { earlier.read().await? } else { Vec::new() };
             // A record that is not seen yet, or one of a process that begins at the same time, is read first.
-            if log.write(StepBody::Begin(BeginStep { reset, ..begin.clone() })).await? == StepAppend::Stored {
+            if log.write(StepBody::Begin(BeginStep { reset, session, ..begin.clone() })).await?
+                == StepAppend::Stored
+            {
                 return Ok(log);
             }
         }

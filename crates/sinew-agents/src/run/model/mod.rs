@@ -8,9 +8,12 @@ mod build_tools;
 mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;
+pub(crate) mod endpoint_check;
+mod figures;
 pub(crate) mod instruction;
 pub(crate) mod mcp_tools;
 pub(crate) mod rehearsal;
+mod session;
 mod setup;
 pub(crate) mod tools;
 
@@ -49,10 +52,20 @@ pub(crate) struct ModelAgent {
     pub(crate) fallback: FallbackRule,
     pub(crate) taint: TaintRule,
     pub(crate) on_unknown: UnknownRule,
+    /// The session that conversations belong to; none if each stands alone.
+    pub(crate) session: Option<SessionRule>,
     /// sha256 of the agent file.
     pub(crate) digest: String,
     /// Time after which the log of a conversation is forgotten.
     pub(crate) log_keep: std::time::Duration,
+}
+
+/// Sessions of a model agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionRule {
+    pub(crate) keep: std::time::Duration,
+    /// Earlier conversations that the model is told.
+    pub(crate) turns: u32,
 }
 
 /// The agent around a conversation.

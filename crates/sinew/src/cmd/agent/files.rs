@@ -1,5 +1,6 @@
 //! `sinew agent` without a mesh: ready-made agents from files, in this process.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use sinew_protocol::Fault;
 use sinew_protocol::code;
 
 use super::{CallArgs, Named};
+use crate::answer_stream::AnswerStream;
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -111,16 +113,11 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             format!("cannot start the runtime: {error}"),
         )
     })?;
+    let stream = RefCell::new(AnswerStream::new(agent.name(), output));
     let reply = runtime.block_on(async {
         let watch = async {
             while let Some(value) = said.recv().await {
-                if value.get("type").is_some_and(|kind| kind == "text" || kind == "tool:result") {
-                    continue;
-                }
-                let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
-                // A message of others never begins a line: it could pass for one of ours.
-                let text = sinew_source::indented(&text.unwrap_or_else(|| value.to_string()));
-                output.note_block(&format!("{}: {text}", words::name(agent.name())));
+                stream.borrow_mut().tell(&value);
             }
             std::future::pending::<()>().await;
         };
@@ -145,10 +142,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
                 }
                 output.value(&told, |_| String::new());
             } else {
-                match &reply.output {
-                    Value::String(text) => output.text(text),
-                    value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
-                }
+                stream.borrow_mut().answer(&reply.output);
                 for artifact in &reply.artifacts {
                     output.note(&format!("artifact {artifact} in {}", kept.folder.join("files").display()));
                 }
@@ -169,7 +163,7 @@ pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
 }
 
 /// An agent by name in these places, or by the path of its file.
-pub(super) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Failure> {
+pub(crate) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Failure> {
     let path = Path::new(name);
     if name.contains(".agent.") && path.is_file() {
         return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);

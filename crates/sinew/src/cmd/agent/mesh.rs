@@ -5,13 +5,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_inspection::words;
 use sinew_mesh::card::{AnnouncedCard, Cards};
-use sinew_operations::agent_calls::{call_agent, fault_failure};
+use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
 use sinew_operations::agent_list::{AgentDetails, AgentRow, find_agent};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
 
+use tokio_util::sync::CancellationToken;
+
 use super::CallArgs;
+use crate::answer_stream::AnswerStream;
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
@@ -113,12 +116,39 @@ pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failu
     if card::kind(&found.card) == AgentKind::Workflow {
         output.note("this agent is a workflow: `sinew run` and `sinew tool call` start it with more to see");
     }
-    let answer =
-        call_agent(&mesh, &args.who.name, value, args.instruction.as_deref(), deadline.left()).await?;
-    match answer {
-        Ok(value) if output.is_machine() => output.value(&json!({ "output": value }), |_| String::new()),
-        Ok(Value::String(text)) => output.text(&text),
-        Ok(value) => output.text(&serde_json::to_string_pretty(&value).unwrap_or_default()),
+    let (said, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+    let cancel = CancellationToken::new();
+    let question = AgentQuestion {
+        agent: &args.who.name,
+        input: value,
+        instruction: args.instruction.as_deref(),
+        context: None,
+        timeout: deadline.left(),
+        progress: Some(said),
+        cancel: cancel.clone(),
+    };
+    let mut stream = AnswerStream::new(&args.who.name, output);
+    let mut asking = std::pin::pin!(ask_agent(&mesh, question));
+    let answer = loop {
+        tokio::select! {
+            biased;
+            Some(value) = hearing.recv() => stream.tell(&value),
+            answer = &mut asking => break answer?,
+            _ = tokio::signal::ctrl_c(), if !cancel.is_cancelled() => cancel.cancel(),
+        }
+    };
+    while let Ok(value) = hearing.try_recv() {
+        stream.tell(&value);
+    }
+    match answer.output {
+        Ok(value) if output.is_machine() => {
+            let mut told = json!({ "output": value });
+            if !answer.usage.is_null() {
+                told["usage"] = answer.usage;
+            }
+            output.value(&told, |_| String::new());
+        }
+        Ok(value) => stream.answer(&value),
         Err(fault) => return Err(fault_failure(&fault)),
     }
     Ok(Exit::Ok)

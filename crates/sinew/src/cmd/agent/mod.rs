@@ -1,6 +1,7 @@
 //! `sinew agent`: look at agents and call them, from files or on a mesh.
 
-mod files;
+pub(crate) mod files;
+mod log;
 mod mesh;
 mod ping;
 mod tools;
@@ -40,6 +41,8 @@ pub(crate) enum AgentCommand {
     Card(Named),
     /// Call an agent and print its answer
     Call(Box<CallArgs>),
+    /// Show the conversations that model agents held in an execution
+    Log(log::LogArgs),
     /// Show the tools that an agent's model is told of, and accept their descriptions
     Tools(tools::ToolsArgs),
     /// Ask an agent of a mesh whether it is there
@@ -135,6 +138,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             Ok(Exit::Ok)
         }
         AgentCommand::Call(args) => files::call(&args, output),
+        AgentCommand::Log(args) => block(log::log(&args, output)),
         AgentCommand::Tools(args) => tools::tools(&args, output),
         AgentCommand::Ping(args) => block(ping::ping(&args, output)),
     }

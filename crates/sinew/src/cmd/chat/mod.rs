@@ -1,0 +1,186 @@
+//! `sinew chat`: a conversation with an agent on a terminal, turn by turn.
+
+mod partner;
+mod terminal;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_agents::CancellationToken;
+use sinew_operations::agent_calls::fault_failure;
+use sinew_operations::failure::Failure;
+
+use crate::answer_stream::AnswerStream;
+use crate::connect::{Connection, block};
+use crate::exit::Exit;
+use crate::output::Output;
+
+use partner::{ChatPartner, ChatTurn};
+use terminal::{AskedPeople, InputLines};
+
+const HELP: &str = "/cost   tokens, turns and price of this chat
+/tools  tools of the agent
+/log    records of the last conversation
+/exit   end (also: the end of the input, Ctrl-C)";
+
+/// Arguments of `sinew chat`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Talk to an agent: an agent file, in this process, or an agent of a mesh, through its A2A endpoint. The \
+                  answer is shown as it arrives, with a line for each call of a tool; without a terminal, answers are \
+                  plain lines. Questions of the agent to a person are asked here.\n\nAll of a chat is one session. On a mesh \
+                  an agent keeps it if its file has `session`; --session goes on with an earlier one.\n\n/cost, /tools, \
+                  /log and /exit are commands; Ctrl-C gives up the turn that is under way.",
+    after_help = "Examples:\n  sinew chat clerk\n  sinew chat clerk 'Where is A-17?'\n  sinew chat clerk --mesh --session orders\n  \
+                  echo 'Where is A-17?' | sinew chat clerk"
+)]
+pub(crate) struct ChatArgs {
+    /// The agent's name, or its file
+    name: String,
+    /// First message; further ones are read from the input
+    #[arg(value_name = "MESSAGE")]
+    message: Option<String>,
+    /// Session to go on with, on a mesh [default: a new one]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Agent files or folders of them [default: . and agent-cards/]
+    #[arg(short, long, value_name = "PATH")]
+    agents: Vec<PathBuf>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Sums over a chat.
+#[derive(Default)]
+struct ChatCost {
+    messages: u64,
+    input: u64,
+    output: u64,
+    turns: u64,
+    tool_calls: u64,
+    usd: Option<f64>,
+}
+
+impl ChatCost {
+    fn add(&mut self, usage: &Value) {
+        let number = |key: &str| usage[key].as_u64().unwrap_or(0);
+        self.messages += 1;
+        self.input += number("input_tokens");
+        self.output += number("output_tokens");
+        self.turns += number("turns");
+        self.tool_calls += number("tool_calls");
+        if let Some(usd) = usage["cost_usd"].as_f64() {
+            *self.usd.get_or_insert(0.0) += usd;
+        }
+    }
+
+    fn line(&self) -> String {
+        let usd = self.usd.map_or_else(String::new, |usd| format!(", ${usd:.4}"));
+        format!(
+            "{} messages, {} turns, {} tool calls, {} tokens in, {} out{usd}",
+            self.messages, self.turns, self.tool_calls, self.input, self.output
+        )
+    }
+}
+
+/// Talks until the input ends.
+pub(crate) fn chat(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
+    block(talk(args, output))
+}
+
+async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
+    let names_files = !args.agents.is_empty() || args.name.contains(".agent.");
+    let (people, mut questions) = AskedPeople::new();
+    let mut partner = if args.mesh.is_meant(names_files) {
+        ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref()).await?
+    } else {
+        if args.session.is_some() {
+            return Err(Failure::usage(
+                "--session is for agents of a mesh; here a chat is a session of its own",
+            ));
+        }
+        ChatPartner::in_process(&args.name, &args.agents, people)?
+    };
+    let mut lines = InputLines::read();
+    let mut cost = ChatCost::default();
+    let mut next = args.message.clone();
+    loop {
+        let line = match next.take() {
+            Some(line) => line,
+            None => match lines.next("> ").await {
+                Some(line) => line,
+                None => break,
+            },
+        };
+        match line.trim() {
+            "" => {}
+            "/exit" | "/quit" => break,
+            "/help" => output.note_block(HELP),
+            "/cost" => output.note(&cost.line()),
+            "/tools" => output.note_block(&partner.tools().await?),
+            "/log" => output.note_block(&partner.log().await?),
+            command if command.starts_with('/') && !command.contains(' ') => {
+                output.note(&format!("{command} is not a command\n{HELP}").replace('\n', "; "));
+            }
+            text => {
+                let mut stream = AnswerStream::of_chat(&args.name, output);
+                let turn =
+                    turn(&mut partner, text, &mut stream, (&mut lines, &mut questions), output).await?;
+                show(&turn, &mut stream, &mut cost, output);
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// One message and its answer.
+async fn turn(
+    partner: &mut ChatPartner,
+    text: &str,
+    stream: &mut AnswerStream<'_>,
+    (lines, questions): (&mut InputLines, &mut terminal::Questions),
+    output: &Output,
+) -> Result<ChatTurn, Failure> {
+    let cancel = CancellationToken::new();
+    let (said, mut hearing) = tokio::sync::mpsc::unbounded_channel();
+    let mut answering = std::pin::pin!(partner.ask(text, said, cancel.clone()));
+    let turn = loop {
+        tokio::select! {
+            biased;
+            Some(value) = hearing.recv() => stream.tell(&value),
+            Some(question) = questions.recv() => question.put(lines, output).await,
+            interrupted = tokio::signal::ctrl_c(), if !cancel.is_cancelled() => {
+                if interrupted.is_ok() {
+                    output.note("cancelled");
+                }
+                cancel.cancel();
+            }
+            turn = &mut answering => break turn?,
+        }
+    };
+    while let Ok(value) = hearing.try_recv() {
+        stream.tell(&value);
+    }
+    Ok(turn)
+}
+
+fn show(turn: &ChatTurn, stream: &mut AnswerStream<'_>, cost: &mut ChatCost, output: &Output) {
+    cost.add(&turn.usage);
+    match &turn.output {
+        Ok(answer) if output.is_machine() => {
+            output.value(&json!({"output": answer, "usage": turn.usage}), |_| String::new());
+        }
+        Ok(Value::Object(members))
+            if members.len() == 1 && members.get("text").is_some_and(Value::is_string) =>
+        {
+            stream.answer(&members["text"]);
+        }
+        Ok(answer) => stream.answer(answer),
+        // A turn that fails does not end the chat.
+        Err(fault) => {
+            stream.answer(&Value::String(String::new()));
+            output.failure(&fault_failure(fault));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The other side of a chat: an agent file in this process, or an agent of a mesh.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_agents::{
+    Agent, AgentSet, Call, CancellationToken, LocalPeers, MemorySession, MemorySteps, StepRecord, Steps as _,
+};
+use sinew_inspection::words;
+use sinew_mesh::Mesh;
+use sinew_mesh::steps::StepLogId;
+use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure, fetch_card};
+use sinew_operations::agent_list::find_agent;
+use sinew_operations::artifact_folder::KeptArtifacts;
+use sinew_operations::conversation_view::conversation_lines;
+use sinew_operations::failure::Failure;
+use sinew_operations::file_agents;
+use sinew_operations::mesh_operator::online;
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::terminal::AskedPeople;
+use crate::cmd::agent::files::find_file;
+use crate::connect::Connection;
+
+/// Longest time for an agent's card.
+const CARD_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+/// Longest time for one answer.
+const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_hours(1);
+
+/// An answer, and what it cost.
+pub(super) struct ChatTurn {
+    pub(super) output: Result<Value, Fault>,
+    pub(super) usage: Value,
+}
+
+/// The other side of a chat.
+pub(super) enum ChatPartner {
+    Local(Box<LocalPartner>),
+    Mesh(Box<MeshPartner>),
+}
+
+pub(super) struct LocalPartner {
+    agent: Arc<Agent>,
+    around: AgentSet,
+    kept: KeptArtifacts,
+    people: Arc<AskedPeople>,
+    session: Arc<MemorySession>,
+    /// Records of the last conversation.
+    steps: Arc<MemorySteps>,
+    turns: u64,
+}
+
+pub(super) struct MeshPartner {
+    mesh: Mesh,
+    agent: String,
+    session: String,
+    /// The last task, and its execution.
+    last: Option<(ExecutionId, TaskId)>,
+}
+
+impl ChatPartner {
+    /// An agent from a file.
+    pub(super) fn in_process(name: &str, places: &[PathBuf], people: AskedPeople) -> Result<Self, Failure> {
+        let agent = find_file(name, places)?;
+        Ok(Self::Local(Box::new(LocalPartner {
+            agent,
+            around: file_agents::load(places, Path::new("./workflow.yaml")).unwrap_or_default(),
+            kept: KeptArtifacts::open(PathBuf::from(".sinew/calls"))?,
+            people: Arc::new(people),
+            session: Arc::default(),
+            steps: Arc::default(),
+            turns: 0,
+        })))
+    }
+
+    /// An agent of a mesh.
+    pub(super) async fn on_mesh(
+        connection: &Connection,
+        name: &str,
+        session: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let mesh = connection.open("cli").await?;
+        mesh.admin().layout().await?;
+        find_agent(&online(&mesh).await, name)?;
+        let session = session.map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
+        Ok(Self::Mesh(Box::new(MeshPartner { mesh, agent: name.to_owned(), session, last: None })))
+    }
+
+    /// Sends a message and waits for the answer.
+    pub(super) async fn ask(
+        &mut self,
+        text: &str,
+        said: UnboundedSender<Value>,
+        cancel: CancellationToken,
+    ) -> Result<ChatTurn, Failure> {
+        let input = json!({ "text": text });
+        match self {
+            Self::Local(local) => Ok(local.ask(input, said, cancel).await),
+            Self::Mesh(there) => {
+                let question = AgentQuestion {
+                    agent: &there.agent,
+                    input,
+                    instruction: None,
+                    context: Some(&there.session),
+                    timeout: Some(ANSWER_TIMEOUT),
+                    progress: Some(said),
+                    cancel,
+                };
+                let answer = ask_agent(&there.mesh, question).await?;
+                there.last = Some((answer.execution, answer.task));
+                Ok(ChatTurn { output: answer.output, usage: answer.usage })
+            }
+        }
+    }
+
+    /// The tools of the agent, worded.
+    pub(super) async fn tools(&self) -> Result<String, Failure> {
+        match self {
+            Self::Local(local) => {
+                let peers: Vec<_> = local.around.iter().map(|agent| agent.as_peer()).collect();
+                let Some(tools) = local.agent.tools(&peers).await else {
+                    return Ok("the agent calls no language model, so it has no tools".to_owned());
+                };
+                let tools = tools.map_err(|fault| fault_failure(&fault))?.tools;
+                let line = |tool: &sinew_agents::PinnedTool| {
+                    format!("{}  {}", words::name(&tool.name), words::one_line(&tool.description, 120))
+                };
+                Ok(tools.iter().map(line).collect::<Vec<_>>().join("\n"))
+            }
+            Self::Mesh(there) => {
+                let card = fetch_card(&there.mesh, &there.agent, CARD_TIMEOUT).await?;
+                let skills = card.skills.iter().map(|skill| words::one_line(&skill.name, 60));
+                Ok(format!("skills: {}", skills.collect::<Vec<_>>().join(", ")))
+            }
+        }
+    }
+
+    /// The records of the last conversation, worded.
+    pub(super) async fn log(&self) -> Result<String, Failure> {
+        let records = match self {
+            Self::Local(local) => local.steps.read().await.map_err(|fault| fault_failure(&fault))?,
+            Self::Mesh(there) => there.records().await?,
+        };
+        Ok(if records.is_empty() { "no records".to_owned() } else { conversation_lines(&records, false) })
+    }
+}
+
+impl LocalPartner {
+    async fn ask(
+        &mut self,
+        input: Value,
+        said: UnboundedSender<Value>,
+        cancel: CancellationToken,
+    ) -> ChatTurn {
+        self.turns += 1;
+        self.steps = Arc::default();
+        let mut call = Call::new(self.agent.name(), input, Arc::clone(&self.kept.artifacts));
+        call.progress = said;
+        call.cancel = cancel;
+        call.people = self.people.clone();
+        call.session = Some(self.session.clone());
+        call.steps = Some(self.steps.clone());
+        call.conversation = Some(format!("chat-{}-{}", std::process::id(), self.turns));
+        call.peers = Arc::new(LocalPeers::new(self.around.clone(), Arc::clone(&self.kept.artifacts)));
+        match self.agent.call(call).await {
+            Ok(reply) => ChatTurn { output: Ok(reply.output), usage: reply.usage },
+            Err(fault) => ChatTurn { output: Err(fault), usage: Value::Null },
+        }
+    }
+}
+
+impl MeshPartner {
+    async fn records(&self) -> Result<Vec<StepRecord>, Failure> {
+        let Some((execution, task)) = &self.last else { return Ok(Vec::new()) };
+        // A task that no execution asks for is an activation of its own.
+        let Ok(activation) = ActivationKey::parse(task.as_str()) else { return Ok(Vec::new()) };
+        let id = StepLogId { agent: Token::of(&self.agent), execution: execution.clone(), activation };
+        let records = self.mesh.steps().read(&id, 0).await?;
+        Ok(records.iter().map_while(|record| serde_json::from_slice(record).ok()).collect())
+    }
+}

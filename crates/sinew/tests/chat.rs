@@ -1,0 +1,125 @@
+//! `sinew chat`, `agent log` and `model`: in one process and on a mesh.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::common::World;
+
+const CLERK: &str = r#"
+name: Clerk
+run:
+  model:
+    use: [main]
+    session: {keep: 1h}
+    models:
+      main: {provider: script, answers: [{call: {pay: {amount: 5}}}, {text: "Paid."}]}
+    tools:
+      - script: {name: pay, input_schema: {type: object, properties: {amount: {type: number}}}, source: "def pay(args): return 'ok'"}
+        effect: once
+        APPROVE
+"#;
+
+/// Output of a chat with these lines: its answers, and its other words.
+fn talk(world: &World, args: &[&str], lines: &str) -> (String, String) {
+    let mut command = world.command(args);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let written = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(written.stdout), text(written.stderr));
+    assert!(written.status.success(), "{out}{err}");
+    (out, err)
+}
+
+#[test]
+fn a_chat_with_a_file_asks_its_questions_here() {
+    let world = World::at(String::new());
+    world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: {when: \"args['amount'] > 3\"}"));
+    for (answer, decision) in
+        [("y as usual", "allowed by ada: as usual"), ("no", "refused by ada"), ("", "refused")]
+    {
+        let lines = format!("pay\n{answer}\n/cost\n/log\n/nonsense\n/exit\n");
+        let (out, err) = talk(&world, &["chat", "Clerk", "--local"], &lines);
+        assert_eq!(out, "Paid.\n", "{err}");
+        for words in [
+            "Clerk: May the agent call pay?",
+            "{\"amount\":5}",
+            "1 messages, 2 turns",
+            decision,
+            "/nonsense is not a command",
+        ] {
+            assert!(err.contains(words), "{answer}: {words:?} is missing in {err}");
+        }
+        assert_eq!(err.contains("Clerk: calls pay"), answer.starts_with('y'), "{err}");
+    }
+    // A failure of one turn does not end the chat, and programs read one document a line.
+    let (out, _) = talk(&world, &["chat", "Clerk", "--local", "-o", "jsonl"], "one\ny\ntwo\ny\n");
+    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 2, "{out}");
+    assert!(answers.iter().all(|answer| answer["output"] == json!({"text": "Paid."})), "{out}");
+}
+
+#[test]
+fn models_of_agent_files_are_listed_and_asked() {
+    let world = World::at(String::new());
+    world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: false"));
+    let other = "name: Other\nrun:\n  model:\n    use: [far]\n    models:\n      far: {provider: openai, model: gpt, url: 'http://127.0.0.1:9/v1', key: '${env:NO_SUCH_KEY}', \
+                 price: {input: 1, output: 2}}\n";
+    world.write("other.agent.yaml", other);
+    let all = world.json(&["model", "list"]);
+    let row = |name: &str| all.as_array().unwrap().iter().find(|row| row["alias"] == name).unwrap().clone();
+    assert_eq!((&row("main")["provider"], &row("main")["key"]), (&json!("script"), &Value::Null));
+    assert_eq!(
+        (&row("far")["key"], &row("far")["key_is_set"], &row("far")["price"]["output"]),
+        (&json!("NO_SUCH_KEY"), &json!(false), &json!(2.0))
+    );
+    assert!(world.ok(&["model", "ping", "main"]).starts_with("Clerk main answered in "));
+    let refused = world.run(&["model", "ping", "far"]);
+    let out = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(
+        out.contains("Other far does not answer: environment variable 'NO_SUCH_KEY' is not set"),
+        "{out}"
+    );
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn a_chat_with_an_agent_of_a_mesh_is_a_session() {
+    let (world, _executor) = World::new();
+    world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: false"));
+    let _agent = world.serve(&["serve", "agent", "clerk.agent.yaml"]);
+    world.online(&["Clerk"]);
+    let (out, err) = talk(&world, &["chat", "Clerk", "--mesh", "--session", "s"], "one\ntwo\n/log\n/cost\n");
+    assert_eq!(out, "Paid.\nPaid.\n", "{err}");
+    for words in
+        ["Clerk: calls pay", "attempt 1, 1 earlier conversations", "2 messages, 4 turns, 2 tool calls"]
+    {
+        assert!(err.contains(words), "{words:?} is missing in {err}");
+    }
+    // Another process of the same caller goes on; another session begins afresh.
+    for (session, earlier) in [("s", ", 2 earlier conversations"), ("t", "")] {
+        let (_, err) = talk(&world, &["chat", "Clerk", "three", "--mesh", "--session", session], "/log\n");
+        assert!(err.contains(&format!("attempt 1{earlier}\n")), "{session}: {err}");
+    }
+    let flow = "name: ask\nworkflow:\n  description: asks\n  version: '1'\n  nodes: [{id: answer, type: agent, agent_name: Clerk, input: {text: hi}}]\n  \
+                output_mapping: {text: '{{answer.output.text}}'}\n";
+    world.write("ask.yaml", flow);
+    world.ok(&["run", "ask.yaml", "--mesh", "--wait", "--id", "asked"]);
+    let plain = world.ok(&["agent", "log", "asked"]);
+    assert!(plain.starts_with("answer  Clerk\n"), "{plain}");
+    assert!(plain.contains("turn 0: main answered") && plain.ends_with("output"), "{plain}");
+    assert!(!plain.contains("Paid."), "words are shown on request only: {plain}");
+    let all = world.json(&["agent", "log", "asked", "answer", "--content"]);
+    let kinds: Vec<&str> =
+        all[0]["records"].as_array().unwrap().iter().map(|row| row["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["begin", "ask", "turn", "call", "done", "ask", "turn", "end"]);
+    assert_eq!(all[0]["records"][7]["content"], json!({"text": "Paid."}));
+    world.ends(&["agent", "log", "asked", "nobody"], 3);
+    let described = world.ok(&["execution", "describe", "asked"]);
+    assert!(described.contains("models\n  answer: 2 turns, 1 call, "), "{described}");
+    let models = &world.json(&["execution", "describe", "asked"])["models"];
+    assert_eq!((&models[0]["turns"], &models[0]["tool_calls"]), (&json!(2), &json!(1)), "{models}");
+}
