@@ -8,4 +8,5 @@ mod fixture;
 mod injection;
 mod logs;
 mod outputs;
+mod replay;
 mod wires;
