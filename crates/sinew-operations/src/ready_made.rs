@@ -47,6 +47,8 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .filter(|name| name.ends_with(".agent.yaml"))
+            // It reads the folder beside its file, which a program does not have.
+            .filter(|name| name != "file-researcher.agent.yaml")
             .collect();
         files.sort();
         assert_eq!(files, FILES.map(|(name, _)| name));
