@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{Extensions, Method, StatusCode, header};
+use axum::http::{Extensions, Method, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded;
 
+use crate::api_problem::ApiProblem;
 use crate::console_error::ConsoleError;
 
 /// Base path of the API.
@@ -50,18 +50,6 @@ impl std::fmt::Debug for ApiPort {
 pub(crate) struct ApiClient {
     port: ApiPort,
     caller: Extensions,
-}
-
-/// A refusal of the API: problem details with an operator code.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct ApiProblem {
-    #[serde(default)]
-    pub(crate) status: u16,
-    #[serde(default)]
-    pub(crate) detail: String,
-    #[serde(default)]
-    pub(crate) code: String,
-    pub(crate) hint: Option<String>,
 }
 
 /// Address of an operation: a path below the base, and a query.
@@ -190,13 +178,6 @@ impl ApiClient {
         let mut problem: ApiProblem = read_document(&bytes)?;
         problem.status = status.as_u16();
         Err(ConsoleError::Refused(Box::new(problem)))
-    }
-}
-
-impl ApiProblem {
-    /// Status for the page that tells it.
-    pub(crate) fn page_status(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 

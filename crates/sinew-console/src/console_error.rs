@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use sinew_codes as code;
 
-use crate::api_client::ApiProblem;
+use crate::api_problem::ApiProblem;
 
 /// Why a page cannot be shown, or a form was not obeyed.
 #[derive(Clone, Debug, thiserror::Error)]

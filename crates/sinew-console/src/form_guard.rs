@@ -14,19 +14,13 @@ use axum::response::{IntoResponse, Response};
 use url::form_urlencoded;
 
 use crate::console_error::ConsoleError;
+use crate::console_state::{ConsoleMode, ConsoleState};
+use crate::form_token::{COOKIE, FormToken, TOKEN_FIELD};
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
-use crate::routes::{ConsoleMode, ConsoleState};
 
-/// Cookie that holds the token of forms.
-const COOKIE: &str = "sinew-console";
-/// Field of forms that holds the token.
-pub(crate) const TOKEN_FIELD: &str = "form_token";
 /// Bytes of a form.
 const MAX_FORM_BYTES: usize = 1 << 20;
-/// Characters of a token.
-const TOKEN_CHARS: usize = 32;
-
 /// Headers of every answer. Pages load and run nothing but files of this console.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
@@ -45,30 +39,6 @@ const HEADERS: [(HeaderName, &str); 7] = [
         "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
 ];
-
-/// Token that the forms of a page carry. Empty: no form is obeyed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FormToken(String);
-
-impl FormToken {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The token of the cookie, or a new one.
-    fn of(headers: &HeaderMap) -> (Self, bool) {
-        let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-        let named = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let known = named
-            .filter(|(name, _)| *name == COOKIE)
-            .map(|(_, value)| value)
-            .find(|value| value.len() == TOKEN_CHARS && value.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        match known {
-            Some(token) => (Self(token.to_owned()), true),
-            None => (Self(uuid::Uuid::new_v4().simple().to_string()), false),
-        }
-    }
-}
 
 /// Lets a request through to its page, or refuses it; sets the headers of its answer.
 pub(crate) async fn guard_pages(
@@ -107,7 +77,7 @@ pub(crate) async fn guard_pages(
 
 fn cookie_of(token: &FormToken, is_secure: bool) -> String {
     let secure = if is_secure { "; Secure" } else { "" };
-    format!("{COOKIE}={}; Path={BASE}; HttpOnly; SameSite=Strict{secure}", token.0)
+    format!("{COOKIE}={}; Path={BASE}; HttpOnly; SameSite=Strict{secure}", token.as_str())
 }
 
 /// The body of a form that may be obeyed.
@@ -128,7 +98,9 @@ async fn checked_form(
     })?;
     let mut sent = form_urlencoded::parse(&bytes).filter(|(name, _)| name == TOKEN_FIELD);
     match (sent.next(), sent.next()) {
-        (Some((_, sent)), None) if is_same(sent.as_bytes(), token.0.as_bytes()) => Ok(Body::from(bytes)),
+        (Some((_, sent)), None) if is_same(sent.as_bytes(), token.as_str().as_bytes()) => {
+            Ok(Body::from(bytes))
+        }
         _ => Err(ConsoleError::FormNotTrusted("the form does not carry the token of this browser")),
     }
 }
@@ -173,21 +145,5 @@ mod tests {
         check(&[("host", "a:1")], false);
         check(&[("origin", "http://a:1")], false);
         check(&[], false);
-    }
-
-    #[test]
-    fn a_token_is_read_whole_or_made() {
-        let good = "0123456789abcdef0123456789abcdef";
-        let check = |cookie: String, expected: bool| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::COOKIE, HeaderValue::from_str(&cookie).unwrap());
-            let (token, is_known) = FormToken::of(&headers);
-            assert_eq!((is_known, token.0.len()), (expected, TOKEN_CHARS), "{cookie}");
-        };
-        check(format!("{COOKIE}={good}"), true);
-        check(format!("other=1; {COOKIE}={good}; more=2"), true);
-        check(format!("{COOKIE}="), false);
-        check(format!("{COOKIE}=<script>"), false);
-        check(format!("x{COOKIE}={good}"), false);
     }
 }

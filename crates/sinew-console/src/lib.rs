@@ -7,12 +7,15 @@
 //! it, characters that hide or reorder text become visible, and the content policy runs no script but its own files.
 
 mod api_client;
+mod api_problem;
 mod assets;
 mod command_text;
 mod confirmations;
 mod console_error;
+mod console_state;
 mod documents;
 mod form_guard;
+mod form_token;
 mod page_frame;
 mod page_request;
 mod pages;
@@ -23,4 +26,5 @@ mod status_mark;
 mod time_scale;
 
 pub use api_client::ApiPort;
-pub use routes::{ConsoleMode, ConsoleOptions, console_router};
+pub use console_state::{ConsoleMode, ConsoleOptions};
+pub use routes::console_router;

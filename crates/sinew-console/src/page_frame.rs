@@ -6,9 +6,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::assets::{ICON, MODULES, STYLE};
 use crate::console_error::ConsoleError;
-use crate::form_guard::TOKEN_FIELD;
+use crate::console_state::ConsoleMode;
+use crate::form_token::TOKEN_FIELD;
 use crate::page_request::{PageAddress, PageRequest};
-use crate::routes::ConsoleMode;
 use crate::shown_text;
 
 /// Parts of the console, in the order of the navigation, each with the key behind `g`.

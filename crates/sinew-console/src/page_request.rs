@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::api_client::{ApiClient, append_pair, join_segments};
 use crate::console_error::ConsoleError;
-use crate::form_guard::FormToken;
-use crate::routes::{ConsoleMode, ConsoleState};
+use crate::console_state::{ConsoleMode, ConsoleState};
+use crate::form_token::FormToken;
 
 /// Base path of the pages.
 pub(crate) const BASE: &str = "/console";

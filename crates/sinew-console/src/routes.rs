@@ -8,41 +8,13 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 
-use crate::api_client::ApiPort;
 use crate::assets::serve_file;
 use crate::console_error::ConsoleError;
+use crate::console_state::{ConsoleOptions, ConsoleState};
 use crate::form_guard::guard_pages;
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
 use crate::{confirmations, pages};
-
-/// Whether a console changes a mesh.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ConsoleMode {
-    /// People start, steer and decide.
-    #[default]
-    Full,
-    /// People look; every form is refused.
-    ReadOnly,
-}
-
-/// Settings of a console.
-#[derive(Clone, Debug)]
-pub struct ConsoleOptions {
-    /// The API that its pages ask.
-    pub api: ApiPort,
-    /// Whether it changes the mesh.
-    pub mode: ConsoleMode,
-    /// Whether browsers reach it by HTTPS only: cookies are then sent by HTTPS only.
-    pub is_secure: bool,
-}
-
-/// State that all pages share.
-pub(crate) struct ConsoleState {
-    pub(crate) api: ApiPort,
-    pub(crate) mode: ConsoleMode,
-    pub(crate) is_secure: bool,
-}
 
 /// Returns the routes of a console: `/`, and all below `/console`.
 pub fn console_router(options: ConsoleOptions) -> Router {

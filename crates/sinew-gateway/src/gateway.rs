@@ -15,7 +15,7 @@ use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::GatewayOptions;
 use crate::state::GatewayState;
-use crate::{routes, server};
+use crate::{console_mount, routes, server};
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
 #[derive(Debug)]
@@ -55,7 +55,8 @@ impl Gateway {
             public_url: options.public_url,
             address,
         });
-        let router = routes::router(&state, options.console);
+        let console = options.console.map(|mode| console_mount::console_of(&state, mode));
+        let router = routes::router(&state, console);
         let serving = Some(tokio::spawn(server::serve(state, listener, router)));
         tracing::info!(%address, "the gateway serves");
         Ok(Self { address, draining, serving })

@@ -8,7 +8,6 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
-use sinew_console::ConsoleMode;
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::code;
 
@@ -17,7 +16,7 @@ use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{Endpoint, short};
 use crate::state::GatewayState;
-use crate::{console_mount, guard, jsonrpc, rest};
+use crate::{guard, jsonrpc, rest};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +101,13 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
 }
 
 /// The router of all routes, and of the console if there is one, behind the guard.
-pub(crate) fn router(state: &Arc<GatewayState>, console: Option<ConsoleMode>) -> Router {
+pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<GatewayState>>>) -> Router {
     let mut router: Router<Arc<GatewayState>> = Router::new();
     for route in all_routes() {
         router = router.route(&route.path, method_router(route.method, route.work));
     }
-    if let Some(mode) = console {
-        router = router.merge(console_mount::console_of(state, mode));
+    if let Some(console) = console {
+        router = router.merge(console);
     }
     let unknown = async |request: Request| {
         HttpProblem::not_found(format!("there is nothing at {}", short(request.uri().path(), 200)))

@@ -17,10 +17,10 @@ use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::console_state::ConsoleState;
 use crate::documents::ApprovalDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::routes::ConsoleState;
 use crate::shown_text::{self, command_line, time_mark, value_block};
 
 /// A decision, as the form sends it.
