@@ -38,9 +38,10 @@ enum Word {
 }
 
 impl Wire {
-    /// Connects; the server's refusal if it does not know the user.
+    /// Connects. Fails with the server's refusal if it does not know the user, or with the reason why there is no connection.
     pub(crate) fn login(port: u16, user: &str, password: &str) -> Result<Self, String> {
-        let writer = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+        let writer =
+            TcpStream::connect(("127.0.0.1", port)).map_err(|error| format!("no connection: {error}"))?;
         writer.set_read_timeout(Some(PATIENCE)).unwrap();
         writer.set_nodelay(true).unwrap();
         let mut wire = Self {
