@@ -38,7 +38,7 @@ const LEASE: Duration = Duration::from_secs(5);
 const WORN_BYTES: usize = 16 * 1024 * 1024;
 /// Most memory of one process, in MiB.
 const MAX_PROCESS_MIB: u64 = 512;
-/// How many times as long the slowest hundredth of all innocent executions may take beside bombs.
+/// How many times as long the slowest hundredth of innocent executions may take beside bombs: of each kind, and of all.
 const MAX_P99_RATIO: f64 = 2.0;
 /// After the last bomb, no core is busy for longer.
 const MAX_BUSY_TIME: Duration = Duration::from_secs(5);
@@ -209,8 +209,11 @@ fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String
     if args.short {
         return;
     }
-    let ratio = report.all_innocents.p99_ratio();
-    report.demand(ratio <= MAX_P99_RATIO, format!("innocent executions: p99 takes {ratio:.1} times as long"));
+    let all = report.all_innocents;
+    for (kind, innocent) in report.innocents.clone().into_iter().chain([("of all kinds".to_owned(), all)]) {
+        let ratio = innocent.p99_ratio();
+        report.demand(ratio <= MAX_P99_RATIO, format!("innocent {kind}: p99 takes {ratio:.2} times as long"));
+    }
     let is_quiet = report.quiet_after_ms.is_some();
     report.demand(is_quiet, format!("a core is busy {} s after the last bomb", MAX_BUSY_TIME.as_secs()));
 }

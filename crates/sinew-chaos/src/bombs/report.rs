@@ -56,9 +56,9 @@ pub(crate) struct BombReport {
     pub(crate) bombs: usize,
     /// How bombs ended, by place.
     pub(crate) ends: BTreeMap<String, BTreeMap<String, usize>>,
-    /// By kind, for whoever looks for a cause.
+    /// By kind.
     pub(crate) innocents: BTreeMap<String, InnocentReport>,
-    /// Of all kinds, judged.
+    /// Of all kinds together.
     pub(crate) all_innocents: InnocentReport,
     /// Most memory of one process, by kind of process.
     pub(crate) peak_memory_mib: BTreeMap<String, u64>,
