@@ -3,9 +3,10 @@
 //! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -79,7 +80,8 @@ pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> F
     let _ = rustix::process::nice(NICENESS);
     prepare(place)?;
     let client = Client::new(place.connect("bomber").await?, workflows::adapters).await?;
-    let throwing = BombThrow { client, ends: BombEnds::new(), thrown: Vec::new() };
+    let notes = File::create(place.folder.join("bombs.tsv"))?;
+    let throwing = BombThrow { client, ends: BombEnds::new(), thrown: Vec::new(), notes };
     let mut thrown = throwing.throw(args, seed).await?;
     writeln!(std::io::stdout(), "thrown")?;
     thrown.collect().await;
@@ -92,6 +94,8 @@ struct BombThrow {
     client: Client,
     ends: BombEnds,
     thrown: Vec<(&'static str, ExecutionId)>,
+    /// When each bomb was thrown, in milliseconds since 1970, and where; `innocents.tsv` has the same clock.
+    notes: File,
 }
 
 impl BombThrow {
@@ -103,6 +107,8 @@ impl BombThrow {
         for nth in 0..args.bombs {
             let bomb = catalogue::bomb(nth, &mut random);
             sleep_until(began + step * u32::try_from(nth)?).await;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            writeln!(self.notes, "{now}\t{}\t{}", bomb.place, bomb.agent)?;
             self.throw_one(nth, bomb).await?;
         }
         Ok(self)
