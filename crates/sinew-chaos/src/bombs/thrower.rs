@@ -1,6 +1,6 @@
 //! The thrower of bombs: a process of its own, as attackers are.
 //!
-//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority.
+//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority, off the first core.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Mesh};
@@ -78,6 +79,7 @@ impl BomberProcess {
 /// Throws all bombs; writes a line when the last one is thrown, and one with the ends of all.
 pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> Fallible<()> {
     let _ = rustix::process::nice(NICENESS);
+    leave_first_core();
     prepare(place)?;
     let client = Client::new(place.connect("bomber").await?, workflows::adapters).await?;
     let notes = File::create(place.folder.join("bombs.tsv"))?;
@@ -87,6 +89,17 @@ pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> F
     thrown.collect().await;
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&thrown.ends)?)?;
     Ok(())
+}
+
+/// Keeps this process off the first core, where there are others: attackers work on machines of their own.
+fn leave_first_core() {
+    let Ok(mut cores) = sched_getaffinity(None) else { return };
+    if cores.count() > 1 {
+        if let Some(first) = (0..CpuSet::MAX_CPU).find(|core| cores.is_set(*core)) {
+            cores.unset(first);
+        }
+        let _ = sched_setaffinity(None, &cores);
+    }
 }
 
 /// Bombs that were thrown.
