@@ -144,7 +144,13 @@ fn serve_requests(lane: QueueLane) -> io::Result<()> {
     let (requests, queue) = channel();
     let cores = Arc::new(WorkerCores::default());
     let (budget, own_cores) = (Arc::clone(&deadline), Arc::clone(&cores));
-    let evaluate = move || evaluate_requests(&queue, &budget, &own_cores);
+    // Scripts of unknown owners may be long ones: all cores are for those with a record of short ones.
+    let is_restricted = lane != QueueLane::Quick;
+    let evaluate = move || {
+        own_cores.enter();
+        own_cores.leave_one(is_restricted);
+        evaluate_requests(&queue, &budget);
+    };
     thread::Builder::new().stack_size(STACK_BYTES).spawn(evaluate)?;
     let mut began = Duration::ZERO;
     loop {
@@ -160,7 +166,7 @@ fn serve_requests(lane: QueueLane) -> io::Result<()> {
             // Before the evaluation begins: it sets and clears its own deadline.
             deadline.allow(COMPILE_TIMEOUT);
             began = process_time();
-            cores.leave_one(lane == QueueLane::Slow);
+            cores.leave_one(is_restricted);
             requests.send(request).map_err(io::Error::other)?;
         } else if deadline.is_over() {
             exit(CPU_USED_UP_EXIT);
@@ -170,8 +176,7 @@ fn serve_requests(lane: QueueLane) -> io::Result<()> {
     }
 }
 
-fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline, cores: &WorkerCores) {
-    cores.enter();
+fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) {
     let mut interpreter = Interpreter::default();
     while let Ok(request) = queue.recv() {
         let before = process_time();
