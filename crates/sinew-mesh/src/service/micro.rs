@@ -59,7 +59,7 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub(crate) struct ServiceListing {
     services: Mutex<BTreeMap<String, Arc<ListedService>>>,
-    /// What answers questions to all of them, while there are any.
+    /// Tasks that answer questions to all of them, while there are any.
     answering: tokio::sync::Mutex<Weak<JoinSet<()>>>,
 }
 
@@ -114,7 +114,7 @@ impl MeshServices<'_> {
 }
 
 impl ServiceListing {
-    /// Returns what answers questions to all services: a new one if there is none.
+    /// Returns the tasks that answer questions to all services: new ones if there are none.
     async fn answer_all(self: &Arc<Self>, mesh: &Mesh) -> Result<Arc<JoinSet<()>>, MeshError> {
         let mut answering = self.answering.lock().await;
         if let Some(running) = answering.upgrade() {
