@@ -5,12 +5,11 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError};
-use sinew_protocol::jsonrpc::{check_headers, error_of};
+use sinew_protocol::jsonrpc::{check_headers, error_of, fault_of};
 use sinew_protocol::{Fault, code, header as mesh_header};
 
-use crate::caller::CallerIdentity;
+use crate::access::CallerIdentity;
 use crate::operations::{Endpoint, OperationCall, short};
-use crate::state::GatewayState;
 
 /// Extensions that a client may ask for at once.
 const MAX_EXTENSIONS: usize = 32;
@@ -26,14 +25,14 @@ pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
 }
 
 /// A call of an operation, as the head of its request says.
-pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endpoint) -> OperationCall {
+pub(crate) fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) -> OperationCall {
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
     let extensions = extensions.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
-    let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
     OperationCall {
-        caller: caller.unwrap_or_else(|| state.own_caller.clone()),
+        caller: caller.token.clone(),
+        role: caller.role,
         endpoint,
         extensions: extensions.map(|uri| short(uri, 300)).collect(),
         trace: text(mesh_header::TRACE_PARENT)
@@ -47,6 +46,11 @@ pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endp
 pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
     response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
     response
+}
+
+/// Whether an error says that the caller may not do this.
+pub(crate) fn is_not_allowed(error: &A2aError) -> bool {
+    fault_of(error).code == code::GATEWAY_CALLER_NOT_ALLOWED.as_str()
 }
 
 pub(crate) fn too_many_streams() -> A2aError {

@@ -24,8 +24,9 @@ use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
 };
-use sinew_protocol::jsonrpc::raw;
-use sinew_protocol::{ExecutionId, Token};
+use sinew_protocol::access::AccessRole;
+use sinew_protocol::jsonrpc::{error_of, raw};
+use sinew_protocol::{ExecutionId, Fault, Token, code};
 
 use crate::options::GatewayOptions;
 
@@ -45,6 +46,8 @@ const MAX_REMEMBERED: u64 = 10_000;
 pub struct OperationCall {
     /// Caller, as subjects of the mesh name it.
     pub caller: Token,
+    /// What the caller may do.
+    pub role: AccessRole,
     /// Endpoint that the call came to.
     pub endpoint: Endpoint,
     /// Extensions that the client asked for, by URI.
@@ -64,9 +67,13 @@ pub enum OperationReply {
     Stream(TaskStream),
 }
 
-/// The operations of A2A on a mesh. Clones share it.
+/// The operations of A2A on a mesh, or on a part of it. Clones share it.
 #[derive(Clone)]
-pub struct A2aOperations(Arc<OperationsState>);
+pub struct A2aOperations {
+    shared: Arc<OperationsState>,
+    /// Patterns that names must match beside those of the gateway; `None` for every name.
+    only: Option<Arc<[String]>>,
+}
 
 struct OperationsState {
     client: Client,
@@ -91,7 +98,7 @@ struct TenantParams {
 impl A2aOperations {
     /// The operations on the mesh of this client; `cards` is a live view of its agents.
     pub fn new(client: Client, cards: Cards, options: &GatewayOptions) -> Self {
-        Self(Arc::new(OperationsState {
+        let shared = Arc::new(OperationsState {
             stories: StoryHub::new(client.clone()),
             client,
             cards,
@@ -100,17 +107,24 @@ impl A2aOperations {
             blocking: options.limits.blocking,
             slow_client: options.limits.slow_client,
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
-        }))
+        });
+        Self { shared, only: None }
+    }
+
+    /// The same operations on the workflows and agents whose names match one of these patterns.
+    pub(crate) fn limited_to(&self, patterns: &Arc<[String]>) -> Self {
+        let is_whole = patterns.iter().any(|pattern| pattern == "*");
+        Self { shared: Arc::clone(&self.shared), only: (!is_whole).then(|| Arc::clone(patterns)) }
     }
 
     /// The client of the mesh, under the gateway's own name.
     pub(crate) fn client(&self) -> &Client {
-        &self.0.client
+        &self.shared.client
     }
 
     /// Namespace of the mesh.
     pub fn mesh_namespace(&self) -> &str {
-        self.0.client.mesh().namespace()
+        self.shared.client.mesh().namespace()
     }
 
     /// Performs an operation. `params` is a JSON object, read as the operation's own type.
@@ -120,6 +134,7 @@ impl A2aOperations {
         method: CoreMethod,
         params: &RawValue,
     ) -> Result<OperationReply, A2aError> {
+        check_role(call, method)?;
         self.check_tenant(params)?;
         let value = OperationReply::Value;
         match method {
@@ -155,7 +170,7 @@ impl A2aOperations {
         let TenantParams { tenant } = read_params(params)?;
         match tenant.as_deref() {
             None | Some("") => Ok(()),
-            Some(tenant) if tenant == self.0.client.mesh().namespace() => Ok(()),
+            Some(tenant) if tenant == self.shared.client.mesh().namespace() => Ok(()),
             Some(tenant) => Err(A2aError::invalid_params(format!(
                 "tenant: {:?} is not a tenant of this gateway",
                 short(tenant, 64)
@@ -192,6 +207,29 @@ impl A2aOperations {
         place.show(&mut task);
         Ok(raw(&task))
     }
+}
+
+/// The role that an operation needs.
+pub(crate) fn role_for(method: CoreMethod) -> AccessRole {
+    match method {
+        CoreMethod::GetTask
+        | CoreMethod::ListTasks
+        | CoreMethod::SubscribeToTask
+        | CoreMethod::GetTaskPushNotificationConfig
+        | CoreMethod::ListTaskPushNotificationConfigs
+        | CoreMethod::GetExtendedAgentCard => AccessRole::Operator,
+        _ => AccessRole::Client,
+    }
+}
+
+/// Refuses an operation that the caller's role does not cover.
+fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> {
+    let needed = role_for(method);
+    if call.role >= needed {
+        return Ok(());
+    }
+    let text = format!("{} needs a key with the role {}", method.wire_name(), needed.as_str());
+    Err(error_of(&Fault::invalid(code::GATEWAY_CALLER_NOT_ALLOWED.as_str(), text)))
 }
 
 /// Whether a blocking call is answered with a task in this state.
@@ -231,6 +269,6 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 
 impl std::fmt::Debug for A2aOperations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("A2aOperations").field("client", &self.0.client).finish_non_exhaustive()
+        f.debug_struct("A2aOperations").field("client", &self.shared.client).finish_non_exhaustive()
     }
 }

@@ -60,7 +60,7 @@ impl A2aOperations {
         }
         // The events of an agent are not stored: the gateway listens before it asks.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
-        let feed = self.0.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
+        let feed = self.shared.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
         let feed = feed.map_err(|error| super::peer::mesh_failed(&error))?;
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;
@@ -96,7 +96,7 @@ impl A2aOperations {
         place: &TaskPlace,
         params: SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
-        let until = Instant::now() + self.0.blocking;
+        let until = Instant::now() + self.shared.blocking;
         match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
             Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
             Err(error) if !error.is_silent => return Err(error.into()),
@@ -189,7 +189,9 @@ impl A2aOperations {
         let Some(wanted) = params.configuration.as_ref().map(|wanted| &wanted.accepted_output_modes) else {
             return Ok(());
         };
-        let Some(announced) = self.0.cards.get(agent).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+        let Some(announced) = self.shared.cards.get(agent).filter(|_| !wanted.is_empty()) else {
+            return Ok(());
+        };
         let skills = announced.card.skills.iter().filter_map(|skill| skill.output_modes.as_ref()).flatten();
         let modes: Vec<&String> = announced.card.default_output_modes.iter().chain(skills).collect();
         if wanted.iter().any(|wanted| modes.iter().any(|mode| accepts_mode(wanted, mode))) {
@@ -203,7 +205,7 @@ impl A2aOperations {
 
     /// Refuses a call that leaves out an extension which the agent requires.
     fn check_extensions(&self, call: &OperationCall, agent: &str) -> Result<(), A2aError> {
-        let Some(announced) = self.0.cards.get(agent) else { return Ok(()) };
+        let Some(announced) = self.shared.cards.get(agent) else { return Ok(()) };
         let extensions = announced.card.capabilities.extensions.iter().flatten();
         let mut required = extensions.filter(|extension| extension.required == Some(true));
         match required.find(|extension| !call.extensions.contains(&extension.uri)) {
