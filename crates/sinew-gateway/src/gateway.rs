@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use tokio::net::TcpListener;
@@ -15,6 +16,7 @@ use crate::error::GatewayError;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
+use crate::push::{GatewaySigner, PushDispatcher};
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
 use crate::webhook::WebhookTriggers;
@@ -27,6 +29,8 @@ pub struct Gateway {
     is_tls: bool,
     draining: CancellationToken,
     serving: Option<JoinHandle<()>>,
+    /// Delivers push notifications for as long as the gateway lives.
+    pushes: Option<PushDispatcher>,
 }
 
 impl Gateway {
@@ -42,15 +46,24 @@ impl Gateway {
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let gate = AccessGate::open(&mesh, &options.access).await?;
-        let webhooks = match gate.reads_records() {
-            true => Some(WebhookTriggers::open(&mesh).await?),
+        let records = match gate.reads_records() {
+            true => Some(GatewayRecords::open(&mesh, options.push_addresses).await?),
             false => None,
         };
         let cards = mesh.cards().follow();
         let client = Client::new(mesh, options.adapters).await?;
         cards.ready().await;
         let draining = CancellationToken::new();
-        let operations = A2aOperations::new(client, cards, &options);
+        let web = records.as_ref().map(|records| records.web.clone());
+        let operations = A2aOperations::with_webhooks(client, cards, &options, web);
+        let pushes = match &records {
+            Some(GatewayRecords { web, signer, .. }) => Some(
+                PushDispatcher::start(operations.clone(), web.clone(), Arc::clone(signer), draining.clone())
+                    .await?,
+            ),
+            None => None,
+        };
+        let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
         let tools = McpShared::new(operations.clone(), None);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
@@ -61,6 +74,7 @@ impl Gateway {
             hosts: hosts_of(&options),
             gate,
             webhooks,
+            signer,
             meters: CallerMeters::new(options.access.limits),
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
@@ -73,7 +87,7 @@ impl Gateway {
         let router = routes::router(&state, console);
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, router)));
         tracing::info!(%address, "the gateway serves");
-        Ok(Self { address, is_tls, draining, serving })
+        Ok(Self { address, is_tls, draining, serving, pushes })
     }
 
     /// Address that it listens on.
@@ -94,6 +108,9 @@ impl Gateway {
             // A panic of the server was reported where it happened.
             let _ = serving.await;
         }
+        if let Some(pushes) = self.pushes.take() {
+            pushes.end().await;
+        }
     }
 }
 
@@ -102,6 +119,25 @@ impl Drop for Gateway {
         if let Some(serving) = &self.serving {
             serving.abort();
         }
+    }
+}
+
+/// What a gateway reads of the records of its mesh, beside keys.
+struct GatewayRecords {
+    webhooks: WebhookTriggers,
+    signer: Arc<GatewaySigner>,
+    /// Reaches webhooks of callers.
+    web: WebClient,
+}
+
+impl GatewayRecords {
+    async fn open(mesh: &Mesh, addresses: ReachableAddresses) -> Result<Self, GatewayError> {
+        Ok(Self {
+            webhooks: WebhookTriggers::open(mesh).await?,
+            signer: Arc::new(GatewaySigner::open(mesh).await?),
+            web: WebClient::new(addresses)
+                .map_err(|error| GatewayError::Tls { reason: error.to_string() })?,
+        })
     }
 }
 

@@ -55,6 +55,10 @@ pub(crate) async fn serve(
     };
     match answer {
         Ok(OperationReply::Value(value)) => a2a_request::with_a2a_headers(respond(result(&id, &value))),
+        Ok(OperationReply::Incomplete { value, unheard }) => {
+            let response = a2a_request::with_a2a_headers(respond(result(&id, &value)));
+            a2a_request::with_unheard(response, &unheard)
+        }
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RpcWording { id: id.clone() })
         {
             Some(response) => a2a_request::with_a2a_headers(response),
@@ -82,8 +86,7 @@ async fn perform(
     };
     a2a_request::check_version(parts)?;
     let params: Box<RawValue> = call.params()?;
-    let operation = a2a_request::operation_call(caller, parts, endpoint);
-    state.operations_of(caller).perform(&operation, method, &params).await
+    a2a_request::perform(state, caller, parts, endpoint, (method, &params)).await
 }
 
 /// Events as JSON-RPC responses to the call that opened the stream.

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sinew_agents::ReachableAddresses;
 use sinew_console::ConsoleMode;
 use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
@@ -71,6 +72,8 @@ pub struct GatewayOptions {
     pub access: AccessOptions,
     /// Protection of connections.
     pub transport: TransportSecurity,
+    /// Addresses that push notifications may go to.
+    pub push_addresses: ReachableAddresses,
 }
 
 impl GatewayOptions {
@@ -87,6 +90,7 @@ impl GatewayOptions {
             limits: GatewayLimits::default(),
             access: AccessOptions::default(),
             transport: TransportSecurity::default(),
+            push_addresses: ReachableAddresses::Public,
         }
     }
 }

@@ -49,6 +49,10 @@ pub(crate) async fn serve(
         Ok(OperationReply::Value(value)) => {
             a2a_request::with_a2a_headers(respond(StatusCode::OK, value.get().to_owned().into(), media_type))
         }
+        Ok(OperationReply::Incomplete { value, unheard }) => {
+            let response = respond(StatusCode::OK, value.get().to_owned().into(), media_type);
+            a2a_request::with_unheard(a2a_request::with_a2a_headers(response), &unheard)
+        }
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RestWording) {
             Some(response) => a2a_request::with_a2a_headers(response),
             None => refuse(&a2a_request::too_many_streams(), StatusCode::SERVICE_UNAVAILABLE, media_type),
@@ -111,8 +115,7 @@ async fn answer(
     for (name, value) in path {
         params.insert(name, Value::String(value));
     }
-    let operation = a2a_request::operation_call(caller, &parts, endpoint);
-    Ok(state.operations_of(caller).perform(&operation, method, &raw(&params)).await?)
+    Ok(a2a_request::perform(state, caller, &parts, endpoint, (method, &raw(&params))).await?)
 }
 
 /// The body as parameters.

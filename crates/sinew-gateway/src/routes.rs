@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
+use serde_json::json;
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
@@ -23,6 +24,8 @@ use crate::{guard, jsonrpc, rest, webhook};
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteWork {
+    /// Public keys of the gateways.
+    SigningKeys,
     /// The card of the mesh.
     MeshCard,
     /// The card of the agent in the path.
@@ -47,7 +50,7 @@ impl RouteWork {
     fn role(self) -> Option<AccessRole> {
         match self {
             // A delivery proves itself by its signature.
-            Self::MeshCard | Self::Webhook => None,
+            Self::SigningKeys | Self::MeshCard | Self::Webhook => None,
             Self::AgentCard | Self::Mcp | Self::JsonRpc => Some(AccessRole::Operator),
             Self::Operation(method) => Some(role_for(method)),
             // Reading and cancelling share a path; the operation decides.
@@ -122,6 +125,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     let plain = [
         ("GET", "/.well-known/agent-card.json", RouteWork::MeshCard),
         ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::AgentCard),
+        ("GET", "/.well-known/jwks.json", RouteWork::SigningKeys),
         ("POST", "/hooks/{name}", RouteWork::Webhook),
         ("GET", "/mcp", RouteWork::Mcp),
         ("POST", "/mcp", RouteWork::Mcp),
@@ -207,6 +211,12 @@ async fn serve(
     };
     match work {
         RouteWork::MeshCard | RouteWork::AgentCard => card(&state, &operations, &endpoint, request.headers()),
+        RouteWork::SigningKeys => {
+            let keys = state.signer.as_ref().map_or_else(|| json!({"keys": []}), |signer| signer.key_set());
+            let headers =
+                [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
+            (headers, keys.to_string()).into_response()
+        }
         RouteWork::Webhook => {
             let name = path.get("name").cloned().unwrap_or_default();
             webhook::serve(state, &name, request).await
@@ -264,12 +274,8 @@ fn card(
     headers: &HeaderMap,
 ) -> Response {
     let base = state.base_url(headers);
-    let card = match endpoint {
-        Endpoint::Mesh => cards::mesh_card(operations, &base),
-        Endpoint::Agent(name) => match operations.card(name) {
-            Some(card) => cards::agent_card(card, &base),
-            None => return HttpProblem::not_found("the agent has gone").into_response(),
-        },
-    };
-    cards::respond(&card, headers)
+    match cards::card_of(state, operations, endpoint, &base) {
+        Some(card) => cards::respond(&card, headers),
+        None => HttpProblem::not_found("the agent has gone").into_response(),
+    }
 }

@@ -11,6 +11,7 @@ use crate::access::{AccessGate, CallerIdentity, CallerMeters};
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
+use crate::push::GatewaySigner;
 use crate::webhook::WebhookTriggers;
 
 /// State that all requests share.
@@ -24,6 +25,8 @@ pub(crate) struct GatewayState {
     pub(crate) meters: CallerMeters,
     /// Webhook triggers; `None` where the gateway's user may not read them.
     pub(crate) webhooks: Option<WebhookTriggers>,
+    /// Key of the gateways of the mesh; `None` where the gateway's user may not read it.
+    pub(crate) signer: Option<Arc<GatewaySigner>>,
     /// Whether clients speak TLS to the gateway itself.
     pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,

@@ -26,9 +26,10 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 43] = [
+const ROUTES: [(&str, &str, Needs); 44] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
+    ("GET", "/.well-known/jwks.json", Nothing),
     ("POST", "/hooks/{name}", Nothing),
     ("GET", "/mcp", Operator),
     ("POST", "/mcp", Operator),
@@ -146,6 +147,11 @@ impl Probe<'_> {
         }
         let answer = request.timeout(PATIENCE).send().await.unwrap();
         let status = answer.status();
+        let content_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok());
+        // A stream goes on; that it was opened says enough.
+        if content_type.is_some_and(|it| it.starts_with("text/event-stream")) {
+            return (status, String::new());
+        }
         (status, answer.text().await.unwrap_or_default())
     }
 }

@@ -20,6 +20,7 @@ mod mcp_python;
 mod mcp_support;
 mod mcp_tasks;
 mod oidc;
+mod pushes;
 mod python_sdk;
 mod streams;
 mod support;

@@ -226,8 +226,7 @@ async fn scopes_limit_and_the_caller_is_recorded() {
     let path = format!("/api/v1/executions/{}/record", started["execution"].as_str().unwrap());
     let record = world.request(Method::GET, &path).bearer_auth(key.token(&provider.claims()));
     let record = record.send().await.unwrap().text().await.unwrap();
-    let caller = sinew_protocol::Token::of("oidc-ann@example.com");
-    assert!(record.contains(caller.as_str()), "{record}");
+    assert!(record.contains("\"oidc-ann@example.com\""), "{record}");
     world.end().await;
 }
 

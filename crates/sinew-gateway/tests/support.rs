@@ -145,11 +145,10 @@ impl GatewayWorld {
         let url = format!("{}/.well-known/agent-card.json", self.base);
         let is_unknown = async |key: &str| {
             let answer = self.http.get(&url).bearer_auth(key).send().await.unwrap();
-            answer.text().await.unwrap().contains("is not known")
+            answer.text().await.unwrap().contains("the key is not known")
         };
-        while !key.is_empty() && is_unknown(&key).await {
-            tokio::task::yield_now().await;
-        }
+        let known = async { while !key.is_empty() && is_unknown(&key).await {} };
+        assert!(tokio::time::timeout(PATIENCE, known).await.is_ok(), "the gateway does not hear of the key");
         (made.row.id, key)
     }
 
@@ -270,6 +269,10 @@ impl GatewayWorld {
         self.service.take().unwrap().drain().await;
         let mesh = connect(&self.server.url(), "successor").await;
         self.service = Some(Service::start(mesh, ServiceOptions::new(adapters)).await.unwrap());
+    }
+
+    pub(crate) fn put_gateway(&mut self, gateway: Gateway) {
+        self.gateway = Some(gateway);
     }
 
     pub(crate) fn take_gateway(&mut self) -> Gateway {

@@ -99,6 +99,11 @@ impl AccessGate {
         self.is_required
     }
 
+    /// Addresses of the OpenID providers whose tokens open.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        self.oidc.iter().map(|provider| provider.issuer().to_owned()).collect()
+    }
+
     /// The caller of a request; `None` for one without credentials where they are required.
     pub(crate) async fn caller_of(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
         if let Some(presented) = presented(&parts.headers)? {

@@ -127,6 +127,11 @@ impl OidcProvider {
         Ok(Self { options, issuer, http, keys: RwLock::default(), last_fetch: tokio::sync::Mutex::default() })
     }
 
+    /// Address of the provider.
+    pub(super) fn issuer(&self) -> &str {
+        &self.options.issuer
+    }
+
     /// The caller that a token names.
     pub(super) async fn caller_of(&self, token: &str) -> Result<CallerIdentity, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES || token.bytes().filter(|byte| *byte == b'.').count() != 2 {

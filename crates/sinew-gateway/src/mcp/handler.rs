@@ -320,7 +320,9 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let reply = operations.perform(&call, CoreMethod::ListTasks, &params).await;
         let page: TaskListResponse = match reply.map_err(|error| error_of(&error))? {
-            OperationReply::Value(value) => serde_json::from_str(value.get()).ok(),
+            OperationReply::Value(value) | OperationReply::Incomplete { value, .. } => {
+                serde_json::from_str(value.get()).ok()
+            }
             OperationReply::Stream(_) => None,
         }
         .ok_or_else(|| ErrorData::internal_error("the list of tasks cannot be read", None))?;

@@ -6,6 +6,7 @@
 mod decision;
 mod listing;
 mod peer;
+mod push_configs;
 mod questions;
 mod sending;
 mod story;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use sinew_agents::WebClient;
 use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
 use sinew_mesh::trace::TraceParent;
@@ -63,6 +65,13 @@ pub struct OperationCall {
 pub enum OperationReply {
     /// One JSON value.
     Value(Box<RawValue>),
+    /// One JSON value that lacks what some agents did not answer in time.
+    Incomplete {
+        /// The value.
+        value: Box<RawValue>,
+        /// Names of the agents.
+        unheard: Vec<String>,
+    },
     /// Events until the task ends.
     Stream(TaskStream),
 }
@@ -84,6 +93,8 @@ struct OperationsState {
     /// How long a blocking call waits for the end of its task.
     blocking: Duration,
     slow_client: Duration,
+    /// Reaches webhooks of callers; `None` where they cannot be stored.
+    webhooks: Option<WebClient>,
     /// Workflows of executions that were asked for. An execution never changes its workflow.
     workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
 }
@@ -98,6 +109,16 @@ struct TenantParams {
 impl A2aOperations {
     /// The operations on the mesh of this client; `cards` is a live view of its agents.
     pub fn new(client: Client, cards: Cards, options: &GatewayOptions) -> Self {
+        Self::with_webhooks(client, cards, options, None)
+    }
+
+    /// The same for callers who may leave webhooks, which this client reaches.
+    pub(crate) fn with_webhooks(
+        client: Client,
+        cards: Cards,
+        options: &GatewayOptions,
+        webhooks: Option<WebClient>,
+    ) -> Self {
         let shared = Arc::new(OperationsState {
             stories: StoryHub::new(client.clone()),
             client,
@@ -106,6 +127,7 @@ impl A2aOperations {
             default_agent: options.default_agent.clone(),
             blocking: options.limits.blocking,
             slow_client: options.limits.slow_client,
+            webhooks,
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
         });
         Self { shared, only: None }
@@ -127,6 +149,11 @@ impl A2aOperations {
         self.shared.client.mesh().namespace()
     }
 
+    /// Whether callers may leave webhooks for their tasks.
+    pub(crate) fn pushes(&self) -> bool {
+        self.shared.webhooks.is_some()
+    }
+
     /// Performs an operation. `params` is a JSON object, read as the operation's own type.
     pub async fn perform(
         &self,
@@ -144,20 +171,29 @@ impl A2aOperations {
             }
             CoreMethod::GetTask => self.get(call, read_params(params)?).await.map(value),
             CoreMethod::ListTasks => {
-                let page = self.list(call, read_params(params)?).await?;
-                Ok(value(raw(&page)))
+                let listing::TaskList { page, unheard } = self.list(call, read_params(params)?).await?;
+                match unheard.is_empty() {
+                    true => Ok(value(raw(&page))),
+                    false => Ok(OperationReply::Incomplete { value: raw(&page), unheard }),
+                }
             }
             CoreMethod::CancelTask => self.cancel(call, read_params(params)?).await.map(value),
             CoreMethod::SubscribeToTask => {
                 let params: TaskIdParams = read_params(params)?;
                 self.subscribe(call, &params.id).await.map(OperationReply::Stream)
             }
-            CoreMethod::CreateTaskPushNotificationConfig
-            | CoreMethod::GetTaskPushNotificationConfig
-            | CoreMethod::ListTaskPushNotificationConfigs
-            | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(
-                "this gateway sends no push notifications: subscribe to the task",
-            )),
+            CoreMethod::CreateTaskPushNotificationConfig => {
+                self.create_push(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::GetTaskPushNotificationConfig => {
+                self.get_push(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::ListTaskPushNotificationConfigs => {
+                self.list_pushes(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::DeleteTaskPushNotificationConfig => {
+                self.delete_push(call, read_params(params)?).await.map(value)
+            }
             CoreMethod::GetExtendedAgentCard => Err(A2aError::extended_card_not_configured(
                 "the public card is the whole card: it is the same for every caller",
             )),
@@ -166,7 +202,7 @@ impl A2aOperations {
     }
 
     /// A mesh is one tenant, and its namespace is the tenant's name. Another tenant is as absent as an unknown task.
-    fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
+    pub(crate) fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
         let TenantParams { tenant } = read_params(params)?;
         match tenant.as_deref() {
             None | Some("") => Ok(()),

@@ -90,7 +90,7 @@ impl StreamWriter {
 
 impl A2aOperations {
     /// Follows a task: from now on, or behind the event that the client has.
-    pub(super) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
+    pub(crate) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
         let place = self.locate(call, id).await?;
         if !place.is_workflow {
             return self.subscribe_to_agent(call, place).await;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_STREAM};
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use async_nats::{HeaderMap, HeaderValue, StatusCode};
@@ -66,7 +66,7 @@ impl RecordStore<'_> {
         // The subject is part of the call, so rights may end at it.
         let call = format!("$JS.API.DIRECT.GET.{name}.{subject}");
         match self.mesh.permitted(&call, stream.direct_get_last_for_subject(subject)).await? {
-            Ok(message) if redirected(&message.headers) || undeliverable(&message.headers).is_some() => {
+            Ok(message) if is_foreign(&message.headers) => {
                 Ok(Some(StoredRecord { revision: message.sequence, body: Bytes::new() }))
             }
             Ok(message) => Ok(Some(StoredRecord { revision: message.sequence, body: message.payload })),
@@ -181,6 +181,12 @@ impl RecordStore<'_> {
         let namespace = self.mesh.namespace().to_owned();
         RecordView { shared, changes, namespace, _following: Arc::new(following) }
     }
+}
+
+/// Whether a record that the server was asked for is not what its publisher wrote to its subject. The server names the
+/// stream in each answer, and once more in a stored one that it was made to send there.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    headers.get_all(NATS_STREAM).count() > 1 || undeliverable(headers).is_some()
 }
 
 /// A live view of records. Clones share it; it ends with the last of them.

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
-    AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions, OidcOptions, TlsFiles,
-    TransportSecurity,
+    AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions, OidcOptions,
+    ReachableAddresses, TlsFiles, TransportSecurity,
 };
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator;
@@ -90,6 +90,9 @@ pub(crate) struct AccessArgs {
     /// Authorities of client certificates, whose DNS names keys are bound to
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authorities: Option<PathBuf>,
+    /// Send push notifications to addresses of this machine and of private networks too
+    #[arg(long)]
+    push_to_private_addresses: bool,
     /// Serve other machines without TLS, because a proxy on the way speaks it
     #[arg(long, conflicts_with = "tls_certificate")]
     behind_proxy: bool,
@@ -104,6 +107,10 @@ impl AccessArgs {
             ..OidcOptions::new(issuer, audience)
         });
         AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), ..AccessOptions::default() }
+    }
+
+    fn push_addresses(&self) -> ReachableAddresses {
+        if self.push_to_private_addresses { ReachableAddresses::All } else { ReachableAddresses::Public }
     }
 
     fn transport(&self) -> TransportSecurity {
@@ -153,6 +160,7 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         console: args.console.map(ConsoleMode::from),
         access: args.access.access(),
         transport: args.access.transport(),
+        push_addresses: args.access.push_addresses(),
         ..GatewayOptions::new(mesh_operator::adapter)
     };
     let starting = async {
