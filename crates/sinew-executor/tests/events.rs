@@ -18,6 +18,8 @@ use sinew_source::{Document, Node, Sources};
 
 /// Longer than any run here takes.
 const FOREVER: Time = 24 * 3_600_000;
+/// Type of the event that a node begins.
+const NODE_START: &str = "workflow_node_execution_start";
 
 /// Fields of each kind of event, as the specification has them, and the additions of later releases.
 const FIELDS: [(&str, &[&str]); 5] = [
@@ -105,7 +107,11 @@ fn workflow() -> Value {
 }
 
 fn run(input: Value) -> Execution {
-    let document = Document { root: Node::from_json(&workflow()), sources: Sources::default() };
+    run_workflow(&workflow(), input)
+}
+
+fn run_workflow(workflow: &Value, input: Value) -> Execution {
+    let document = Document { root: Node::from_json(workflow), sources: Sources::default() };
     let dialect = sinew_dialects::by_name("sam").unwrap();
     let options = LowerOptions {
         default_name: "tour",
@@ -183,7 +189,7 @@ fn branches_are_told_with_their_fields() {
         let found = events.iter().find(|event| event["type"] == kind && event["node_id"] == node);
         found.unwrap_or_else(|| panic!("no {kind} of {node}")).clone()
     };
-    let (start, end) = ("workflow_node_execution_start", "workflow_node_execution_result");
+    let (start, end) = (NODE_START, "workflow_node_execution_result");
     let decided = of(end, "decide");
     assert_eq!((&decided["condition_result"], &decided["selected_branch"]), (&json!(true), &json!("high")));
     assert_eq!(of(end, "route")["selected_branch"], "two");
@@ -194,13 +200,14 @@ fn branches_are_told_with_their_fields() {
     assert_eq!(of(start, "meet")["join_n"], 2);
     let turn = of(start, "again_iter_1");
     assert_eq!((&turn["parent_node_id"], &turn["iteration_index"]), (&json!("again"), &json!(1)));
-    for (node, name) in [
-        ("all", "map_all_results.json"),
-        ("both", "fork_both_merged.json"),
-        ("meet", "join_meet_results.json"),
-        ("again", "loop_again_result.json"),
+    for (node, input, output) in [
+        ("all", "map_all_items.json", "map_all_results.json"),
+        ("both", "fork_both_input.json", "fork_both_merged.json"),
+        ("meet", "join_meet_input.json", "join_meet_results.json"),
+        ("again", "loop_again_input.json", "loop_again_result.json"),
     ] {
-        assert_eq!(of(end, node)["output_artifact_ref"]["name"], name);
+        assert_eq!(of(start, node)["input_artifact_ref"]["name"], input);
+        assert_eq!(of(end, node)["output_artifact_ref"]["name"], output);
     }
 }
 
@@ -229,7 +236,75 @@ fn artifacts_that_events_name_are_there() {
             }
         }
         assert!(named > 15, "{named}");
-        let merged = find(&json!({ "name": "fork_both_merged.json", "version": 0 }));
-        assert_eq!(merged, json!({ "l": { "echo": {} }, "r": { "echo": {} } }));
+        let (empty, each) = (json!({ "echo": {} }), |i: u8| json!({ "echo": { "i": i } }));
+        let forked = json!({ "l": empty, "r": empty });
+        let joined = json!({ "all": { "results": [each(1), each(2)] }, "both": forked });
+        let results = json!({
+            "completed_nodes": ["all", "both"], "results": joined, "strategy": "n_of_m",
+        });
+        for (name, value) in [
+            ("map_all_items.json", json!([1, 2])),
+            ("map_all_results.json", joined["all"].clone()),
+            ("fork_both_input.json", empty.clone()),
+            ("fork_both_merged.json", forked.clone()),
+            ("join_meet_input.json", joined.clone()),
+            ("join_meet_results.json", results.clone()),
+            ("loop_again_input.json", results),
+        ] {
+            assert_eq!(find(&json!({ "name": name, "version": 0 })), value, "{name}");
+        }
     }
+}
+
+/// The input of a map, fork, join or loop at the start of a workflow, within a map, after several nodes, or that could not
+/// be worked out.
+#[test]
+fn inputs_of_nodes_that_ask_no_agent_are_what_they_were_handed() {
+    let inner = json!([
+        {"id": "rows", "type": "map", "items": "{{workflow.input.rows}}", "node": "row"},
+        {"id": "row", "type": "loop", "node": "turn", "condition": "False"},
+        {"id": "turn", "type": "agent", "agent_name": "Turn", "input": {}},
+        {"id": "none", "type": "map", "items": [], "node": "other", "depends_on": ["rows"]},
+        {"id": "other", "type": "agent", "agent_name": "Other", "input": {}},
+        {"id": "left", "type": "agent", "agent_name": "Left", "input": {}},
+        {"id": "split", "type": "fork", "depends_on": ["none", "left"], "branches": [
+            {"id": "only", "agent_name": "Only", "output_key": "o", "input": {}}]},
+    ]);
+    let workflow = json!({ "name": "tour", "workflow": {
+        "description": "Inputs", "failFast": false, "nodes": inner, "output_mapping": {},
+    }});
+    let values = |input: Value| {
+        let execution = run_workflow(&workflow, input);
+        let found: BTreeMap<String, Value> = value_artifacts(&execution.ctx(), execution.id())
+            .into_iter()
+            .map(|one| (one.artifact.to_string(), one.value))
+            .collect();
+        let inputs = events(&execution).into_iter().filter(|event| event["type"] == NODE_START);
+        for event in inputs.filter(|event| event["node_type"] != "agent") {
+            let name = event["input_artifact_ref"]["name"].as_str().unwrap_or_else(|| panic!("{event}"));
+            assert!(found.contains_key(&format!("{name}:v0")), "{name} is not among {found:?}");
+        }
+        found
+    };
+    let found = values(json!({ "rows": [{"a": 1}, 2] }));
+    let left = json!({ "echo": {} });
+    for (name, value) in [
+        ("map_rows_items.json:v0", json!([{"a": 1}, 2])),
+        ("loop_rows_0_input.json:v0", json!({"a": 1})),
+        ("loop_rows_1_input.json:v0", json!(2)),
+        ("map_none_items.json:v0", json!([])),
+        ("fork_split_input.json:v0", json!({ "none": {"results": []}, "left": left })),
+    ] {
+        assert_eq!(found.get(name), Some(&value), "{name} of {:?}", found.keys());
+    }
+    assert_eq!(values(json!({ "rows": "text" }))["map_rows_items.json:v0"], Value::Null);
+    let alone = json!({ "name": "tour", "workflow": {
+        "description": "A loop alone", "output_mapping": {}, "nodes": [
+            {"id": "again", "type": "loop", "node": "turn", "condition": "False"},
+            {"id": "turn", "type": "agent", "agent_name": "Turn", "input": {}}],
+    }});
+    let execution = run_workflow(&alone, json!({ "n": 1 }));
+    let values = value_artifacts(&execution.ctx(), execution.id());
+    let given = values.iter().find(|one| one.artifact.name.as_str() == "loop_again_input.json").unwrap();
+    assert_eq!(given.value, json!({ "n": 1 }));
 }

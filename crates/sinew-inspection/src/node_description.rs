@@ -108,7 +108,7 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
         duration_ms: row.duration_ms,
         message: row.message,
         instruction: ask.and_then(|ask| ask.instruction.clone()),
-        input: ask.map(|ask| Value::clone(&ask.input)),
+        input: events::given_input(&ctx, act),
         output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         error: one.fault.clone(),
         failed_attempts,

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, ROOT, TaskRequest, TerminalStatus};
 use sinew_plan::{NodeIndex, NodeOperation};
 use sinew_protocol::message::{
@@ -106,6 +106,8 @@ fn started(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Wo
         let task = first_task(ctx, ids, act);
         data.input_artifact_ref = artifact_of_input(&data.node_id, &task);
         data.sub_task_id = Some(task);
+    } else {
+        data.input_artifact_ref = handed_input(ctx, act, &data.node_id);
     }
     if let Some(owner) = one.owner {
         let parent = label(ctx, owner);
@@ -189,8 +191,8 @@ pub fn value_artifacts(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Vec
     for act in 0..ctx.state.acts.len() as ActivationId {
         let one = ctx.act(act);
         let node = || Some(label(ctx, act));
-        if let Some(ask) = one.last_task() {
-            found.extend(of(node(), node_input(ctx, ids, act), Value::clone(&ask.input)));
+        if let Some(input) = given_input(ctx, act) {
+            found.extend(of(node(), node_input(ctx, ids, act), input));
         }
         if let Some(output) = one.output.as_ref().filter(|_| output_artifact(ctx, act).is_none()) {
             found.extend(of(node(), node_output(ctx, ids, act), Value::clone(&output.value)));
@@ -213,8 +215,68 @@ fn execution_output(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Option
 }
 
 fn node_input(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Option<ArtifactRef> {
-    let is_asked = asks(&ctx.node_of(act).op);
-    is_asked.then(|| artifact_of_input(&label(ctx, act), &first_task(ctx, ids, act))).flatten()
+    let label = label(ctx, act);
+    if asks(&ctx.node_of(act).op) {
+        return artifact_of_input(&label, &first_task(ctx, ids, act));
+    }
+    handed_input(ctx, act, &label)
+}
+
+/// The artifact of the input of a map, fork, join or loop.
+fn handed_input(ctx: &AdapterContext<'_>, act: ActivationId, label: &str) -> Option<ArtifactRef> {
+    let node = ctx.node_of(act);
+    let label = plain(label, 100);
+    let name = match &node.op {
+        NodeOperation::Map { .. } => format!("map_{label}_items.json"),
+        NodeOperation::Fork { .. } => format!("fork_{label}_input.json"),
+        NodeOperation::Loop { .. } => format!("loop_{label}_input.json"),
+        NodeOperation::Pure if node.kind == JOIN => format!("join_{label}_input.json"),
+        _ => return None,
+    };
+    artifact_ref(&name, ctx.act(act).ordinal)
+}
+
+/// Returns the input that a node was given, once it began: of an agent or a workflow the input of its task, of a map its
+/// items, of a join the output of each node that has arrived, of a fork or a loop the output of the node before it.
+///
+/// A fork or a loop that follows several nodes has an object of their outputs. One that follows none has its item, or the
+/// input of the execution. `None` for other nodes, and for work that was not dispatched.
+pub fn given_input(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
+    let one = ctx.act(act);
+    let node = ctx.node_of(act);
+    let is_join = matches!(node.op, NodeOperation::Pure) && node.kind == JOIN;
+    match &node.op {
+        op if asks(op) => one.last_task().map(|ask| Value::clone(&ask.input)),
+        _ if one.began_at.is_none() => None,
+        NodeOperation::Map { .. } => {
+            // A map that could not read its items was given none, a map of no items an empty list.
+            let items = one.children.as_ref().map(|children| {
+                Value::Array(children.list.iter().map(|child| Value::clone(&child.item)).collect())
+            });
+            let is_empty = one.end == Some(ActivationEnd::Succeeded);
+            Some(items.unwrap_or_else(|| if is_empty { json!([]) } else { Value::Null }))
+        }
+        NodeOperation::Fork { .. } | NodeOperation::Loop { .. } => {
+            let mut arrived = arrived_outputs(ctx, act);
+            if arrived.len() > 1 {
+                return Some(Value::Object(arrived));
+            }
+            let only = arrived.values_mut().next().map(Value::take);
+            let item =
+                || ctx.item(one.scope).map(|(item, _)| Value::clone(item)).filter(|item| !item.is_null());
+            Some(only.or_else(item).unwrap_or_else(|| ctx.input().clone()))
+        }
+        _ if is_join => Some(Value::Object(arrived_outputs(ctx, act))),
+        _ => None,
+    }
+}
+
+/// Values of the live tokens that an activation was made of, by the label of the node that sent each.
+fn arrived_outputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Map<String, Value> {
+    let tokens = ctx.act(act).inputs.iter();
+    tokens
+        .filter_map(|token| token.source.map(|source| (label(ctx, source), Value::clone(&token.value))))
+        .collect()
 }
 
 /// The artifact of the input of a node of this name, whose first task is this one.

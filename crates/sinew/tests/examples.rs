@@ -289,6 +289,10 @@ fn events_of_the_orders_example_have_all_their_fields() {
     let has = |field: &str| lines.iter().any(|event| !event[field].is_null());
     let missing: Vec<&str> = FIELDS_OF_NODES.into_iter().filter(|field| !has(field)).collect();
     assert!(missing.is_empty(), "no event has {missing:?}");
+    for kind in ["map", "fork", "join", "loop"] {
+        let start = lines.iter().find(|event| event["node_type"] == kind);
+        assert!(start.is_some_and(|event| !event["input_artifact_ref"].is_null()), "{kind}: {start:?}");
+    }
 }
 
 #[test]
@@ -318,6 +322,8 @@ fn results_and_trace_of_a_run_are_printed() {
     assert_eq!(merged, native["node_outputs"]["lookup"]);
     let input = answer(&["artifact", "get", export, "wi_orders.json:0"]);
     assert_eq!(input, native["workflow_input"]);
+    let items = answer(&["artifact", "get", export, "map_reserve_all_items.json"]);
+    assert_eq!(items, native["node_outputs"]["lookup"]["prices"]["lines"]);
 }
 
 #[test]

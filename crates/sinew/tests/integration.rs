@@ -18,6 +18,7 @@ mod conversations;
 mod convert;
 mod deploy;
 mod document_commands;
+mod event_artifacts;
 mod examples;
 mod first_hour;
 mod gateway;
