@@ -15,9 +15,9 @@ use crate::run::{check_literal_address, http_client};
 /// Addresses that a client may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachableAddresses {
-    /// Those of the public internet.
+    /// Addresses of the public internet.
     Public,
-    /// Also those of this machine and of private networks.
+    /// Also addresses of this machine and of private networks.
     All,
 }
 

@@ -49,7 +49,7 @@ pub enum GatewayError {
     Provider {
         /// Address of the provider.
         issuer: String,
-        /// What is wrong with it.
+        /// Reason why it cannot be used.
         reason: String,
     },
 }

@@ -122,7 +122,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What a gateway reads of the records of its mesh, beside keys.
+/// Records of the mesh that a gateway reads, beside keys.
 struct GatewayRecords {
     webhooks: WebhookTriggers,
     signer: Arc<GatewaySigner>,

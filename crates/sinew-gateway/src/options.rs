@@ -14,7 +14,7 @@ use crate::access::OidcOptions;
 /// Port that a gateway listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 8234;
 
-/// Who may call a gateway.
+/// Callers that a gateway lets in.
 #[derive(Clone, Debug, Default)]
 pub struct AccessOptions {
     /// Whether requests need credentials. Without, requests from this machine have the rights of the gateway's own user.
@@ -68,7 +68,7 @@ pub struct GatewayOptions {
     pub console: Option<ConsoleMode>,
     /// Limits of requests.
     pub limits: GatewayLimits,
-    /// Who may call.
+    /// Callers that are let in.
     pub access: AccessOptions,
     /// Protection of connections.
     pub transport: TransportSecurity,

@@ -10,10 +10,10 @@ use sinew_protocol::access::{AccessRole, KeyLimits};
 
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, message, now};
 
-/// Who may call a route.
+/// Key that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// Anybody.
+    /// No key.
     Nothing,
     /// A key that reads.
     Operator,

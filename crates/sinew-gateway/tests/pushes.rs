@@ -204,7 +204,7 @@ async fn another_gateway_goes_on_when_one_dies() {
     start(&world, "/a2a", "m", &receiver.url()).await;
     receiver.until(|all| !all.is_empty()).await;
     let other = world.gateway(|options| options.push_addresses = ReachableAddresses::All).await;
-    // Nothing is given back: the lease has to run out.
+    // The lease is not given back, so it has to run out.
     drop(world.take_gateway());
     go_on.notify_one();
     receiver.until(|all| all.iter().any(Delivery::is_last)).await;

@@ -20,7 +20,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz0123456";
 pub struct NewKey {
     /// Name of its owner.
     pub name: String,
-    /// What it may do.
+    /// Role that its rights follow from.
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
@@ -50,7 +50,7 @@ pub struct KeyRow {
     pub id: String,
     /// Name of its owner.
     pub name: String,
-    /// What it may do.
+    /// Role that its rights follow from.
     pub role: &'static str,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,

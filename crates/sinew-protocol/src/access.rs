@@ -27,7 +27,7 @@ pub const KEY_SECRET_CHARS: usize = 32;
 /// Most patterns of a key.
 const MAX_PATTERNS: usize = 100;
 
-/// What the owner of a key may do: a subset of the roles on the mesh, each with the rights of the one before.
+/// Role of a key: one of three roles of the mesh, each with the rights of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessRole {
@@ -92,7 +92,7 @@ pub struct AccessKey {
     pub id: Token,
     /// Name of its owner: the caller in commands and approvals.
     pub name: String,
-    /// What it may do.
+    /// Role that its rights follow from.
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use; `*` stands for any text.
     pub patterns: Vec<String>,
@@ -120,7 +120,7 @@ pub enum KeyStanding {
     Valid,
     /// Its time is over.
     Expired,
-    /// Somebody took it back.
+    /// It was taken back.
     Revoked,
 }
 

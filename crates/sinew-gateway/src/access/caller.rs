@@ -11,7 +11,7 @@ use sinew_protocol::access::{AccessKey, AccessRole, KeyLimits};
 pub(crate) struct CallerIdentity {
     /// Token of the caller in subjects of the mesh.
     pub(crate) token: Token,
-    /// What it may do.
+    /// Role that its rights follow from.
     pub(crate) role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub(crate) patterns: Arc<[String]>,

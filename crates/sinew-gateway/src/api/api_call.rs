@@ -28,7 +28,7 @@ pub(super) struct ApiCall {
     pub(super) state: Arc<GatewayState>,
     /// The mesh, under the caller's name.
     pub(super) operator: MeshOperator,
-    /// What the caller may see.
+    /// Operations on the part of the mesh that the caller may see.
     pub(super) operations: A2aOperations,
     pub(super) parts: Parts,
     path: BTreeMap<String, String>,

@@ -48,7 +48,7 @@ const MAX_REMEMBERED: u64 = 10_000;
 pub struct OperationCall {
     /// Caller, as subjects of the mesh name it.
     pub caller: Token,
-    /// What the caller may do.
+    /// Role of the caller.
     pub role: AccessRole,
     /// Endpoint that the call came to.
     pub endpoint: Endpoint,

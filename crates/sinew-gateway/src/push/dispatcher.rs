@@ -205,7 +205,7 @@ impl HeldPush {
             };
             let (seq, body) = match item {
                 Some(StreamItem::Event { seq, body }) => (seq, body),
-                // Nothing lies behind the last event that was delivered, and the task has ended.
+                // The task has ended with the last event that was delivered.
                 None if !has_some => {
                     self.record.ended = true;
                     return self.store().await;
@@ -282,7 +282,7 @@ impl HeldPush {
             }
             Ok(None) => Err(LeaseLost),
             Err(error) => {
-                // Whoever finds the lease over goes on.
+                // A gateway that finds the lease over goes on.
                 tracing::info!(task = self.record.task, %error, "the state of a webhook cannot be stored");
                 Err(LeaseLost)
             }

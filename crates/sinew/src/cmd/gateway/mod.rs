@@ -14,10 +14,10 @@ use crate::output::Output;
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
     /// Make, list and revoke keys of programs and people that call over HTTP
-    #[command(visible_alias = "keys", subcommand)]
+    #[command(alias = "keys", subcommand)]
     Key(key::KeyCommand),
     /// Deploy, list and remove triggers: signed requests of services outside start executions
-    #[command(visible_alias = "hooks", subcommand)]
+    #[command(alias = "hooks", subcommand)]
     Hook(hook::HookCommand),
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct GatewayArgs {
     mesh: Connection,
 }
 
-/// Who may call, and over which connections.
+/// Callers that are let in, and the connections that they use.
 #[derive(Args, Debug)]
 pub(crate) struct AccessArgs {
     /// Ask callers for credentials; without, callers on this machine have the rights of the gateway's user
