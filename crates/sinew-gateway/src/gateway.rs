@@ -46,9 +46,10 @@ impl Gateway {
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let gate = AccessGate::open(&mesh, &options.access).await?;
-        let records = match gate.reads_records() {
-            true => Some(GatewayRecords::open(&mesh, options.push_addresses).await?),
-            false => None,
+        let records = if gate.reads_records() {
+            Some(GatewayRecords::open(&mesh, options.push_addresses).await?)
+        } else {
+            None
         };
         let cards = mesh.cards().follow();
         let client = Client::new(mesh, options.adapters).await?;

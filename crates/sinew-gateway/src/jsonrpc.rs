@@ -65,10 +65,8 @@ pub(crate) async fn serve(
             None => respond(RpcResponse::error(id, &a2a_request::too_many_streams()).to_bytes()),
         },
         Err(error) => {
-            let status = match a2a_request::is_not_allowed(&error) {
-                true => StatusCode::FORBIDDEN,
-                false => StatusCode::OK,
-            };
+            let is_forbidden = a2a_request::is_not_allowed(&error);
+            let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
             a2a_request::with_a2a_headers(respond_with(status, RpcResponse::error(id, &error).to_bytes()))
         }
     }

@@ -28,7 +28,14 @@ pub(crate) async fn read_body(limits: &GatewayLimits, body: Body) -> Result<Byte
 
 /// Whether a limit of the gateway or of the caller is the reason.
 fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |cause| (*cause).source()).any(|cause| cause.is::<LengthLimitError>())
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Whether a media type is one of JSON that a gateway reads.

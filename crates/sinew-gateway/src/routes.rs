@@ -51,10 +51,9 @@ impl RouteWork {
         match self {
             // A delivery proves itself by its signature.
             Self::SigningKeys | Self::MeshCard | Self::Webhook => None,
-            Self::AgentCard | Self::Mcp | Self::JsonRpc => Some(AccessRole::Operator),
-            Self::Operation(method) => Some(role_for(method)),
             // Reading and cancelling share a path; the operation decides.
-            Self::TaskVerb => Some(AccessRole::Operator),
+            Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::TaskVerb => Some(AccessRole::Operator),
+            Self::Operation(method) => Some(role_for(method)),
             Self::Api(operation) => Some(operation.role()),
         }
     }
@@ -198,7 +197,7 @@ async fn serve(
 ) -> Response {
     let caller = match allowed_caller(&state, work, &request) {
         Ok(caller) => caller,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let operations = state.operations_of(&caller);
     let endpoint = match path.get("agent") {
@@ -254,16 +253,17 @@ fn allowed_caller(
     state: &GatewayState,
     work: RouteWork,
     request: &Request,
-) -> Result<CallerIdentity, Response> {
+) -> Result<CallerIdentity, Box<Response>> {
+    let refuse = |response| Err(Box::new(response));
     let caller = CallerIdentity::of(request.extensions());
     match (caller, work.role()) {
         (Some(caller), Some(role)) if caller.role < role => {
             let text = format!("this needs a key with the role {}", role.as_str());
-            Err(guard::refuse_role(caller, request.uri().path(), text))
+            refuse(guard::refuse_role(caller, request.uri().path(), text))
         }
         (Some(caller), _) => Ok(caller.clone()),
         (None, None) => Ok(CallerIdentity::nobody(state.operations.client().mesh().caller().clone())),
-        (None, Some(_)) => Err(guard::refuse_credentials(&AccessRefusal::Missing, request.uri().path())),
+        (None, Some(_)) => refuse(guard::refuse_credentials(&AccessRefusal::Missing, request.uri().path())),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Keys: what they open, how they end, their limits, and signing in.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use reqwest::{Method, StatusCode, header, redirect};
@@ -206,7 +207,7 @@ struct FieldWriter<'a>(&'a mut String);
 
 impl tracing::field::Visit for FieldWriter<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!("{}={value:?} ", field.name()));
+        let _ = write!(self.0, "{}={value:?} ", field.name());
     }
 }
 

@@ -222,7 +222,7 @@ async fn configs_are_kept_by_both_bindings_for_their_caller_alone() {
     drop(world.take_gateway());
     let gateway = world
         .gateway(|options| {
-            (options.access.is_required, options.push_addresses) = (true, ReachableAddresses::All)
+            (options.access.is_required, options.push_addresses) = (true, ReachableAddresses::All);
         })
         .await;
     world.base = gateway.base_url();

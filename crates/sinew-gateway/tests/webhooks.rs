@@ -54,6 +54,9 @@ async fn deliver(
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
 
+/// Headers of a delivery.
+type SentHeaders = Vec<(&'static str, String)>;
+
 /// A gateway that asks for keys, with both triggers.
 async fn hooked_world() -> GatewayWorld {
     let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
@@ -113,7 +116,7 @@ async fn deliveries_that_prove_nothing_start_nothing() {
     let event = r#"{"id": "evt_1", "data": {"id": "order-7"}}"#;
     let seconds = now() / 1000;
     let moved = stripe(seconds - 400, event).1.replace(&(seconds - 400).to_string(), &seconds.to_string());
-    let refused: Vec<(&str, &str, Vec<(&'static str, String)>)> = vec![
+    let refused: Vec<(&str, &str, SentHeaders)> = vec![
         ("pushes", body, vec![]),
         ("pushes", body, vec![github("another secret of all", body)]),
         ("pushes", r#"{"value": "b"}"#, vec![good.clone()]),

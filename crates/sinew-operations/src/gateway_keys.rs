@@ -143,10 +143,11 @@ pub async fn list_keys(mesh: &Mesh, now: u64) -> Result<Vec<KeyRow>, Failure> {
 pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<KeyRow>, Failure> {
     let all = all(mesh).await?;
     let is_id = all.iter().any(|(key, _)| key.id.as_str() == id_or_name);
-    let meant = all.into_iter().filter(|(key, _)| match is_id {
-        true => key.id.as_str() == id_or_name,
-        false => key.name == id_or_name && key.revoked_at.is_none(),
-    });
+    let is_meant = |key: &AccessKey| {
+        let is_owned = key.name == id_or_name && key.revoked_at.is_none();
+        if is_id { key.id.as_str() == id_or_name } else { is_owned }
+    };
+    let meant = all.into_iter().filter(|(key, _)| is_meant(key));
     let mut revoked = Vec::new();
     for (key, revision) in meant {
         let key = AccessKey { revoked_at: key.revoked_at.or(Some(now)), ..key };

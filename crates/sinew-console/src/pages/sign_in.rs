@@ -41,13 +41,11 @@ pub(crate) async fn sign_in(
     Form(form): Form<SignInForm>,
 ) -> Response {
     let Some(port) = &state.sign_in else { return Redirect::to(BASE).into_response() };
-    match port.begin(&form.key) {
-        Some(session) => with_cookie(&state, port, &session, port.lifetime_seconds),
-        None => {
-            tracing::info!("a key did not sign in");
-            page(&request, true).into_response()
-        }
+    if let Some(session) = port.begin(&form.key) {
+        return with_cookie(&state, port, &session, port.lifetime_seconds);
     }
+    tracing::info!("a key did not sign in");
+    page(&request, true).into_response()
 }
 
 pub(crate) async fn sign_out(State(state): State<Arc<ConsoleState>>) -> Response {

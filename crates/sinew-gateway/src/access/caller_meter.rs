@@ -122,8 +122,8 @@ impl RateMeter {
         let mut earned_at = self.earned_at.lock().unwrap_or_else(PoisonError::into_inner);
         let next = earned_at.unwrap_or(now).max(now) + self.share;
         let ahead = next - now;
-        if ahead > BURST {
-            return Err(ahead - BURST);
+        if let Some(wait) = ahead.checked_sub(BURST).filter(|wait| !wait.is_zero()) {
+            return Err(wait);
         }
         *earned_at = Some(next);
         Ok(())

@@ -43,10 +43,12 @@ pub(super) fn install() {
     });
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library asks for this type")]
 fn refuse_to_sign(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
     Err(new_error(ErrorKind::UnsupportedAlgorithm))
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the library asks for this type")]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     if !ALGORITHMS.contains(algorithm) || key.family() != family_of(*algorithm) {
         return Err(new_error(ErrorKind::InvalidAlgorithm));

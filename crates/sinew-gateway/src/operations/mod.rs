@@ -172,10 +172,10 @@ impl A2aOperations {
             CoreMethod::GetTask => self.get(call, read_params(params)?).await.map(value),
             CoreMethod::ListTasks => {
                 let listing::TaskList { page, unheard } = self.list(call, read_params(params)?).await?;
-                match unheard.is_empty() {
-                    true => Ok(value(raw(&page))),
-                    false => Ok(OperationReply::Incomplete { value: raw(&page), unheard }),
+                if unheard.is_empty() {
+                    return Ok(value(raw(&page)));
                 }
+                Ok(OperationReply::Incomplete { value: raw(&page), unheard })
             }
             CoreMethod::CancelTask => self.cancel(call, read_params(params)?).await.map(value),
             CoreMethod::SubscribeToTask => {

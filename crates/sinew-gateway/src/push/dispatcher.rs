@@ -172,9 +172,10 @@ impl HeldPush {
 
     /// Opens the events behind the last that was delivered, and delivers them until they break off.
     async fn follow_once(&mut self) -> Result<(), LeaseLost> {
-        let endpoint = match self.record.is_mesh_endpoint {
-            true => Endpoint::Mesh,
-            false => Endpoint::Agent(self.record.agent.clone()),
+        let endpoint = if self.record.is_mesh_endpoint {
+            Endpoint::Mesh
+        } else {
+            Endpoint::Agent(self.record.agent.clone())
         };
         let call = OperationCall {
             caller: self.record.caller.clone(),

@@ -160,12 +160,11 @@ impl RecordStore<'_> {
                     Some(value) => drop(records.insert(name, Arc::new(value))),
                     None => drop(records.remove(&name)),
                 };
-                match &mut next {
-                    Some(records) => change(records),
-                    None => {
-                        board.change(change);
-                        board.version.send_modify(|version| *version += 1);
-                    }
+                if let Some(records) = &mut next {
+                    change(records);
+                } else {
+                    board.change(change);
+                    board.version.send_modify(|version| *version += 1);
                 }
             }
             FollowedItem::Whole => {
@@ -179,7 +178,7 @@ impl RecordStore<'_> {
         });
         let changes = shared.version.subscribe();
         let namespace = self.mesh.namespace().to_owned();
-        RecordView { shared, changes, namespace, _following: Arc::new(following) }
+        RecordView { shared, changes, namespace, follower: Arc::new(following) }
     }
 }
 
@@ -194,7 +193,8 @@ pub struct RecordView<T> {
     shared: Arc<SharedRecords<T>>,
     changes: watch::Receiver<u64>,
     namespace: String,
-    _following: Arc<FollowerTask>,
+    /// Ends the view with its last clone.
+    follower: Arc<FollowerTask>,
 }
 
 impl<T> Clone for RecordView<T> {
@@ -203,7 +203,7 @@ impl<T> Clone for RecordView<T> {
             shared: Arc::clone(&self.shared),
             changes: self.changes.clone(),
             namespace: self.namespace.clone(),
-            _following: Arc::clone(&self._following),
+            follower: Arc::clone(&self.follower),
         }
     }
 }
