@@ -72,8 +72,9 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 17] = [
 ];
 
 /// Commands whose views certainly show some of the texts; a view that shows none would prove nothing.
-const TELLING_COMMANDS: [&str; 20] = [
+const TELLING_COMMANDS: [&str; 21] = [
     "agent-call",
+    "agent-eval",
     "agent-list",
     "agent-tools",
     "approval-list",
@@ -145,6 +146,9 @@ fn agents(world: &World) {
         world.write(&format!("cards/{}.agent.yaml", name.to_lowercase()), &document(&agent));
     };
     script("Says", "def main(input):\n    print(input['text'])\n    return {'text': input['text']}\n");
+    let case =
+        json!({ "name": all_texts(), "input": { "text": all_texts() }, "expect": { "output": all_texts() } });
+    world.write("cards/says.eval.json", &document(&json!({ "agent": "says.agent.yaml", "cases": [case] })));
     script("Fails", "def main(input):\n    raise ValueError(input['text'])\n");
 }
 
@@ -302,6 +306,7 @@ fn views() -> Vec<CommandView> {
         view("agent-call", &["cards/says.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["cards/fails.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["Fails", "--mesh", "-p", &format!("text={all}")]),
+        view("agent-eval", &["cards/says.eval.json"]),
         view("agent-tools", &["cards/clerk.agent.yaml"]),
         view("agent-log", &["talk"]),
         view("chat", &["cards/says.agent.yaml", all]),
