@@ -46,7 +46,7 @@ async fn a_view_follows_what_is_stored_replaced_and_removed() {
     });
     view.ready().await;
     let texts = |view: &sinew_mesh::record::RecordView<String>| -> Vec<String> {
-        view.list().iter().map(|text| text.to_string()).collect()
+        view.list().iter().map(ToString::to_string).collect()
     };
     assert_eq!(texts(&view), ["a"]);
     for (id, body, expected) in [

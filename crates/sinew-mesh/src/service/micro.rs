@@ -59,7 +59,7 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub(crate) struct ServiceListing {
     services: Mutex<BTreeMap<String, Arc<ListedService>>>,
-    /// What answers questions to all of them, while there are any.
+    /// Subscription that answers questions to all of them, while there are any.
     answering: tokio::sync::Mutex<Weak<JoinSet<()>>>,
 }
 
