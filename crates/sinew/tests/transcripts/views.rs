@@ -51,12 +51,15 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 14] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 17] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
     ("artifact", "a group of commands"),
     ("execution", "a group of commands"),
+    ("gateway", "a group of commands"),
+    ("gateway-hook", "a group of commands"),
+    ("gateway-key", "a group of commands"),
     ("mesh", "a group of commands"),
     ("model", "a group of commands"),
     ("mesh-quarantine", "a group of commands"),
@@ -324,6 +327,15 @@ fn views() -> Vec<CommandView> {
         view("mesh-provision", &["--dry-run"]),
         view("mesh-check", &[]),
         view("mesh-permissions", &["--namespace", all]),
+        view(
+            "gateway-hook-deploy",
+            &["pushes", "--workflow", "hostile", "--scheme", "github", "--secret-env", "PATH"],
+        ),
+        view("gateway-hook-list", &[]),
+        view("gateway-hook-remove", &["pushes"]),
+        view("gateway-key-create", &["viewer"]),
+        view("gateway-key-list", &[]),
+        view("gateway-key-revoke", &["viewer"]),
         view("mesh-quarantine-list", &[]),
         view("mesh-quarantine-show", &["COMMANDS.1"]),
         view("mesh-quarantine-replay", &["COMMANDS.1", "--dry-run"]),
