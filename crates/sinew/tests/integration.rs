@@ -10,6 +10,7 @@
 
 mod architecture;
 mod bench;
+mod chance;
 mod chat;
 mod commands;
 mod common;
