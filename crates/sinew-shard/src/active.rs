@@ -16,7 +16,7 @@ use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::events::KnownTasks;
 use crate::program::Program;
-use crate::stored::{RoundLog, StoredExecution};
+use crate::stored::StoredExecution;
 use crate::summary::RowState;
 
 /// The dialect's or engine's code broke on an input.

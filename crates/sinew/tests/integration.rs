@@ -26,6 +26,7 @@ mod gateway;
 mod mcp;
 mod mesh;
 mod permission;
+mod python_project;
 mod test_command;
 mod tools;
 mod trace_of_processes;

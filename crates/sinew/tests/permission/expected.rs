@@ -150,7 +150,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[('E', "jhcrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', "jhcrekwqsfap")],
     ),
     ("CONSUMER.DELETE.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', ALL)]),
-    ("CONSUMER.LIST.{s}", &[('O', ALL), ('M', ALL)]),
+    ("CONSUMER.LIST.{s}", &[('E', "t"), ('O', ALL), ('M', ALL)]),
     ("CONSUMER.NAMES.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.PAUSE.{s}.x", &[]),
     ("CONSUMER.UNPIN.{s}.x", &[]),
