@@ -63,8 +63,5 @@ fn the_agent_of_a_python_project_is_called() {
     world.online(&["billing"]);
     let words: Vec<&str> = call.split(' ').skip(1).collect();
     assert_eq!(world.json(&words), json!({ "text": "Hello, Ada!" }));
-    // What it refuses is told as it is.
-    let refused = world.run(&["agent", "call", "billing", "--mesh", "-p", "name=5"]);
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     drop(agent);
 }
