@@ -120,7 +120,7 @@ async fn cancel(mesh: &Mesh, agent: &str, execution: &ExecutionId) {
     let endpoint = agent_call(agent);
     let told =
         mesh.services().call_rpc(&endpoint, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
-    // Nothing is there to cancel unless an execution asks the agent.
+    // The execution, if it is the one that asks the agent.
     drop(told);
 }
 
