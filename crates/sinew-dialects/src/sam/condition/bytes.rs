@@ -45,7 +45,7 @@ pub(super) fn bytes_repr(bytes: &[u8]) -> String {
             b'\r' => out.push_str("\\r"),
             byte if char::from(*byte) == quote => out.extend(['\\', quote]),
             b' '..=b'~' => out.push(char::from(*byte)),
-            byte => out.push_str(&format!("\\x{byte:02x}")),
+            byte => out.extend(["\\x", &hex::encode([*byte])].into_iter().flat_map(str::chars)),
         }
     }
     out.push(quote);

@@ -105,8 +105,7 @@ impl TextCodec {
                 let (is_big, bytes) = match order {
                     ByteOrder::Marked => match bytes {
                         [0, 0, 0xfe, 0xff, rest @ ..] => (true, rest),
-                        [0xff, 0xfe, 0, 0, rest @ ..] => (false, rest),
-                        rest => (false, rest),
+                        rest => (false, rest.strip_prefix(&[0xff, 0xfe, 0, 0]).unwrap_or(rest)),
                     },
                     order => (order == ByteOrder::Big, bytes),
                 };

@@ -1,5 +1,7 @@
 //! Complex numbers of a condition, with the formulas of CPython.
 
+use num_traits::ToPrimitive as _;
+
 use super::number::float_repr;
 use super::operand::Evaluated;
 use super::parse::Compute;
@@ -82,7 +84,7 @@ impl ComplexNumber {
         if size(self) > MAX_POWER || size(exponent) > MAX_POWER {
             return Err("OverflowError: the base or the exponent is too large".to_owned());
         }
-        let is_whole = exponent.imaginary == 0.0 && exponent.real == exponent.real.floor();
+        let is_whole = exponent.imaginary == 0.0 && exponent.real.fract() == 0.0;
         let found = if is_whole && exponent.real.abs() <= MAX_REPEATED_POWER {
             self.whole_power(exponent.real)?
         } else {
@@ -96,7 +98,9 @@ impl ComplexNumber {
 
     fn whole_power(self, exponent: f64) -> Evaluated<Self> {
         let one = Self::new(1.0, 0.0);
-        let (mut left, mut factor, mut found) = (exponent.abs() as u32, self, one);
+        // At most a hundred.
+        let times = exponent.abs().to_u32().unwrap_or_default();
+        let (mut left, mut factor, mut found) = (times, self, one);
         while left > 0 {
             if left & 1 == 1 {
                 found = found.times(factor);

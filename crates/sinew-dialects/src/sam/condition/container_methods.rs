@@ -16,8 +16,10 @@ pub(super) fn dict_method<'a>(
 ) -> Evaluated<Option<Operand<'a>>> {
     Ok(Some(match (method, args) {
         (ConditionMethod::Copy, []) => on.clone(),
-        (ConditionMethod::Get, [name]) => member(on, name, fuel)?.unwrap_or(Operand::None),
-        (ConditionMethod::Get, [name, otherwise]) => {
+        (ConditionMethod::Get | ConditionMethod::SetDefault, [name]) => {
+            member(on, name, fuel)?.unwrap_or(Operand::None)
+        }
+        (ConditionMethod::Get | ConditionMethod::SetDefault, [name, otherwise]) => {
             member(on, name, fuel)?.unwrap_or_else(|| otherwise.clone())
         }
         (ConditionMethod::Keys, []) => list_of(keys(on).into_iter(), fuel)?,
@@ -36,10 +38,6 @@ pub(super) fn dict_method<'a>(
                 (None, [otherwise]) => otherwise.clone(),
                 (None, _) => return Err("KeyError: the dict has no such member".to_owned()),
             }
-        }
-        (ConditionMethod::SetDefault, [name]) => member(on, name, fuel)?.unwrap_or(Operand::None),
-        (ConditionMethod::SetDefault, [name, otherwise]) => {
-            member(on, name, fuel)?.unwrap_or_else(|| otherwise.clone())
         }
         (ConditionMethod::PopItem, []) => {
             let last = keys(on).pop().ok_or("KeyError: 'popitem(): dictionary is empty'")?.to_owned();

@@ -348,7 +348,8 @@ impl Operand<'_> {
                 for (at, (code, target)) in table.iter().enumerate() {
                     fuel.pay_copy(16)?;
                     out.push_str(if at > 0 { ", " } else { "" });
-                    out.push_str(&format!("{code}: "));
+                    out.push_str(&code.to_string());
+                    out.push_str(": ");
                     target.write_repr(out, fuel)?;
                 }
                 "}".to_owned()

@@ -91,7 +91,7 @@ fn hex_of_float(float: f64) -> String {
     if float == 0.0 {
         return format!("{sign}0x0.0p+0");
     }
-    let (whole, power) = if exponent == 0 { (0, -1022) } else { (1, exponent as i64 - 1023) };
+    let (whole, power) = if exponent == 0 { (0, -1022) } else { (1, exponent.cast_signed() - 1023) };
     format!("{sign}0x{whole}.{fraction:013x}p{power:+}")
 }
 
@@ -122,8 +122,8 @@ fn float_of_hex(written: &str) -> Evaluated<f64> {
     if size.is_zero() {
         return Ok(sign * 0.0);
     }
-    let shift = i64::from(power) - 4 * fraction.len() as i64;
-    let top = size.bits() as i64 + shift;
+    let shift = i64::from(power) - 4 * (fraction.len() as u64).cast_signed();
+    let top = size.bits().cast_signed() + shift;
     if top > 1024 {
         return Err("OverflowError: hexadecimal value too large to represent as a float".to_owned());
     }

@@ -382,18 +382,16 @@ impl Operand<'_> {
                     _ => Some(self.length().cmp(&right.length())),
                 }
             }
-            _ => match (self.numeric(), right.numeric()) {
-                (Some(left), Some(right)) => {
-                    fuel.pay_numbers(&left, &right)?;
-                    left.order(&right)
-                }
-                _ => {
+            _ => {
+                let (Some(left), Some(right)) = (self.numeric(), right.numeric()) else {
                     let (left, right) = (self.type_name(), right.type_name());
                     return Err(format!(
                         "TypeError: '{symbol}' not supported between instances of '{left}' and '{right}'"
                     ));
-                }
-            },
+                };
+                fuel.pay_numbers(&left, &right)?;
+                left.order(&right)
+            }
         })
     }
 
@@ -419,7 +417,6 @@ impl Operand<'_> {
             (Self::Translation(table), Self::Int(code)) => {
                 Ok(code.to_u32().is_some_and(|code| table.contains_key(&code)))
             }
-            (Self::Translation(_), _) => Ok(false),
             (Self::Text(_), part) => {
                 let name = part.type_name();
                 Err(format!("TypeError: 'in <string>' requires string as left operand, not {name}"))
@@ -436,7 +433,7 @@ impl Operand<'_> {
                 let name = part.type_name();
                 Err(format!("TypeError: cannot use '{name}' as a dict key (unhashable type: '{name}')"))
             }
-            (Self::Dict(_) | Self::OutputDict(_), _) => Ok(false),
+            (Self::Dict(_) | Self::OutputDict(_) | Self::Translation(_), _) => Ok(false),
             (Self::List(_) | Self::Tuple(_) | Self::Items(_), _) => {
                 for at in 0..self.length() {
                     if self.item(at).map_or(Ok(false), |item| item.equals(part, fuel))? {
