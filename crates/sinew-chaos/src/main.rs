@@ -1,13 +1,15 @@
 //! `sinew-chaos`: kills executors, agents and the broker of a mesh while it works, and judges what is left.
 //!
 //! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
-//! process at named places between two durable writes; `run` kills and halts at random, the broker too; `bombs` throws
-//! scripts, schemas and patterns without end, and measures executions beside them.
+//! process at named places between two durable writes; `run` kills and halts at random, the broker too; `conversations` kills
+//! an agent that talks with a language model; `bombs` throws scripts, schemas and patterns without end, and measures
+//! executions beside them.
 //!
 //! It never judges by what a process remembers: only by the journal, the history, the agents' ledger, the list of
 //! starts that were accepted, and what the system tells about processes.
 
 mod bombs;
+mod conversations;
 mod load;
 mod points;
 mod report;
@@ -46,6 +48,10 @@ enum Command {
     Points(run::PointsArgs),
     /// Kill and halt at random for a while.
     Run(run::RunArgs),
+    /// Kill an agent in the middle of its conversations with a language model.
+    Conversations(conversations::ConversationArgs),
+    /// Kill such an agent at every named place between two durable writes.
+    ConversationPoints(conversations::ConversationPointArgs),
     /// Throw scripts, schemas, patterns and answers that take time and memory, beside innocent executions.
     Bombs(bombs::BombArgs),
     /// One executor (what the others start).
@@ -69,6 +75,12 @@ enum Command {
         place: Place,
         #[arg(long)]
         work_ms: u64,
+    },
+    /// The agent of `conversations` (what it starts).
+    #[command(hide = true)]
+    Clerk {
+        #[command(flatten)]
+        place: Place,
     },
     /// The thrower of `bombs` (what it starts).
     #[command(hide = true)]
@@ -125,9 +137,10 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Executors and agents have one thread, as in the product.
     let mut runtime = match command {
-        Command::Executor { .. } | Command::Agents { .. } | Command::Targets { .. } => {
-            Builder::new_current_thread()
-        }
+        Command::Executor { .. }
+        | Command::Agents { .. }
+        | Command::Targets { .. }
+        | Command::Clerk { .. } => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
     match runtime.enable_all().build() {
@@ -140,6 +153,9 @@ async fn perform_command(command: Command) -> ExitCode {
     exit_code(match command {
         Command::Points(args) => run::points(args).await,
         Command::Run(args) => run::run(args).await,
+        Command::Conversations(args) => Box::pin(conversations::conversations(args)).await,
+        Command::ConversationPoints(args) => Box::pin(conversations::conversation_points(args)).await,
+        Command::Clerk { place } => conversations::serve_clerk(&place).await.map(|()| true),
         Command::Bombs(args) => Box::pin(bombs::bombs(args)).await,
         Command::Bomber { place, seed, args } => bombs::throw_bombs(&place, seed, &args).await.map(|()| true),
         Command::Targets { place, group } => bombs::targets(&place, group).await.map(|()| true),

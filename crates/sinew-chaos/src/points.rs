@@ -45,6 +45,26 @@ const AGENT_WRITES: [(&str, u32); 5] =
 /// Places of an agent between writes.
 const AGENT_PLACES: [(&str, u32); 3] = [("work.taken", 15), ("work.done", 15), ("reply.before", 5)];
 
+/// Writes of an agent that talks with a language model.
+const CONVERSATION_WRITES: [(&str, u32); 3] = [("step", 30), ("result", 4), ("ack", 4)];
+/// Places of such an agent between writes: before it takes a conversation up, after each kind of record, and while it waits
+/// for a call that it handed to the mesh.
+const CONVERSATION_PLACES: [(&str, u32); 13] = [
+    ("work.taken", 6),
+    ("work.done", 4),
+    ("conversation.begin", 6),
+    ("conversation.ask", 10),
+    ("conversation.turn", 10),
+    ("conversation.call", 8),
+    ("conversation.done", 12),
+    ("conversation.end", 4),
+    ("peer.parked", 12),
+    ("peer.answered", 12),
+    ("peer.resumed", 12),
+    ("rpc.before", 12),
+    ("rpc.after", 12),
+];
+
 /// One death: the place, and how often it is passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Killing {
@@ -86,6 +106,11 @@ impl Queue {
     /// So many deaths at each place of an agent.
     pub(crate) fn of_agents(kills: u32, without: &[String], seed: u64) -> Self {
         Self::of("agent", &AGENT_WRITES, &AGENT_PLACES, kills, without, seed)
+    }
+
+    /// So many deaths at each place of an agent that talks with a language model.
+    pub(crate) fn of_conversations(kills: u32, without: &[String], seed: u64) -> Self {
+        Self::of("clerk", &CONVERSATION_WRITES, &CONVERSATION_PLACES, kills, without, seed)
     }
 
     fn of(
@@ -172,7 +197,11 @@ mod tests {
 
     #[test]
     fn every_place_is_died_at_so_often() {
-        for queue in [Queue::of_executors(20, &[], 1), Queue::of_agents(20, &[], 1)] {
+        for queue in [
+            Queue::of_executors(20, &[], 1),
+            Queue::of_agents(20, &[], 1),
+            Queue::of_conversations(20, &[], 1),
+        ] {
             let mut places = BTreeMap::<_, u32>::new();
             while let Some(killing) = queue.next() {
                 *places.entry(killing.point.clone()).or_default() += 1;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use sinew_agent::{Agent, CancellationToken, Context, Delivery, Failure};
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::{Connect, Mesh};
+use sinew_operations::mesh_operator;
 
 use crate::{Fallible, workflows};
 
@@ -100,7 +101,8 @@ pub(crate) async fn executor(
     prepare(place)?;
     let usual = ServiceOptions::new(workflows::adapters);
     let room = room.unwrap_or(usual.room);
-    let options = ServiceOptions { id: id.clone(), lease, worn, room, ..usual };
+    let mut options = ServiceOptions { id: id.clone(), lease, worn, room, ..usual };
+    options.calls = Some(mesh_operator::agent_call);
     let _service = Service::start(place.connect(&id).await?, options).await?;
     std::future::pending().await
 }

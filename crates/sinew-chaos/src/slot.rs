@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::Fallible;
+use crate::conversations::PROCESS_VARIABLE;
 use crate::points::{Killing, Queue};
 use crate::roles::Place;
 use crate::target_group::TargetGroup;
@@ -32,9 +33,23 @@ pub(crate) struct Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    Executor { name: String, lease: Duration, worn: usize, room: Option<usize> },
-    Agents { name: String, work: Duration },
-    Targets { group: TargetGroup },
+    Executor {
+        name: String,
+        lease: Duration,
+        worn: usize,
+        room: Option<usize>,
+    },
+    Agents {
+        name: String,
+        work: Duration,
+    },
+    Targets {
+        group: TargetGroup,
+    },
+    /// The agent of conversations.
+    Clerk {
+        replica: usize,
+    },
 }
 
 /// A process that is held.
@@ -48,6 +63,7 @@ impl Role {
         match &self.what {
             What::Executor { name, .. } | What::Agents { name, .. } => name,
             What::Targets { group } => group.name(),
+            What::Clerk { .. } => "clerk",
         }
     }
 
@@ -68,6 +84,9 @@ impl Role {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
             }
             What::Targets { group } => drop(command.args(["targets", "--group", group.name()])),
+            What::Clerk { replica } => {
+                command.arg("clerk").env(PROCESS_VARIABLE, format!("{replica}.{life}"));
+            }
         }
         command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
         command.arg("--folder").arg(&self.place.folder);

@@ -43,6 +43,35 @@ fn nothing_is_lost_or_doubled_when_everything_is_killed() {
     assert_eq!((&faults["agent_kills"], &faults["broker_kills"]), (&1.into(), &1.into()));
 }
 
+#[test]
+fn killed_in_the_middle_of_a_turn_conversations_go_on_at_the_recorded_one() {
+    let report = report(&[
+        "conversations",
+        "--conversations",
+        "24",
+        "--kills",
+        "8",
+        "--halts",
+        "0",
+        "--seed",
+        "1",
+        "--patience",
+        "240",
+    ]);
+    let verdict = &report["verdict"];
+    assert_eq!((&report["kills"], &verdict["ended_right"]), (&8.into(), &24.into()));
+    assert_eq!((&verdict["recorded_turns_asked_again"], &verdict["acted_twice"]), (&0.into(), &0.into()));
+    assert!(verdict["taken_up"].as_u64().unwrap() >= 8, "a run without takeovers proves nothing: {report:#}");
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn every_place_of_a_conversation_can_be_died_at() {
+    let report =
+        report(&["conversation-points", "--kills", "1", "--open", "24", "--seed", "1", "--patience", "240"]);
+    assert_eq!(report["deaths"].as_object().unwrap().len(), 22, "{report:#}");
+}
+
 #[cfg(feature = "crash-points")]
 #[test]
 fn every_place_can_be_died_at() {
@@ -71,10 +100,12 @@ fn every_place_can_be_died_at() {
 #[cfg(not(feature = "crash-points"))]
 #[test]
 fn without_the_feature_there_is_no_place_to_die_at() {
-    let output = Command::new(env!("CARGO_BIN_EXE_sinew-chaos")).arg("points").output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--features crash-points"), "{said}");
+    for command in ["points", "conversation-points"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_sinew-chaos")).arg(command).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("--features crash-points"), "{said}");
+    }
 }
 
 /// Two bombs of each kind: everybody innocent ends rightly, no process grows or ends, and no bomb is left at work.

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use sinew_agent::StepPlace;
 use sinew_agents::{
     AgentSet, ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerCall,
-    PeerDescription, Peers, SessionTurn, Sessions, StepAppend, StepRecord, Steps,
+    PeerDescription, Peers, SessionTurn, Sessions, StepAppend, StepBody, StepRecord, Steps,
 };
-use sinew_mesh::Mesh;
+use sinew_mesh::{Mesh, crash};
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::{Fault, code};
@@ -163,11 +163,19 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
         async move {
-            let asked = self.0.parked(self.0.call_keyed(&call.agent, &call.key, call.input));
+            let asked = self.0.parked(async {
+                crash::point("peer.parked");
+                let answer = self.0.call_keyed(&call.agent, &call.key, call.input).await;
+                crash::point("peer.answered");
+                answer
+            });
             tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
-                answer = asked => answer.map_err(sinew_agent::Failure::into_fault),
+                answer = asked => {
+                    crash::point("peer.resumed");
+                    answer.map_err(sinew_agent::Failure::into_fault)
+                }
             }
         }
         .boxed()
@@ -218,7 +226,10 @@ impl Steps for TaskSteps {
             })?;
             let written = self.context.step_log().append(place, bytes.into(), self.keep).await;
             Ok(match written.map_err(sinew_agent::Failure::into_fault)? {
-                StepPlace::Written => StepAppend::Stored,
+                StepPlace::Written => {
+                    crash::point(crash_point(&record.body));
+                    StepAppend::Stored
+                }
                 StepPlace::Taken => StepAppend::Taken,
             })
         }
@@ -227,6 +238,19 @@ impl Steps for TaskSteps {
 
     fn give_way(&self) {
         self.context.step_log().give_way();
+    }
+}
+
+/// The place behind a record where tests end the process.
+fn crash_point(record: &StepBody) -> &'static str {
+    match record {
+        StepBody::Begin(_) => "conversation.begin",
+        StepBody::Ask(_) => "conversation.ask",
+        StepBody::Turn { .. } => "conversation.turn",
+        StepBody::Call(_) => "conversation.call",
+        StepBody::Done { .. } => "conversation.done",
+        StepBody::End(_) => "conversation.end",
+        _ => "conversation.other",
     }
 }
 

@@ -129,6 +129,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-executor",
             "sinew-mesh",
             "sinew-agent",
+            "sinew-operations",
         ],
     ),
     (
