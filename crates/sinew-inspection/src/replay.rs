@@ -9,7 +9,6 @@ use sinew_engine::{
     ATTEMPT_TIMED_OUT, EngineInput, ExecutionState, Fact, IndexedPlan, Machine, RetryRequest, Round,
     SharedJson, TokenValue,
 };
-use sinew_runtime::Program;
 
 use crate::record::Record;
 use crate::words;
