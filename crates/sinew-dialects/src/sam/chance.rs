@@ -85,7 +85,7 @@ mod tests {
                     assert!((0.0..1.0).contains(&drawn), "{drawn}");
                     assert_eq!(drawn.to_bits(), again.next_float().to_bits());
                     assert!(seen.insert(drawn.to_bits()), "{drawn} was drawn before");
-                    tenths[(drawn * 10.0) as usize] += 1;
+                    tenths[(1..10_u8).filter(|tenth| f64::from(*tenth) / 10.0 <= drawn).count()] += 1;
                 }
             }
         }
