@@ -1,23 +1,21 @@
 //! The A2A door: request and reply in JSON-RPC, one subject per operation and caller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
-use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sinew_mesh::async_nats::service::Request as Call;
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
-use sinew_mesh::crash;
-use sinew_mesh::wire::undeliverable;
+use sinew_mesh::micro::{About, Listed};
+use sinew_mesh::rpc::{RpcRequest, RpcServer};
+use sinew_mesh::{MeshError, crash};
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest};
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, error_of, raw};
-use sinew_protocol::{Fault, Subject, Token, header};
+use sinew_protocol::{Fault, Token, header};
 
 use crate::failure::{BUSY, STOPPING};
-use crate::micro::ListedDoor;
 use crate::operations;
 use crate::request;
 use crate::site::Site;
@@ -28,58 +26,78 @@ use crate::task_properties::own_ids;
 pub(crate) const MOST_WAITING: usize = 1_024;
 /// Calls that are answered at once.
 const AT_ONCE: usize = 4_096;
-/// Time until a door that could not be opened again is tried once more.
-const REOPEN_PAUSE: Duration = Duration::from_millis(250);
 /// Answer to requests for webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
+/// The door of an agent, and the service that lists it for `nats micro ls`, `info` and `stats`.
+pub(crate) struct ListedDoor {
+    calls: RpcServer,
+    listed: Arc<Listed>,
+}
+
+/// Opens the door and lists it. The figures of the service are those of calls; its `data` has those of all tasks, also
+/// from the queue.
+pub(crate) async fn open(site: &Site) -> Result<ListedDoor, MeshError> {
+    let agent = &site.agent.agent;
+    let metadata = BTreeMap::from([
+        ("sinew_agent".to_owned(), agent.name.clone()),
+        ("sinew_namespace".to_owned(), site.mesh.namespace().to_owned()),
+        ("sinew_version".to_owned(), agent.version.clone()),
+        ("a2a_version".to_owned(), A2A_VERSION.to_owned()),
+    ]);
+    let (description, version) = (agent.description.clone(), agent.version.clone());
+    let figures = Arc::clone(&site.agent.figures);
+    let about = move || About {
+        description: description.clone(),
+        version: version.clone(),
+        metadata: metadata.clone(),
+        data: figures.to_json(),
+    };
+    let calls = site.mesh.services().serve_rpc(&agent.name).await?;
+    let listed = site.mesh.services().list_agent(&agent.name, about).await?;
+    Ok(ListedDoor { calls, listed: Arc::new(listed) })
+}
+
 /// Answers calls until the agent drains; calls that wait for a task are answered after that too.
-pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor, mut renewed: BoxFuture<'static, ()>) {
+pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor) {
     let at_once = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
     loop {
         let call = tokio::select! {
             biased;
             () = site.draining.cancelled() => break,
-            call = door.endpoint.next() => call,
-            // A door that was opened on an older connection hears nothing any more.
-            () = &mut renewed => None,
+            call = door.calls.next() => call,
         };
-        let Some(call) = call else {
-            renewed = Box::pin(site.mesh.services().renewed());
-            if let Err(error) = door.reopen(&site.mesh, &site.agent).await {
-                tracing::debug!(%error, "the A2A door is not open again yet");
-                tokio::time::sleep(REOPEN_PAUSE).await;
-            }
-            continue;
-        };
+        let Some(call) = call else { return };
         let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else { return };
-        let site = Arc::clone(&site);
+        let (site, listed) = (Arc::clone(&site), Arc::clone(&door.listed));
         let tracker = site.going_on.clone();
         tracker.spawn(async move {
-            answer(&site, &call).await;
+            answer(&site, &listed, call).await;
             drop(permit);
         });
     }
-    if let Err(error) = door.endpoint.stop().await {
+    if let Err(error) = door.calls.stop().await {
         tracing::debug!(%error, "the A2A door was not closed");
     }
     // Calls that arrived before the subscription was closed are answered.
-    while let Some(call) = door.endpoint.next().await {
-        respond(&site, &call, Value::Null, Err(stopping())).await;
+    while let Some(call) = door.calls.next().await {
+        respond(call, Value::Null, Err(stopping())).await;
     }
 }
 
-async fn answer(site: &Arc<Site>, call: &Call) {
-    let none = HeaderMap::new();
-    let headers = call.message.headers.as_ref().unwrap_or(&none);
-    let (id, said) = match open(site, call, headers) {
+async fn answer(site: &Arc<Site>, listed: &Listed, call: RpcRequest) {
+    let began = Instant::now();
+    let (id, said) = match read(&call) {
         Err(Refused { id, error }) => (id, Err(*error)),
-        Ok((request, caller)) => {
-            let said = perform(site, &caller, &request, headers).await;
+        Ok(request) => {
+            let said = perform(site, &call.caller, &request, &call.headers).await;
             (request.id, said)
         }
     };
-    respond(site, call, id, said).await;
+    // The message may quote the task, and everybody may ask for the figures.
+    let error = said.as_ref().err().map(|error| error.code.to_string());
+    listed.answered(began.elapsed(), error.as_deref());
+    respond(call, id, said).await;
 }
 
 /// Outcome of a call: a rendered result with the number of the last event before it, or an error.
@@ -91,13 +109,7 @@ struct NamedTask<T> {
     task: T,
 }
 
-async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
-    // A call without a reply subject, or with one that the caller may not publish to, is not answered.
-    let Some(reply) = &call.message.reply else { return };
-    if !site.mesh.services().may_answer(reply) {
-        tracing::warn!(%reply, "a call wants its answer on a subject of the mesh; it gets none");
-        return;
-    }
+async fn respond(call: RpcRequest, id: Value, said: Said) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, A2A_VERSION);
@@ -111,27 +123,25 @@ async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
         Err(error) => Response::error(id, &error).to_bytes(),
     };
     crash::point("reply.before");
-    if let Err(error) = call.respond_with_headers(Ok(response), headers).await {
+    if let Err(error) = call.respond(headers, response).await {
         tracing::debug!(%error, "a call was not answered");
     }
 }
 
-/// The call itself, if the door understands it, and who calls.
-fn open(site: &Site, call: &Call, headers: &HeaderMap) -> Result<(Request, Token), Refused> {
-    let request = Request::read(&call.message.payload)?;
+/// Reads the call itself, if the door understands it.
+fn read(call: &RpcRequest) -> Result<Request, Refused> {
+    let request = Request::read(&call.body)?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
-    if let Some(reason) = undeliverable(headers) {
-        return Err(refused(A2aError::new(ErrorCode::InvalidRequest, reason)));
+    if let Some(defect) = &call.defect {
+        return Err(refused(A2aError::new(ErrorCode::InvalidRequest, defect)));
     }
-    let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
+    let text = |name: &str| call.headers.get(name).map(HeaderValue::as_str);
     check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
-    match Subject::parse(site.mesh.namespace(), &call.message.subject) {
-        // Permissions are given by subject: what the body asks for must be what the caller may ask for.
-        Some(Subject::Rpc { method, caller, .. }) if Token::of(request.method.as_str()) == method => {
-            Ok((request, caller))
-        }
-        _ => Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject"))),
+    // Permissions are given by subject: what the body asks for must be what the caller may ask for.
+    if request.method.as_str() == call.method {
+        return Ok(request);
     }
+    Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject")))
 }
 
 async fn perform(site: &Arc<Site>, caller: &Token, request: &Request, headers: &HeaderMap) -> Said {

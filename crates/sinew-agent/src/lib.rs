@@ -28,7 +28,6 @@ mod error;
 mod failure;
 mod feed;
 mod handler;
-mod micro;
 mod node_endpoint;
 mod node_tasks;
 mod operations;

@@ -16,7 +16,7 @@ use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::site::Site;
 use crate::task_properties::{TaskProperties, own_ids};
-use crate::{door, micro, node_endpoint, queue};
+use crate::{door, node_endpoint, queue};
 
 /// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
 const ANNOUNCE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -37,16 +37,14 @@ impl Agent {
         }
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
-        let renewed = mesh.services().renewed();
-        let endpoint = micro::open(&mesh, &compiled).await?;
-        let service = Arc::clone(&endpoint.service);
         let site = Arc::new(Site::new(mesh, compiled));
+        let endpoint = door::open(&site).await?;
         let name = site.agent.agent.name.clone();
         find_steps(&site).await;
         let controls = site.mesh.tasks().controls(&name).await?;
         // The subscriptions must exist before the card is announced.
         let mut doors = vec![
-            tokio::spawn(door::serve(Arc::clone(&site), endpoint, Box::pin(renewed))),
+            tokio::spawn(door::serve(Arc::clone(&site), endpoint)),
             tokio::spawn(queue::serve(Arc::clone(&site))),
         ];
         if site.agent.agent.node_requests {
@@ -81,9 +79,6 @@ impl Agent {
             let _ = timeout_at(ended_at, site.going_on.wait()).await;
         }
         hearing.abort();
-        if let Some(service) = service.lock().await.take() {
-            micro::stop(service).await;
-        }
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served

@@ -11,6 +11,7 @@ use crate::denied::DeniedOperations;
 use crate::layout::Layout;
 use crate::random_token::random_token;
 use crate::screen::ScreenedRoute;
+use crate::service::micro::ServiceListing;
 
 /// A connection to one mesh. Clones share it.
 ///
@@ -50,6 +51,7 @@ struct MeshState {
     namespace: String,
     layout: OnceCell<Layout>,
     denials: DeniedOperations,
+    listing: Arc<ServiceListing>,
 }
 
 impl Mesh {
@@ -78,6 +80,7 @@ impl Mesh {
             namespace: namespace.to_owned(),
             layout: OnceCell::new(),
             denials,
+            listing: Arc::default(),
         };
         Self { shared: Arc::new(shared), caller: Arc::new(caller) }
     }
@@ -180,6 +183,11 @@ impl Mesh {
     pub(crate) fn may_answer(&self, reply: &str) -> bool {
         let own = reply.strip_prefix(Token::of(&self.shared.namespace).as_str());
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// The services that are listed on this connection.
+    pub(crate) fn listing(&self) -> &Arc<ServiceListing> {
+        &self.shared.listing
     }
 
     pub(crate) fn denials(&self) -> &DeniedOperations {

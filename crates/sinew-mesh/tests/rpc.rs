@@ -8,15 +8,20 @@
 )]
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sinew_mesh::async_nats::HeaderMap;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use sinew_mesh::async_nats::{self, HeaderMap};
 use sinew_mesh::live::{Control, LARGEST_STATUS};
+use sinew_mesh::micro::About;
 use sinew_mesh::rpc::RpcServer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::{Subject, Token, header};
+use tokio::time::timeout;
 
 use crate::started;
 
@@ -196,4 +201,53 @@ async fn words_reach_every_replica_of_the_agent_and_no_other() {
     }
     mesh.tasks().control("other", &task, &cancel).await.unwrap();
     assert_eq!(other.next().await.unwrap().task, task);
+}
+
+/// A flood of questions comes once to a process with many agents, not once for each of them.
+#[tokio::test]
+async fn services_of_one_connection_hear_a_question_once() {
+    let (server, mesh) = started::mesh().await;
+    let asking = async_nats::connect(server.url()).await.unwrap();
+    let mut listed = Vec::new();
+    for name in ["one", "two", "three"] {
+        let about = || About { version: "1.2.3".to_owned(), data: json!({ "n": 3 }), ..About::default() };
+        listed.push(mesh.services().list_agent(name, about).await.unwrap());
+    }
+    let ask = async |subject: &str, count: usize| -> Vec<Value> {
+        let inbox = asking.new_inbox();
+        let mut answers = asking.subscribe(inbox.clone()).await.unwrap();
+        asking.publish_with_reply(subject.to_owned(), inbox, "".into()).await.unwrap();
+        let mut said = Vec::new();
+        while said.len() < count {
+            let answer = timeout(SOON, answers.next()).await.unwrap().unwrap();
+            said.push(serde_json::from_slice(&answer.payload).unwrap());
+        }
+        said.sort_by_key(|answer: &Value| answer["name"].to_string());
+        said
+    };
+    // An answer to this connection says that its subscriptions are made.
+    let made = async || drop(mesh.client().request("nobody", "".into()).await);
+    made().await;
+    let names = |said: &[Value]| said.iter().map(|answer| answer["name"].clone()).collect::<Vec<_>>();
+    let heard = mesh.client().statistics();
+    let heard = || heard.in_messages.load(Ordering::Relaxed);
+    let before = heard();
+    assert_eq!(names(&ask("$SRV.PING", 3).await), ["one", "three", "two"]);
+    assert_eq!(heard() - before, 1);
+    let told = ask("$SRV.STATS.two", 1).await;
+    assert_eq!((&told[0]["version"], &told[0]["endpoints"][0]["data"]["n"]), (&json!("1.2.3"), &json!(3)));
+    let subject = format!("$SRV.INFO.two.{}", told[0]["id"].as_str().unwrap());
+    assert_eq!(ask(&subject, 1).await[0]["endpoints"][0]["subject"], "test.v1.rpc.two.*.*");
+    // A service that is left is not told of any more; the last one takes the subscriptions with it.
+    listed.pop();
+    assert_eq!(names(&ask("$SRV.INFO", 2).await), ["one", "two"]);
+    listed.clear();
+    let nobody = async {
+        let ask = || timeout(Duration::from_millis(100), asking.request("$SRV.PING", "".into()));
+        while !matches!(ask().await, Ok(Err(_))) {}
+    };
+    timeout(SOON, nobody).await.unwrap();
+    listed.push(mesh.services().list_agent("four", About::default).await.unwrap());
+    made().await;
+    assert_eq!(names(&ask("$SRV.PING", 1).await), ["four"]);
 }

@@ -218,14 +218,18 @@ impl ArtifactMeta {
 
     /// Refuses bytes that are not the stored ones.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), BadArtifact> {
-        let found = sha256(bytes);
-        if found == self.sha256 && bytes.len() as u64 == self.size {
+        self.verify_digest(&sha256(bytes), bytes.len() as u64)
+    }
+
+    /// Refuses bytes of another digest (lower-case hex) or size than the stored ones.
+    pub fn verify_digest(&self, sha256: &str, size: u64) -> Result<(), BadArtifact> {
+        if sha256 == self.sha256 && size == self.size {
             return Ok(());
         }
         Err(BadArtifact::Changed {
             name: self.name.clone(),
             expected: format!("sha256 {}, {} bytes", self.sha256, self.size),
-            found: format!("sha256 {found}, {} bytes", bytes.len()),
+            found: format!("sha256 {sha256}, {size} bytes"),
         })
     }
 }

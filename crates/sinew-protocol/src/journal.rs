@@ -237,6 +237,11 @@ impl ExecutionRecord {
         (self.rounds.len() + self.commands.len()) as u64
     }
 
+    /// Returns the bytes of all rounds: nearly all that a large record has.
+    pub fn round_bytes(&self) -> usize {
+        self.rounds.iter().map(Bytes::len).sum()
+    }
+
     /// The record as bytes (`sinew.v1.ExecutionRecord`).
     pub fn encode(&self) -> Bytes {
         let wire = pb::ExecutionRecord {

@@ -54,6 +54,19 @@ pub(crate) enum QueueLane {
 
 impl QueueLane {
     pub(crate) const ALL: [Self; 3] = [Self::Quick, Self::Unknown, Self::Slow];
+
+    /// The lane's name, as a worker is told it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Unknown => "unknown",
+            Self::Slow => "slow",
+        }
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|lane| lane.name() == name)
+    }
 }
 
 /// Requests of one owner.

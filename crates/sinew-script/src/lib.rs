@@ -25,6 +25,7 @@ mod source;
 mod text;
 mod value;
 mod worker;
+mod worker_cores;
 mod worker_pool;
 
 pub use batch::{CallBatch, CallOutcome, FunctionCall};

@@ -15,6 +15,7 @@ use rustix::{
 
 use crate::{
     error::{ScriptError, ScriptErrorKind},
+    fair_queue::QueueLane,
     request::{EvaluationRequest, EvaluationResponse, MAX_REQUEST_BYTES, encode_frame, read_frame},
     worker::{CPU_USED_UP_EXIT, WORKER_ARGUMENT},
 };
@@ -47,11 +48,11 @@ pub(crate) struct WorkerProcess {
 
 impl WorkerProcess {
     /// Starts a worker: without environment, in the root directory, and not in the terminal's process group, so that
-    /// an interrupt meant for the parent does not end an evaluation. `niceness` is added to the number of its priority.
-    pub(crate) fn start(program: &Path, niceness: i32) -> io::Result<Self> {
+    /// an interrupt meant for the parent does not end an evaluation.
+    pub(crate) fn start(program: &Path, lane: QueueLane) -> io::Result<Self> {
         let mut child = Command::new(program)
             .arg(WORKER_ARGUMENT)
-            .arg(niceness.to_string())
+            .arg(lane.name())
             .env_clear()
             .current_dir("/")
             .process_group(0)

@@ -25,13 +25,15 @@ use serde_json::Value;
 
 use crate::{
     error::{ScriptError, ScriptErrorKind},
+    fair_queue::QueueLane,
     interpreter::{COMPILE_TIMEOUT, CpuBudget, Interpreter, process_time},
     request::{EvaluationRequest, EvaluationResponse, MAX_REQUEST_BYTES, read_frame, write_frame},
+    worker_cores::WorkerCores,
 };
 
-/// First argument of a process that is to become a worker; the second is added to its scheduling priority's number.
+/// First argument of a process that is to become a worker; the second is the name of its lane.
 pub(crate) const WORKER_ARGUMENT: &str = "__script-worker";
-/// First argument of a worker whose limits are set.
+/// First argument of a worker whose limits are set; the second is the name of its lane.
 const LIMITED_ARGUMENT: &str = "__script-worker-limited";
 /// Exit code of a worker that gave up its evaluation because the processor time was used up.
 pub(crate) const CPU_USED_UP_EXIT: i32 = 77;
@@ -47,16 +49,19 @@ const RETIRE_CPU: Duration = Duration::from_mins(5);
 /// Stack of the thread that evaluates: the interpreter recurses on it.
 const STACK_BYTES: usize = 16 << 20;
 /// How often a worker looks at the processor time of an evaluation.
-const CPU_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const CPU_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// Processor time after which an evaluation leaves a core to others.
+const LONG_CPU: Duration = Duration::from_millis(10);
 
 /// Becomes a worker if the process was started as one; call this first in `main`. None: it was not.
 ///
 /// A worker reads requests from stdin until its parent is gone.
 pub fn run_worker() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
+    let lane = || std::env::args().nth(2).and_then(|name| QueueLane::of(&name)).unwrap_or(QueueLane::Unknown);
     let ended = match argument.to_str()? {
-        WORKER_ARGUMENT => limit_and_restart(),
-        LIMITED_ARGUMENT => serve_requests(),
+        WORKER_ARGUMENT => limit_and_restart(lane()),
+        LIMITED_ARGUMENT => serve_requests(lane()),
         _ => return None,
     };
     Some(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -64,14 +69,12 @@ pub fn run_worker() -> Option<ExitCode> {
 
 /// Sets the limits of this process and starts it again, so that they hold from its first allocation on: an allocator
 /// that has reserved memory beforehand would not feel them.
-fn limit_and_restart() -> io::Result<()> {
+fn limit_and_restart(lane: QueueLane) -> io::Result<()> {
     use std::os::unix::process::CommandExt as _;
 
     // Where memory runs out, the machine ends a worker and not its parent. A machine without this file has no such choice.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
-    // Scripts give way to the process that they work for, and long ones to short ones.
-    let niceness = std::env::args().nth(2).and_then(|niceness| niceness.parse().ok());
-    let _ = rustix::process::nice(niceness.unwrap_or_default());
+    let _ = rustix::process::nice(niceness(lane));
     for (resource, limit) in [
         (Resource::Data, MAX_DATA_BYTES),
         (Resource::Cpu, MAX_CPU_SECONDS),
@@ -80,7 +83,17 @@ fn limit_and_restart() -> io::Result<()> {
     ] {
         setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     }
-    Err(Command::new(this_executable()).arg(LIMITED_ARGUMENT).exec())
+    Err(Command::new(this_executable()).arg(LIMITED_ARGUMENT).arg(lane.name()).exec())
+}
+
+/// Added to the number of the scheduling priority of a lane's workers: scripts give way to the process
+/// that they work for, and long ones to short ones.
+fn niceness(lane: QueueLane) -> i32 {
+    match lane {
+        QueueLane::Quick => 5,
+        QueueLane::Unknown => 10,
+        QueueLane::Slow => 15,
+    }
 }
 
 /// The executable of this process. On Linux it is found even if its file was replaced.
@@ -122,15 +135,24 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// Reads requests and watches the evaluation of each; ends with the parent.
-fn serve_requests() -> io::Result<()> {
+fn serve_requests(lane: QueueLane) -> io::Result<()> {
     // Only the three standard files are open, and one more while the process looks at its size.
     setrlimit(Resource::Nofile, Rlimit { current: Some(8), maximum: Some(8) })?;
     // The parent reads stderr only when the worker has ended: messages of panics would fill the pipe before.
     std::panic::set_hook(Box::new(|_| {}));
     let deadline = Arc::new(CpuDeadline::default());
     let (requests, queue) = channel();
-    let budget = Arc::clone(&deadline);
-    thread::Builder::new().stack_size(STACK_BYTES).spawn(move || evaluate_requests(&queue, &budget))?;
+    let cores = Arc::new(WorkerCores::default());
+    let (budget, own_cores) = (Arc::clone(&deadline), Arc::clone(&cores));
+    // Scripts of unknown owners may be long ones: all cores are for those with a record of short ones.
+    let is_restricted = lane != QueueLane::Quick;
+    let evaluate = move || {
+        own_cores.enter();
+        own_cores.leave_one(is_restricted);
+        evaluate_requests(&queue, &budget);
+    };
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(evaluate)?;
+    let mut began = Duration::ZERO;
     loop {
         let parent = stdin();
         let wait = deadline.is_set().then_some(&CPU_POLL_INTERVAL);
@@ -143,9 +165,13 @@ fn serve_requests() -> io::Result<()> {
             };
             // Before the evaluation begins: it sets and clears its own deadline.
             deadline.allow(COMPILE_TIMEOUT);
+            began = process_time();
+            cores.leave_one(is_restricted);
             requests.send(request).map_err(io::Error::other)?;
         } else if deadline.is_over() {
             exit(CPU_USED_UP_EXIT);
+        } else if deadline.is_set() && process_time().saturating_sub(began) > LONG_CPU {
+            cores.leave_one(true);
         }
     }
 }

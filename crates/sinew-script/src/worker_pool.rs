@@ -163,20 +163,10 @@ fn worker_count() -> usize {
     *COUNT.get_or_init(|| thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4)))
 }
 
-/// Added to the number of the scheduling priority of a lane's workers: scripts get what their parent leaves, and long
-/// ones what short ones leave.
-fn niceness(lane: QueueLane) -> i32 {
-    match lane {
-        QueueLane::Quick => 5,
-        QueueLane::Unknown => 10,
-        QueueLane::Slow => 15,
-    }
-}
-
 /// Evaluates requests for one thread of a pool.
 enum Evaluator {
     /// In a worker process, which is replaced after a request it did not survive.
-    Process { program: PathBuf, niceness: i32, worker: Option<WorkerProcess> },
+    Process { program: PathBuf, lane: QueueLane, worker: Option<WorkerProcess> },
     /// In this process.
     Here(Interpreter),
 }
@@ -184,9 +174,7 @@ enum Evaluator {
 impl Evaluator {
     fn new(lane: QueueLane) -> Self {
         match WORKER_PROGRAM.get() {
-            Some(program) => {
-                Self::Process { program: program.clone(), niceness: niceness(lane), worker: None }
-            }
+            Some(program) => Self::Process { program: program.clone(), lane, worker: None },
             None => Self::Here(Interpreter::default()),
         }
     }
@@ -198,8 +186,8 @@ impl Evaluator {
         request: &EvaluationRequest,
         printed: &PrintedText,
     ) -> (EvaluationResult, Duration) {
-        let (program, niceness, worker) = match self {
-            Self::Process { program, niceness, worker } => (program, *niceness, worker),
+        let (program, lane, worker) = match self {
+            Self::Process { program, lane, worker } => (program, *lane, worker),
             Self::Here(interpreter) => {
                 let before = thread_time();
                 let result = interpreter.evaluate(request, &UnlimitedCpu);
@@ -211,7 +199,7 @@ impl Evaluator {
         loop {
             let started = match worker.take().and_then(WorkerProcess::if_alive) {
                 Some(process) => Ok(process),
-                None => WorkerProcess::start(program, niceness),
+                None => WorkerProcess::start(program, lane),
             };
             let mut process = match started {
                 Ok(process) => process,
@@ -240,8 +228,8 @@ impl Evaluator {
 
     /// Replaces a worker that has ended, so that the next request need not wait for its start.
     fn warm_up(&mut self) {
-        if let Self::Process { program, niceness, worker: worker @ None } = self {
-            *worker = WorkerProcess::start(program, *niceness).ok();
+        if let Self::Process { program, lane, worker: worker @ None } = self {
+            *worker = WorkerProcess::start(program, *lane).ok();
         }
     }
 }
@@ -347,7 +335,7 @@ mod tests {
         );
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let (result, cost) = Evaluator::Process { program, niceness: 0, worker: None }
+        let (result, cost) = Evaluator::Process { program, lane: QueueLane::Quick, worker: None }
             .evaluate(&request(), &PrintedText::default());
         assert_eq!(cost, if result.is_ok() { Duration::from_micros(9) } else { Duration::MAX });
         let count = std::fs::read_to_string(&starts).unwrap_or_default().lines().count();

@@ -225,6 +225,42 @@ fn resident_kib() -> u64 {
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default()
 }
 
+/// Short scripts, and the process that asks for them, find a core however many long ones there are.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_long_script_leaves_one_core_to_others() {
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let limits = Limits { max_duration: Duration::from_secs(2), ..Limits::function() };
+    let endless = Function::compile_with("def f(d):\n    while True: pass", limits).unwrap();
+    let running = std::thread::spawn(move || endless.call(&json!(1)));
+    while cores > 1 && !cores_of_workers().contains(&(cores - 1)) {
+        assert!(!running.is_finished(), "the script ran on {:?} of {cores} cores", cores_of_workers());
+        std::thread::yield_now();
+    }
+    assert_eq!(running.join().unwrap().unwrap_err().kind, Timeout);
+}
+
+/// Numbers of cores that the threads of this process's children may use.
+#[cfg(target_os = "linux")]
+fn cores_of_workers() -> Vec<usize> {
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let list = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let own = std::process::id().to_string();
+    list("/proc".into())
+        .filter(|process| {
+            let stat = read(process.path().join("stat"));
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().nth(1) == Some(&*own)
+        })
+        .flat_map(|process| list(process.path().join("task")))
+        .map(|thread| {
+            let status = read(thread.path().join("status"));
+            let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap_or_default();
+            mask.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit.count_ones() as usize).sum()
+        })
+        .collect()
+}
+
 /// Printed, not judged: machines differ. The aim is one millisecond for a warm call.
 #[test]
 fn time_of_a_warm_call() {

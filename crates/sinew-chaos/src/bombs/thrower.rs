@@ -1,14 +1,16 @@
 //! The thrower of bombs: a process of its own, as attackers are.
 //!
-//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority.
+//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority, off the first core.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Mesh};
@@ -77,9 +79,11 @@ impl BomberProcess {
 /// Throws all bombs; writes a line when the last one is thrown, and one with the ends of all.
 pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> Fallible<()> {
     let _ = rustix::process::nice(NICENESS);
+    leave_first_core();
     prepare(place)?;
     let client = Client::new(place.connect("bomber").await?, workflows::adapters).await?;
-    let throwing = BombThrow { client, ends: BombEnds::new(), thrown: Vec::new() };
+    let notes = File::create(place.folder.join("bombs.tsv"))?;
+    let throwing = BombThrow { client, ends: BombEnds::new(), thrown: Vec::new(), notes };
     let mut thrown = throwing.throw(args, seed).await?;
     writeln!(std::io::stdout(), "thrown")?;
     thrown.collect().await;
@@ -87,11 +91,24 @@ pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> F
     Ok(())
 }
 
+/// Keeps this process off the first core, where there are others: attackers work on machines of their own.
+fn leave_first_core() {
+    let Ok(mut cores) = sched_getaffinity(None) else { return };
+    if cores.count() > 1 {
+        if let Some(first) = (0..CpuSet::MAX_CPU).find(|core| cores.is_set(*core)) {
+            cores.unset(first);
+        }
+        let _ = sched_setaffinity(None, &cores);
+    }
+}
+
 /// Bombs that were thrown.
 struct BombThrow {
     client: Client,
     ends: BombEnds,
     thrown: Vec<(&'static str, ExecutionId)>,
+    /// When each bomb was thrown, in milliseconds since 1970, and where; `innocents.tsv` has the same clock.
+    notes: File,
 }
 
 impl BombThrow {
@@ -103,6 +120,8 @@ impl BombThrow {
         for nth in 0..args.bombs {
             let bomb = catalogue::bomb(nth, &mut random);
             sleep_until(began + step * u32::try_from(nth)?).await;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            writeln!(self.notes, "{now}\t{}\t{}", bomb.place, bomb.agent)?;
             self.throw_one(nth, bomb).await?;
         }
         Ok(self)

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use sinew_mesh::micro::About;
 use sinew_mesh::workflow::WorkflowVersion;
 use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
@@ -158,6 +159,7 @@ pub(super) fn about(shared: &Shared, workflow: &str) -> About {
         description: deployment.description.clone(),
         version: deployment.card["version"].as_str().unwrap_or_default().to_owned(),
         metadata: metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        data: Value::Null,
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
-use sinew_protocol::journal::{ExecutionMeta, ParentRef};
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{Fault, Subject, TaskId, Token};
 use sinew_shard::outgoing::{child_cancel, child_start, rejected_child_outcome};
@@ -28,6 +28,9 @@ use sinew_shard::{Call, Outgoing, ShardInput};
 
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Bytes of rounds above which a record is encoded on another thread.
+const LARGE_RECORD_BYTES: usize = 256 << 10;
 
 /// One thing to do.
 #[expect(clippy::large_enum_variant, reason = "nearly all jobs are messages")]
@@ -174,7 +177,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
         }
         Outgoing::Finish { ref record, ref outcome, reopened, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
-            let (execution, body) = (record.meta.execution.clone(), record.encode());
+            let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
@@ -232,6 +235,17 @@ async fn start_child(
         .send(Operation::Start, shard, &id, headers, command.to_json().into())
         .await
         .map(drop)
+}
+
+/// Encodes a record, a large one beside the loops of the shards.
+async fn encode_record(record: &ExecutionRecord) -> Bytes {
+    if record.round_bytes() > LARGE_RECORD_BYTES {
+        let shared = record.clone();
+        if let Ok(body) = tokio::task::spawn_blocking(move || shared.encode()).await {
+            return body;
+        }
+    }
+    record.encode()
 }
 
 /// Answers the task that an execution was started by, as an agent would.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use sinew_mesh::history::ClosedExecution;
+use sinew_mesh::history::{ClosedExecution, LARGEST_MESSAGE};
 use sinew_mesh::publisher::{PublishReport, PublishTicket, StreamPublisher};
 use sinew_mesh::{AppendError, Journal, MeshError, crash};
 use sinew_protocol::{Subject, Token};
@@ -102,6 +102,9 @@ impl StoreDesk {
         let ticket = match &outgoing {
             Outgoing::Finish { record, .. } if record.meta.parent.is_none() => {
                 let Some(closed) = closed_execution(&outgoing) else { return Some(outgoing) };
+                if record.round_bytes() > LARGEST_MESSAGE {
+                    return Some(outgoing);
+                }
                 let body = record.encode();
                 self.shared.mesh.history().send(&mut self.publisher, &closed, body).await
             }

@@ -1,11 +1,14 @@
-//! A door as a NATS micro service: what `nats micro ls`, `info` and `stats` ask is answered beside it.
+//! Doors as NATS micro services: what `nats micro ls`, `info` and `stats` ask is answered beside them.
 //!
 //! The client library's own services leave their subject at once, and what was under way to them is lost. A door of
 //! ours is drained; so here only the three questions are answered, in the words of the library's service.
+//!
+//! Questions to all services are heard once for each connection, however many services it has: the server sends a copy
+//! of a question for each subscription, and a flood of questions would come as often.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -13,6 +16,7 @@ use futures_util::stream::{select_all, unfold};
 use serde_json::{Value, json};
 use sinew_protocol::Token;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::random_token::random_token;
 use crate::service::MeshServices;
@@ -21,6 +25,10 @@ use crate::{Mesh, MeshError};
 
 /// Operations of a micro service.
 const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
+/// Most questions that are answered in a burst by one service, or by all together.
+const MAX_BURST: u32 = 64;
+/// Mean time between answered questions beyond a burst; more are passed over.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Description that a service gives of itself.
 #[derive(Clone, Debug, Default)]
@@ -31,17 +39,32 @@ pub struct About {
     pub version: String,
     /// More about it.
     pub metadata: BTreeMap<String, String>,
+    /// Figures beyond those of its calls, for `nats micro stats`; null if there are none.
+    pub data: Value,
 }
 
 /// A service that is listed; until it is dropped.
 #[derive(Debug)]
 pub struct Listed {
-    shared: Arc<SharedFigures>,
+    service: Arc<ListedService>,
+    /// Services of the connection, which forget this one.
+    listing: Arc<ServiceListing>,
+    /// Answers questions to this service.
     _answering: JoinSet<()>,
+    /// Answers questions to all services of the connection.
+    _answering_all: Arc<JoinSet<()>>,
 }
 
-struct SharedFigures {
-    /// The name in subjects, the one that services share.
+/// The listed services of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceListing {
+    services: Mutex<BTreeMap<String, Arc<ListedService>>>,
+    /// What answers questions to all of them, while there are any.
+    answering: tokio::sync::Mutex<Weak<JoinSet<()>>>,
+}
+
+struct ListedService {
+    /// The name in subjects, the one that replicas share.
     name: String,
     /// This one of them.
     id: String,
@@ -70,14 +93,9 @@ impl MeshServices<'_> {
         let name = Token::of(agent).to_string();
         // Everybody may ask for the id: it must say nothing about other ids of this process.
         let id = random_token();
-        let mut questions = Vec::new();
-        for verb in VERBS {
-            for below in [String::new(), format!(".{name}"), format!(".{name}.{id}")] {
-                questions.push(self.mesh.listen(format!("$SRV.{verb}{below}")).await?);
-            }
-        }
+        let questions = hear_questions(self.mesh, &[format!(".{name}"), format!(".{name}.{id}")]).await?;
         let door = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", &name]);
-        let shared = Arc::new(SharedFigures {
+        let service = Arc::new(ListedService {
             subject: door.trim_end_matches('>').to_owned() + "*.*",
             started: now(),
             about: Box::new(about),
@@ -85,16 +103,59 @@ impl MeshServices<'_> {
             name,
             id,
         });
+        let listing = Arc::clone(self.mesh.listing());
+        let answering_all = listing.answer_all(self.mesh).await?;
+        listing.services().insert(service.id.clone(), Arc::clone(&service));
         let mut answering = JoinSet::new();
-        answering.spawn(answer(self.mesh.clone(), Arc::clone(&shared), questions));
-        Ok(Listed { shared, _answering: answering })
+        let own = Arc::clone(&service);
+        answering.spawn(answer(self.mesh.clone(), questions, move || vec![Arc::clone(&own)]));
+        Ok(Listed { service, listing, _answering: answering, _answering_all: answering_all })
     }
+}
+
+impl ServiceListing {
+    /// Returns what answers questions to all services: a new one if there is none.
+    async fn answer_all(self: &Arc<Self>, mesh: &Mesh) -> Result<Arc<JoinSet<()>>, MeshError> {
+        let mut answering = self.answering.lock().await;
+        if let Some(running) = answering.upgrade() {
+            return Ok(running);
+        }
+        let questions = hear_questions(mesh, &[String::new()]).await?;
+        let listing = Arc::clone(self);
+        let mut started = JoinSet::new();
+        started
+            .spawn(answer(mesh.clone(), questions, move || listing.services().values().cloned().collect()));
+        let started = Arc::new(started);
+        *answering = Arc::downgrade(&started);
+        Ok(started)
+    }
+
+    fn services(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ListedService>>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.listing.services().remove(&self.service.id);
+    }
+}
+
+/// Subscribes to the three questions, each with these ends of its subject.
+async fn hear_questions(mesh: &Mesh, ends: &[String]) -> Result<Vec<MeshSubscription>, MeshError> {
+    let mut questions = Vec::new();
+    for verb in VERBS {
+        for end in ends {
+            questions.push(mesh.listen(format!("$SRV.{verb}{end}")).await?);
+        }
+    }
+    Ok(questions)
 }
 
 impl Listed {
     /// Counts a call that was answered.
     pub fn answered(&self, took: Duration, error: Option<&str>) {
-        let mut figures = self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut figures = self.service.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.calls += 1;
         figures.busy = figures.busy.saturating_add(took);
         if let Some(error) = error {
@@ -104,22 +165,60 @@ impl Listed {
     }
 }
 
-async fn answer(mesh: Mesh, shared: Arc<SharedFigures>, questions: Vec<MeshSubscription>) {
+/// Answers questions, each in the name of `services`.
+async fn answer(
+    mesh: Mesh,
+    questions: Vec<MeshSubscription>,
+    services: impl Fn() -> Vec<Arc<ListedService>> + Send,
+) {
     let questions = questions.into_iter().map(|listening| {
         Box::pin(unfold(listening, |mut listening| async { Some((listening.next().await?, listening)) }))
     });
     let mut questions = select_all(questions);
+    let mut budget = AnswerBudget::full(Instant::now());
     while let Some(question) = questions.next().await {
         let Some(reply) = question.reply.filter(|reply| mesh.may_answer(reply)) else { continue };
         let Some(verb) = question.subject.split('.').nth(1) else { continue };
-        let body = shared.said(verb).to_string();
-        if let Err(error) = mesh.client().publish(reply, body.into()).await {
-            tracing::debug!(%error, "a question about a service was not answered");
+        if !budget.take(Instant::now()) {
+            continue;
+        }
+        for service in services() {
+            let body = service.said(verb).to_string();
+            if let Err(error) = mesh.client().publish(reply.clone(), body.into()).await {
+                tracing::debug!(%error, "a question about a service was not answered");
+            }
         }
     }
 }
 
-impl SharedFigures {
+/// Questions that may be answered now: floods of them must not use up the connection.
+struct AnswerBudget {
+    left: u32,
+    filled: Instant,
+}
+
+impl AnswerBudget {
+    fn full(now: Instant) -> Self {
+        Self { left: MAX_BURST, filled: now }
+    }
+
+    /// Takes one answer from the budget. False: there is none left.
+    fn take(&mut self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.filled);
+        let earned = u32::try_from(elapsed.as_nanos() / ANSWER_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
+        if earned >= MAX_BURST - self.left {
+            (self.left, self.filled) = (MAX_BURST, now);
+        } else {
+            self.left += earned;
+            self.filled += ANSWER_INTERVAL * earned;
+        }
+        let is_left = self.left > 0;
+        self.left -= u32::from(is_left);
+        is_left
+    }
+}
+
+impl ListedService {
     fn said(&self, verb: &str) -> Value {
         let about = (self.about)();
         let mut said = json!({
@@ -136,7 +235,11 @@ impl SharedFigures {
             }
             "STATS" => {
                 said["started"] = self.started.clone().into();
-                said["endpoints"] = json!([self.endpoint(self.figures())]);
+                let mut endpoint = self.endpoint(self.figures());
+                if !about.data.is_null() {
+                    endpoint["data"] = about.data;
+                }
+                said["endpoints"] = json!([endpoint]);
             }
             _ => {}
         }
@@ -164,14 +267,17 @@ impl SharedFigures {
     }
 }
 
-impl fmt::Debug for SharedFigures {
+impl fmt::Debug for ListedService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("name", &self.name).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ListedService")
+            .field("name", &self.name)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
 /// Micro services have versions like `1.2.3`; what agents and workflows call their version may be anything.
-pub fn semantic(version: &str) -> &str {
+fn semantic(version: &str) -> &str {
     let numbers: Vec<&str> = version.split('.').collect();
     let number = |text: &&str| {
         !text.is_empty()
@@ -203,5 +309,19 @@ mod tests {
         ] {
             assert_eq!(semantic(version), want);
         }
+    }
+
+    #[test]
+    fn a_flood_of_questions_is_answered_in_part() {
+        let begin = Instant::now();
+        let mut budget = AnswerBudget::full(begin);
+        let mut answered = |millis: u64, asked: u32| {
+            (0..asked).filter(|_| budget.take(begin + Duration::from_millis(millis))).count()
+        };
+        assert_eq!(answered(0, 1_000), 64);
+        assert_eq!(answered(19, 1_000), 0, "nothing is earned yet");
+        assert_eq!(answered(30, 1_000), 1);
+        assert_eq!(answered(40, 1_000), 1, "what was left of an interval counts");
+        assert_eq!(answered(3_600_000, 1_000), 64);
     }
 }

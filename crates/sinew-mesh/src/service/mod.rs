@@ -24,7 +24,8 @@ impl Mesh {
 }
 
 impl MeshServices<'_> {
-    /// Subscribes to a subject. The server knows of the subscription when this returns: later requests are heard.
+    /// Subscribes to a subject. The subscription is on its way when this returns: the server knows of it before it reads
+    /// what this connection sends next.
     pub async fn listen(self, subject: String) -> Result<MeshSubscription, MeshError> {
         self.mesh.listen(subject).await
     }

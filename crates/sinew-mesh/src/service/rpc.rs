@@ -36,6 +36,8 @@ pub struct RpcRequest {
     pub headers: HeaderMap,
     /// The call's body: JSON-RPC.
     pub body: Bytes,
+    /// Why the call could not be read off the wire as it was sent; `None` for any other call.
+    pub defect: Option<String>,
     mesh: Mesh,
     reply: async_nats::Subject,
 }
@@ -112,7 +114,7 @@ impl RpcServer {
     /// The next call; none when the connection was closed or [`RpcServer::stop`] has let the last one through.
     pub async fn next(&mut self) -> Option<RpcRequest> {
         loop {
-            let message = self.calls.next().await?;
+            let message = self.calls.next_any().await?;
             let subject = Subject::parse(self.mesh.namespace(), &message.subject);
             let reply = message.reply.filter(|reply| self.mesh.may_answer(reply));
             let (Some(Subject::Rpc { method, caller, .. }), Some(reply)) = (subject, reply) else {
@@ -122,6 +124,7 @@ impl RpcServer {
             return Some(RpcRequest {
                 method,
                 caller,
+                defect: message.headers.as_ref().and_then(undeliverable).map(str::to_owned),
                 headers: trace::incoming(message.headers.as_ref()),
                 body: message.payload,
                 mesh: self.mesh.clone(),
@@ -137,7 +140,7 @@ impl RpcServer {
 }
 
 impl RpcRequest {
-    /// Answers.
+    /// Publishes the answer.
     pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &headers, body.len())?;
         let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;

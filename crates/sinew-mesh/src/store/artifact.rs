@@ -10,14 +10,14 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::object_store::ObjectInfo;
 use bytes::Bytes;
 use sinew_protocol::a2a::Part;
-use sinew_protocol::artifact::{ArtifactRef, BadArtifact, StoredAt, sha256};
+use sinew_protocol::artifact::{ArtifactRef, BadArtifact, StoredAt};
 use sinew_protocol::deployment::is_digest;
 use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskId};
 
 pub use crate::store::object::LARGEST_OBJECT;
-use crate::store::object::ObjectBucket;
+use crate::store::object::{ObjectBucket, StoredObject, digest_of};
 use crate::stream::follow;
 use crate::{Mesh, MeshError};
 
@@ -99,7 +99,9 @@ impl ArtifactStore {
         media_type: &str,
         bytes: Bytes,
     ) -> Result<StoredArtifact, MeshError> {
-        let meta = ArtifactMeta::of(name, version, plain_media_type(media_type)?, &bytes);
+        let media_type = plain_media_type(media_type)?.to_owned();
+        let (sha256, size) = (digest_of(&bytes).await, bytes.len() as u64);
+        let meta = ArtifactMeta { name, version, media_type, sha256, size };
         let artifact = ArtifactRef { name: meta.name.clone(), version: Some(version) };
         let (app, user) = (place.app.to_owned(), place.user.to_owned());
         let address = StoredAt {
@@ -118,17 +120,24 @@ impl ArtifactStore {
             ("version", version.to_string()),
             ("media_type", meta.media_type.clone()),
         ];
-        self.objects.put(&address.key(), about, &bytes).await?;
+        self.objects.put(&address.key(), &address.sha256, about, &bytes).await?;
         Ok(ready(ResultArtifact::stored(meta, &address)))
     }
 
     /// The bytes of an artifact of a result, checked against what the result says of them.
     pub async fn get(&self, artifact: &ResultArtifact) -> Result<Bytes, MeshError> {
-        let bytes = match &artifact.content {
-            Content::Url(address) => self.fetch(address).await?,
-            inline => inline.bytes().unwrap_or_default(),
+        let (bytes, sha256) = match &artifact.content {
+            Content::Url(address) => {
+                let address = parse_address(address)?;
+                (self.get_address(&address).await?, address.sha256)
+            }
+            inline => {
+                let bytes = inline.bytes().unwrap_or_default();
+                let sha256 = digest_of(&bytes).await;
+                (bytes, sha256)
+            }
         };
-        artifact.meta.verify(&bytes)?;
+        artifact.meta.verify_digest(&sha256, bytes.len() as u64)?;
         Ok(bytes)
     }
 
@@ -149,10 +158,7 @@ impl ArtifactStore {
 
     /// The same for at most so many bytes: larger ones are not fetched.
     pub async fn fetch_within(&self, address: &str, max_bytes: usize) -> Result<Bytes, MeshError> {
-        if address.len() > LONGEST_ADDRESS {
-            return Err(BadArtifact::Address(address.chars().take(200).collect()).into());
-        }
-        self.address_within(&address.parse()?, max_bytes).await
+        self.address_within(&parse_address(address)?, max_bytes).await
     }
 
     /// The bytes at an address, which are those that its sha256 names.
@@ -161,8 +167,8 @@ impl ArtifactStore {
     }
 
     async fn address_within(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, MeshError> {
-        let (_, bytes) = self.objects.get_within(&address.key(), max_bytes).await?;
-        let found = sha256(&bytes);
+        let StoredObject { bytes, sha256: found } =
+            self.objects.get_within(&address.key(), max_bytes).await?;
         if found == address.sha256 {
             return Ok(bytes);
         }
@@ -193,6 +199,14 @@ impl ArtifactStore {
         list.sort_by(|a, b| (&a.0, &a.1.name, a.1.version).cmp(&(&b.0, &b.1.name, b.1.version)));
         Ok(list)
     }
+}
+
+/// Reads an address that came as text.
+fn parse_address(address: &str) -> Result<StoredAt, BadArtifact> {
+    if address.len() > LONGEST_ADDRESS {
+        return Err(BadArtifact::Address(address.chars().take(200).collect()));
+    }
+    address.parse()
 }
 
 impl fmt::Debug for ArtifactStore {

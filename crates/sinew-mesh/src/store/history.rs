@@ -10,13 +10,12 @@ use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use sinew_protocol::artifact::sha256;
 use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::{ExecutionId, Subject, header};
 use tokio::time::{Instant, sleep};
 
 use crate::store::card::stream_name;
-use crate::store::object::{LARGEST_OBJECT, ObjectBucket};
+use crate::store::object::{LARGEST_OBJECT, ObjectBucket, digest_of};
 use crate::stream::follow;
 use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{pause, redirected};
@@ -146,8 +145,9 @@ impl HistoryStore<'_> {
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
             // The object first: a message must not name what is not there yet.
-            let key = record_key(&closed.execution, &sha256(&body));
-            self.records().put(&key, [], &body).await?;
+            let digest = digest_of(&body).await;
+            let key = record_key(&closed.execution, &digest);
+            self.records().put(&key, &digest, [], &body).await?;
             headers.insert(header::OBJECT, key);
             body = Bytes::new();
         }
@@ -236,12 +236,12 @@ impl HistoryStore<'_> {
             }
             return Ok(Some((closed, message.payload)));
         };
-        let (_, record) = self.records().get_within(key.as_str(), max_bytes).await?;
+        let record = self.records().get_within(key.as_str(), max_bytes).await?;
         // The key must be this execution's and name these bytes, whatever the message says.
-        if record_key(execution, &sha256(&record)) != key.as_str() {
+        if record_key(execution, &record.sha256) != key.as_str() {
             return Err(damaged("the object it names is another one"));
         }
-        Ok(Some((closed, record)))
+        Ok(Some((closed, record.bytes)))
     }
 
     /// Closed executions, those archived last first, at most `limit`. Reads headers only.

@@ -13,8 +13,8 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::object_store::{ObjectInfo, ObjectOptions};
 use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
 use bytes::{Bytes, BytesMut};
-use data_encoding::BASE64URL;
-use sha2::{Digest, Sha256};
+use data_encoding::{BASE64URL, HEXLOWER};
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::bucket;
 
@@ -31,6 +31,16 @@ const MIN_CHUNK: usize = 16 << 10;
 const WINDOW: usize = 8;
 /// The largest object that is written or read, in bytes: it is held in memory.
 pub const LARGEST_OBJECT: usize = 256 << 20;
+
+/// Bytes whose digest is made on another thread: it takes longer than a small message.
+const LARGE_DIGEST_BYTES: usize = 256 << 10;
+
+/// An object that was read.
+pub(crate) struct StoredObject {
+    pub(crate) bytes: Bytes,
+    /// sha256 of the bytes, as lower-case hex.
+    pub(crate) sha256: String,
+}
 
 /// One bucket.
 #[derive(Clone)]
@@ -60,10 +70,11 @@ impl ObjectBucket {
         format!("$O.{}.M.{}", self.bucket, BASE64URL.encode(key.as_bytes()))
     }
 
-    /// Stores bytes under a key that names them.
+    /// Stores bytes under a key that names them; `sha256` is theirs, see [`digest_of`].
     pub(crate) async fn put(
         &self,
         key: &str,
+        sha256: &str,
         metadata: impl IntoIterator<Item = (&'static str, String)>,
         bytes: &Bytes,
     ) -> Result<(), MeshError> {
@@ -72,7 +83,7 @@ impl ObjectBucket {
             return Err(MeshError::TooLarge { what: self.what, size, limit });
         }
         let subject = self.description(key);
-        let digest = digest(bytes);
+        let digest = object_digest(sha256);
         let before = match self.last(&subject, true).await? {
             None => 0,
             Some(message) => {
@@ -141,13 +152,8 @@ impl ObjectBucket {
         Ok(starts.len())
     }
 
-    /// The bytes under a key, at most so many, and what was said about them, checked against the digest that was stored with
-    /// them.
-    pub(crate) async fn get_within(
-        &self,
-        key: &str,
-        max_bytes: usize,
-    ) -> Result<(ObjectInfo, Bytes), MeshError> {
+    /// Reads the bytes under a key, at most so many, and checks them against the digest that was stored with them.
+    pub(crate) async fn get_within(&self, key: &str, max_bytes: usize) -> Result<StoredObject, MeshError> {
         let missing = || MeshError::NotFound { what: self.what, id: key.to_owned() };
         let damaged = |reason: &str| MeshError::Damaged {
             what: self.what,
@@ -184,10 +190,11 @@ impl ObjectBucket {
             from = piece.sequence;
         }
         let bytes = bytes.freeze();
-        if bytes.len() != info.size || info.digest.as_ref() != Some(&digest(&bytes)) {
+        let sha256 = digest_of(&bytes).await;
+        if bytes.len() != info.size || info.digest.as_ref() != Some(&object_digest(&sha256)) {
             return Err(damaged("its sha256 is not the one it was stored with"));
         }
-        Ok((info, bytes))
+        Ok(StoredObject { bytes, sha256 })
     }
 
     /// The last message of a subject: from any replica where that is enough, else from the leader.
@@ -295,7 +302,18 @@ fn answer_of(error: &PublishError) -> Option<(u64, u64)> {
     None
 }
 
+/// Returns the sha256 of bytes as lower-case hex; that of many bytes is made on another thread.
+pub(crate) async fn digest_of(bytes: &Bytes) -> String {
+    if bytes.len() > LARGE_DIGEST_BYTES {
+        let shared = bytes.clone();
+        if let Ok(digest) = tokio::task::spawn_blocking(move || sha256(&shared)).await {
+            return digest;
+        }
+    }
+    sha256(bytes)
+}
+
 /// A digest as object stores write it.
-fn digest(bytes: &[u8]) -> String {
-    format!("SHA-256={}", BASE64URL.encode(&Sha256::digest(bytes)))
+fn object_digest(sha256: &str) -> String {
+    format!("SHA-256={}", BASE64URL.encode(&HEXLOWER.decode(sha256.as_bytes()).unwrap_or_default()))
 }

@@ -9,11 +9,10 @@ use async_nats::HeaderValue;
 use async_nats::header::{HeaderMap, NATS_MESSAGE_TTL, NATS_STREAM};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use sinew_protocol::artifact::sha256;
 use sinew_protocol::stream::{ARTIFACTS, INLINE_LIMIT, STEPS, bucket};
 use sinew_protocol::{ActivationKey, ExecutionId, Subject, Token, header};
 
-use crate::store::object::ObjectBucket;
+use crate::store::object::{ObjectBucket, digest_of};
 use crate::stream::send::PutOutcome;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
@@ -122,8 +121,9 @@ impl StepStore {
         let (mut headers, mut body) = (HeaderMap::new(), record);
         if body.len() > INLINE_LIMIT {
             // The object first: a record must not name bytes that are not there yet.
-            let key = object_key(log, &sha256(&body));
-            self.objects().put(&key, [], &body).await?;
+            let digest = digest_of(&body).await;
+            let key = object_key(log, &digest);
+            self.objects().put(&key, &digest, [], &body).await?;
             headers.insert(header::OBJECT, key.as_str());
             body = key.into();
         }
@@ -157,12 +157,12 @@ impl StepStore {
             return Ok(Some(message.payload));
         }
         let key = String::from_utf8_lossy(&message.payload).into_owned();
-        let (_, bytes) = self.objects().get_within(&key, MAX_STEP_BYTES).await?;
+        let record = self.objects().get_within(&key, MAX_STEP_BYTES).await?;
         // The key must be this log's and name these bytes, whatever the message says.
-        if object_key(log, &sha256(&bytes)) != key {
+        if object_key(log, &record.sha256) != key {
             return Err(damaged("the object that it names is another one"));
         }
-        Ok(Some(bytes))
+        Ok(Some(record.bytes))
     }
 
     fn objects(&self) -> ObjectBucket {

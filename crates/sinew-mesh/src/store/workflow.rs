@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use sinew_protocol::deployment::Deployment;
 
 use crate::store::card::stream_name;
-use crate::store::object::{self, ObjectBucket};
+use crate::store::object::{self, ObjectBucket, digest_of};
 use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
 use crate::stream::pull::redirected;
 use crate::stream::stored::MessageQuery;
@@ -91,7 +91,9 @@ impl WorkflowStore<'_> {
             let (size, limit) = (body.len() as u64, MAX_PLAN_BYTES as u64);
             return Err(MeshError::TooLarge { what: "a plan", size, limit });
         }
-        self.plans().put(&digest, [("dialect", plan.dialect.clone())], &body.into()).await?;
+        let body = Bytes::from(body);
+        let sha256 = digest_of(&body).await;
+        self.plans().put(&digest, &sha256, [("dialect", plan.dialect.clone())], &body).await?;
         Ok(digest)
     }
 
@@ -100,8 +102,8 @@ impl WorkflowStore<'_> {
         if !is_digest(digest) {
             return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
         }
-        let (_, body) = self.plans().get_within(digest, MAX_PLAN_BYTES).await?;
-        let plan: StoredPlan = read_unique_within(&body, MAX_PLAN_VALUES)
+        let stored = self.plans().get_within(digest, MAX_PLAN_BYTES).await?;
+        let plan: StoredPlan = read_unique_within(&stored.bytes, MAX_PLAN_VALUES)
             .map_err(|error| MeshError::Malformed { what: "a plan", reason: error.to_string() })?;
         let found = plan.digest();
         if found == digest {

@@ -30,7 +30,8 @@ pub struct MeshSubscription {
 }
 
 impl Mesh {
-    /// A subscription that the server knows of when this returns: what is asked after it is heard.
+    /// Subscribes to a subject. The subscription is on its way when this returns: the server knows of it before it reads
+    /// what this connection sends next.
     pub(crate) async fn listen(&self, subject: String) -> Result<MeshSubscription, MeshError> {
         self.listen_in(subject, None).await
     }

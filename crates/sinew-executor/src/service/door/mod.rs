@@ -332,6 +332,9 @@ fn settled(known: &Known) -> bool {
 fn read(call: &RpcRequest) -> Result<Request, Refused> {
     let request = Request::read(&call.body)?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
+    if let Some(defect) = &call.defect {
+        return Err(refused(A2aError::new(ErrorCode::InvalidRequest, defect)));
+    }
     let text = |name: &str| call.headers.get(name).map(AsRef::<str>::as_ref);
     check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
     // Permissions are given by subject: what the body asks for must be what the caller may ask for.
