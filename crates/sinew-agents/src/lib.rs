@@ -39,6 +39,7 @@ mod sessions;
 mod set;
 mod steps;
 mod template;
+mod web_client;
 
 pub use agent::Agent;
 pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
@@ -60,3 +61,4 @@ pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;
 pub use tokio_util::sync::CancellationToken;
+pub use web_client::{ReachableAddresses, WebAnswer, WebClient};

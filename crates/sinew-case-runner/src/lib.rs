@@ -1,4 +1,5 @@
-//! Cases of workflows and of model agents: test files, run offline and in virtual time.
+//! Cases of workflows and of model agents: test files, run offline and in virtual time; and evaluations of model agents, whose
+//! trials others run.
 //!
 //! Place in the flow: above the runtime's virtual time and the reading of workflow files, below `sinew test`. Agents are
 //! stubs that the cases describe; the answers of language models are part of a case.
@@ -11,6 +12,8 @@ mod case_runner;
 mod case_search;
 mod coverage;
 mod difference;
+mod eval_file;
+mod eval_trial;
 mod expectation;
 mod observation;
 mod report;
@@ -21,4 +24,6 @@ pub use agent_cases::schema as agent_case_schema;
 pub use case_file::schema as workflow_case_schema;
 pub use case_runner::{CaseOptions, CaseProgress, run_cases};
 pub use coverage::Coverage;
+pub use eval_file::{EvalCase, EvalFile, PeerStub, eval_schema, is_eval_file, read_eval};
+pub use eval_trial::{EvalReport, EvalTrial, EvalVerdict, GradedTrial, grade_trial};
 pub use report::{CaseReport, CaseVerdict};

@@ -1,5 +1,7 @@
 //! Settings of a console, and the state that its pages share.
 
+use std::sync::Arc;
+
 use crate::api_client::ApiPort;
 
 /// Whether a console changes a mesh.
@@ -12,6 +14,50 @@ pub enum ConsoleMode {
     ReadOnly,
 }
 
+/// Person who looks at a page. What stands before the console leaves it with the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsoleCaller {
+    /// Name, as executions record it.
+    pub name: String,
+    /// Whether this person changes the mesh.
+    pub mode: ConsoleMode,
+}
+
+/// Begins the session of the owner of a key: gives the value of a cookie, or `None` for a key that does not open.
+type BeginSession = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Sign-in of a console whose pages need a caller.
+#[derive(Clone)]
+pub struct SignInPort {
+    /// Name of the cookie that holds a session.
+    pub cookie: &'static str,
+    /// Seconds that a session lasts.
+    pub lifetime_seconds: u64,
+    begin: Arc<BeginSession>,
+}
+
+impl SignInPort {
+    /// A port that begins sessions with this function.
+    pub fn new(
+        cookie: &'static str,
+        lifetime_seconds: u64,
+        begin: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { cookie, lifetime_seconds, begin: Arc::new(begin) }
+    }
+
+    /// Begins the session of the owner of a key.
+    pub(crate) fn begin(&self, key: &str) -> Option<String> {
+        (self.begin)(key)
+    }
+}
+
+impl std::fmt::Debug for SignInPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignInPort").field("cookie", &self.cookie).finish_non_exhaustive()
+    }
+}
+
 /// Settings of a console.
 #[derive(Clone, Debug)]
 pub struct ConsoleOptions {
@@ -21,6 +67,8 @@ pub struct ConsoleOptions {
     pub mode: ConsoleMode,
     /// Whether browsers reach it by HTTPS only: cookies are then sent by HTTPS only.
     pub is_secure: bool,
+    /// Sign-in by key; `None` where every request has a caller.
+    pub sign_in: Option<SignInPort>,
 }
 
 /// State that all pages share.
@@ -28,4 +76,5 @@ pub(crate) struct ConsoleState {
     pub(crate) api: ApiPort,
     pub(crate) mode: ConsoleMode,
     pub(crate) is_secure: bool,
+    pub(crate) sign_in: Option<SignInPort>,
 }

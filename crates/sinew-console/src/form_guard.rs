@@ -10,17 +10,20 @@ use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use url::form_urlencoded;
 
 use crate::console_error::ConsoleError;
-use crate::console_state::{ConsoleMode, ConsoleState};
+use crate::console_state::{ConsoleCaller, ConsoleMode, ConsoleState};
 use crate::form_token::{COOKIE, FormToken, TOKEN_FIELD};
 use crate::page_frame::error_page;
-use crate::page_request::{BASE, PageRequest};
+use crate::page_request::{BASE, PageAddress, PageRequest, mode_of};
+use crate::pages::sign_in::is_sign_in;
 
 /// Bytes of a form.
 const MAX_FORM_BYTES: usize = 1 << 20;
+/// Begin of the paths of files, which say nothing of the mesh.
+const ASSETS: &str = "/console/assets/";
 /// Headers of every answer. Pages load and run nothing but files of this console.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
@@ -50,15 +53,24 @@ pub(crate) async fn guard_pages(
     let is_form = *request.method() != Method::GET && *request.method() != Method::HEAD;
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(token.clone());
-    let checked = if is_form {
+    let is_sign_in = is_sign_in(parts.uri.path());
+    let needs_sign_in = state.sign_in.is_some()
+        && parts.extensions.get::<ConsoleCaller>().is_none()
+        && !is_sign_in
+        && !parts.uri.path().starts_with(ASSETS);
+    let mode = if is_sign_in { ConsoleMode::Full } else { mode_of(&parts, &state) };
+    let checked = if needs_sign_in {
+        Err(None)
+    } else if is_form {
         let is_trusted = is_known && is_own_origin(&parts.headers);
-        checked_form(state.mode, is_trusted, &token, body).await
+        checked_form(mode, is_trusted, &token, body).await.map_err(Some)
     } else {
         Ok(body)
     };
     let mut response = match checked {
         Ok(body) => next.run(Request::from_parts(parts, body)).await,
-        Err(error) => {
+        Err(None) => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
+        Err(Some(error)) => {
             tracing::info!(path = %parts.uri.path(), %error, "a form was refused");
             error_page(&PageRequest::of(&parts, &state), &error).into_response()
         }

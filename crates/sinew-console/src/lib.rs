@@ -26,5 +26,6 @@ mod status_mark;
 mod time_scale;
 
 pub use api_client::ApiPort;
-pub use console_state::{ConsoleMode, ConsoleOptions};
+pub use console_state::{ConsoleCaller, ConsoleMode, ConsoleOptions, SignInPort};
+pub use page_request::BASE;
 pub use routes::console_router;

@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 
 use crate::api_client::{ApiClient, append_pair, join_segments};
 use crate::console_error::ConsoleError;
-use crate::console_state::{ConsoleMode, ConsoleState};
+use crate::console_state::{ConsoleCaller, ConsoleMode, ConsoleState};
 use crate::form_token::FormToken;
 
 /// Base path of the pages.
-pub(crate) const BASE: &str = "/console";
+pub const BASE: &str = "/console";
 
 /// Request of a page: the API in the name of its sender, and what forms need.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct PageRequest {
     /// Token for the forms of the page.
     pub(crate) token: FormToken,
     pub(crate) mode: ConsoleMode,
+    /// Name of the person who is signed in; `None` where nobody signs in.
+    pub(crate) signed_in: Option<String>,
     pub(crate) now: Timestamp,
     uri: Uri,
 }
@@ -44,7 +46,8 @@ impl PageRequest {
             api: ApiClient::new(state.api.clone(), parts.extensions.clone()),
             // Without the guard there is no token, and then no form is obeyed.
             token: parts.extensions.get::<FormToken>().cloned().unwrap_or_default(),
-            mode: state.mode,
+            mode: mode_of(parts, state),
+            signed_in: state.sign_in.as_ref().and_then(|_| Some(caller_of(parts)?.name.clone())),
             now: Timestamp::now(),
             uri: parts.uri.clone(),
         }
@@ -61,6 +64,18 @@ impl PageRequest {
     /// Address of the page without what follows its path.
     pub(crate) fn path(&self) -> &str {
         self.uri.path()
+    }
+}
+
+fn caller_of(parts: &Parts) -> Option<&ConsoleCaller> {
+    parts.extensions.get()
+}
+
+/// Whether a page changes the mesh: if both the console and the person do.
+pub(crate) fn mode_of(parts: &Parts, state: &ConsoleState) -> ConsoleMode {
+    match caller_of(parts) {
+        Some(caller) if caller.mode == ConsoleMode::ReadOnly => ConsoleMode::ReadOnly,
+        _ => state.mode,
     }
 }
 

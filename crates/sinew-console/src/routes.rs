@@ -14,12 +14,13 @@ use crate::console_state::{ConsoleOptions, ConsoleState};
 use crate::form_guard::guard_pages;
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
+use crate::pages::sign_in;
 use crate::{confirmations, pages};
 
 /// Returns the routes of a console: `/`, and all below `/console`.
 pub fn console_router(options: ConsoleOptions) -> Router {
-    let ConsoleOptions { api, mode, is_secure } = options;
-    let state = Arc::new(ConsoleState { api, mode, is_secure });
+    let ConsoleOptions { api, mode, is_secure, sign_in } = options;
+    let state = Arc::new(ConsoleState { api, mode, is_secure, sign_in });
     let page = |path: &str| format!("{BASE}{path}");
     let execution = |rest: &str| format!("{BASE}/executions/{{id}}{rest}");
     Router::new()
@@ -50,6 +51,8 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&page("/desk"), get(pages::desk::show).post(pages::desk::work))
         .route(&page("/agents"), get(pages::agents::show))
         .route(&page("/agents/{name}"), get(pages::agent::show))
+        .route(&page("/sign-in"), get(sign_in::show).post(sign_in::sign_in))
+        .route(&page("/sign-out"), post(sign_in::sign_out))
         .route(&page("/help"), get(pages::help::show))
         .route(&page("/help/{code}"), get(pages::help::code))
         .route(&page("/{*rest}"), get(no_page).post(no_page))

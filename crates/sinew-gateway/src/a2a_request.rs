@@ -3,17 +3,22 @@
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::Response;
+use serde_json::value::RawValue;
 use sinew_mesh::trace::TraceParent;
-use sinew_protocol::a2a::{A2A_VERSION, A2aError};
-use sinew_protocol::jsonrpc::{check_headers, error_of};
-use sinew_protocol::{Fault, code, header as mesh_header};
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod};
+use sinew_protocol::jsonrpc::{check_headers, error_of, fault_of, raw};
+use sinew_protocol::{Fault, Token, code, header as mesh_header};
 
-use crate::caller::CallerIdentity;
-use crate::operations::{Endpoint, OperationCall, short};
+use crate::access::CallerIdentity;
+use crate::cards;
+use crate::operations::{Endpoint, OperationCall, OperationReply, short};
 use crate::state::GatewayState;
 
 /// Extensions that a client may ask for at once.
 const MAX_EXTENSIONS: usize = 32;
+
+/// Header that names agents whose tasks a list lacks.
+const UNHEARD_HEADER: &str = "sinew-unheard-agents";
 
 /// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
 pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
@@ -26,14 +31,14 @@ pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
 }
 
 /// A call of an operation, as the head of its request says.
-pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endpoint) -> OperationCall {
+fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) -> OperationCall {
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
     let extensions = extensions.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
-    let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
     OperationCall {
-        caller: caller.unwrap_or_else(|| state.own_caller.clone()),
+        caller: caller.token.clone(),
+        role: caller.role,
         endpoint,
         extensions: extensions.map(|uri| short(uri, 300)).collect(),
         trace: text(mesh_header::TRACE_PARENT)
@@ -43,10 +48,46 @@ pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endp
     }
 }
 
+/// Performs an operation for a caller.
+pub(crate) async fn perform(
+    state: &GatewayState,
+    caller: &CallerIdentity,
+    parts: &Parts,
+    endpoint: Endpoint,
+    (method, params): (CoreMethod, &RawValue),
+) -> Result<OperationReply, A2aError> {
+    let operations = state.operations_of(caller);
+    let call = operation_call(caller, parts, endpoint);
+    // Where the card of everybody is short, callers have one that shows what is theirs.
+    if method == CoreMethod::GetExtendedAgentCard && state.gate.is_required() {
+        operations.check_tenant(params)?;
+        let card = cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers));
+        let card = card.ok_or_else(|| A2aError::internal("the agent has gone"))?;
+        return Ok(OperationReply::Value(raw(&card)));
+    }
+    operations.perform(&call, method, params).await
+}
+
 /// Adds the headers that every answer of A2A has.
 pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
     response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
     response
+}
+
+/// Says which agents did not answer in time, so that their tasks are missing: names as they stand in subjects of the mesh,
+/// separated by commas. A2A has no member for it.
+pub(crate) fn with_unheard(mut response: Response, agents: &[String]) -> Response {
+    let named: Vec<String> =
+        agents.iter().take(MAX_EXTENSIONS).map(|name| Token::of(name).to_string()).collect();
+    if let Ok(value) = HeaderValue::from_str(&named.join(", ")) {
+        response.headers_mut().insert(UNHEARD_HEADER, value);
+    }
+    response
+}
+
+/// Whether an error says that the caller may not do this.
+pub(crate) fn is_not_allowed(error: &A2aError) -> bool {
+    fault_of(error).code == code::GATEWAY_CALLER_NOT_ALLOWED.as_str()
 }
 
 pub(crate) fn too_many_streams() -> A2aError {

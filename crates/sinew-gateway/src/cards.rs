@@ -12,7 +12,8 @@ use sinew_protocol::a2a::{
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
 
-use crate::operations::{A2aOperations, SKILL_EXTENSION};
+use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
+use crate::state::GatewayState;
 
 /// How long clients may keep a card, in seconds. Agents come and go, so not long.
 const MAX_AGE_SECONDS: u32 = 30;
@@ -23,8 +24,46 @@ const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
 /// Characters of a name that stand in a path as they are.
 const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// The card of an endpoint, as far as these operations offer it. `None` if its agent has gone.
+pub(crate) fn card_of(
+    state: &GatewayState,
+    operations: &A2aOperations,
+    endpoint: &Endpoint,
+    base: &str,
+) -> Option<AgentCard> {
+    let mut card = match endpoint {
+        Endpoint::Mesh => mesh_card(operations, base),
+        Endpoint::Agent(name) => agent_card(operations, operations.card(name)?, base),
+    };
+    if state.gate.is_required() {
+        require_credentials(&mut card, &state.gate.issuers());
+    }
+    Some(card)
+}
+
+/// Says which credentials the gateway asks for.
+fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
+    card.capabilities.extended_agent_card = Some(true);
+    let mut schemes = serde_json::Map::new();
+    let bearer = "A key of `sinew gateway key create`, or a token of an OpenID provider of this gateway.";
+    schemes.insert(
+        "bearer".to_owned(),
+        json!({"httpAuthSecurityScheme": {"scheme": "Bearer", "description": bearer}}),
+    );
+    for (nth, issuer) in issuers.iter().enumerate() {
+        let address = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
+        let scheme = json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": address}});
+        schemes.insert(format!("openid{}", nth + 1), scheme);
+    }
+    let one_of = schemes.keys().map(|name| json!({"schemes": {name: {"list": []}}}));
+    let one_of: Vec<Value> = one_of.collect();
+    // Both are of the form that the types read.
+    card.security_schemes = serde_json::from_value(Value::Object(schemes)).ok();
+    card.security_requirements = serde_json::from_value(Value::Array(one_of)).ok();
+}
+
 /// The card of the whole mesh: a skill for each workflow and agent that is offered.
-pub(crate) fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
+fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
     let offered = operations.offered();
     let namespace = operations.mesh_namespace();
     let skills: Vec<AgentSkill> = offered.iter().take(MAX_SKILLS).map(skill_of).collect();
@@ -41,7 +80,7 @@ pub(crate) fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
     }
     let mut capabilities = AgentCapabilities::default();
     capabilities.streaming = Some(true);
-    capabilities.push_notifications = Some(false);
+    capabilities.push_notifications = Some(operations.pushes());
     capabilities.extended_agent_card = Some(false);
     capabilities.extensions = Some(vec![
         extension(SKILL_EXTENSION, "A message names its skill in metadata.skill.", json!({})),
@@ -72,14 +111,14 @@ pub(crate) fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
 
 /// The card of one agent, with the interfaces of this gateway before its own. Its signature covered other interfaces, so
 /// it is left out.
-pub(crate) fn agent_card(mut card: AgentCard, base: &str) -> AgentCard {
+fn agent_card(operations: &A2aOperations, mut card: AgentCard, base: &str) -> AgentCard {
     let name = utf8_percent_encode(&card.name, PATH_SEGMENT);
     let mut all = interfaces(&format!("{base}/agents/{name}"));
     let is_own = |interface: &AgentInterface| HTTP_BINDINGS.contains(&interface.protocol_binding.as_str());
     all.extend(std::mem::take(&mut card.supported_interfaces).into_iter().filter(|it| !is_own(it)));
     card.supported_interfaces = all;
     card.capabilities.streaming = Some(true);
-    card.capabilities.push_notifications = Some(false);
+    card.capabilities.push_notifications = Some(operations.pushes());
     card.capabilities.extended_agent_card = Some(false);
     card.signatures = None;
     card.security_schemes = None;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Extensions;
-use sinew_console::{ApiPort, ConsoleMode, ConsoleOptions, console_router};
+use sinew_console::{ApiPort, ConsoleMode, ConsoleOptions, SignInPort, console_router};
 use tower::ServiceExt as _;
 
-use crate::caller::CallerIdentity;
+use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME};
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
@@ -20,7 +20,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     let api = api_router(state);
     let port = ApiPort::new(move |page: &Extensions, mut request: Request| {
         // The page's request passed the guard; what it asks is asked by the same caller.
-        if let Some(caller) = page.get::<CallerIdentity>() {
+        if let Some(caller) = CallerIdentity::of(page) {
             request.extensions_mut().insert(caller.clone());
         }
         let api = api.clone();
@@ -31,7 +31,12 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
             }
         })
     });
-    let is_secure = state.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
+    let is_secure =
+        state.is_tls || state.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
+    let gate = Arc::clone(state);
+    let sign_in = state.gate.is_required().then(|| {
+        SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| gate.gate.begin_session(key))
+    });
     // `with_state` gives the router any state it is merged into.
-    console_router(ConsoleOptions { api: port, mode, is_secure }).with_state(())
+    console_router(ConsoleOptions { api: port, mode, is_secure, sign_in }).with_state(())
 }

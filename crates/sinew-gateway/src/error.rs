@@ -30,13 +30,27 @@ pub enum GatewayError {
         /// Reason given by the library.
         reason: String,
     },
-    /// Every machine of the network could call, and nobody would ask who calls.
-    #[error(
-        "{address} is reachable from other machines, and the gateway asks its callers for no credentials"
-    )]
+    /// Other machines could call, and their callers or connections would not be protected.
+    #[error("{address} is reachable from other machines, and the gateway {lacks}")]
     Open {
         /// The address.
         address: SocketAddr,
+        /// Protection that is missing.
+        lacks: &'static str,
+    },
+    /// Certificate or key cannot be used.
+    #[error("TLS cannot be offered: {reason}")]
+    Tls {
+        /// File, and what is wrong with it.
+        reason: String,
+    },
+    /// An OpenID provider cannot be used.
+    #[error("the OpenID provider {issuer} cannot be used: {reason}")]
+    Provider {
+        /// Address of the provider.
+        issuer: String,
+        /// Reason why it cannot be used.
+        reason: String,
     },
 }
 
@@ -48,6 +62,7 @@ impl GatewayError {
             Self::Client(error) => error.code(),
             Self::Listen { .. } => code::GATEWAY_CANNOT_LISTEN.as_str(),
             Self::Handshake { .. } => code::GATEWAY_MESSAGE_MALFORMED.as_str(),
+            Self::Tls { .. } | Self::Provider { .. } => code::GATEWAY_SETTING_UNUSABLE.as_str(),
             Self::Open { .. } => code::GATEWAY_WITHOUT_CREDENTIALS.as_str(),
         }
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use tokio::net::TcpListener;
@@ -10,45 +11,73 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{AccessGate, CallerMeters};
 use crate::error::GatewayError;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
-use crate::options::GatewayOptions;
+use crate::options::{GatewayOptions, TransportSecurity};
+use crate::push::{GatewaySigner, PushDispatcher};
 use crate::state::GatewayState;
+use crate::tls::TlsListener;
+use crate::webhook::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
 #[derive(Debug)]
 pub struct Gateway {
     address: SocketAddr,
+    is_tls: bool,
     draining: CancellationToken,
     serving: Option<JoinHandle<()>>,
+    /// Delivers push notifications for as long as the gateway lives.
+    pushes: Option<PushDispatcher>,
 }
 
 impl Gateway {
-    /// Serves the mesh on an address of this machine. Fails for an address that other machines reach: there is no check of
-    /// callers.
+    /// Serves the mesh. Fails for an address that other machines reach, unless callers need credentials and their connections
+    /// are protected.
     pub async fn start(mesh: Mesh, options: GatewayOptions) -> Result<Self, GatewayError> {
-        if !options.listen.ip().is_loopback() {
-            return Err(GatewayError::Open { address: options.listen });
-        }
+        check_protection(&options)?;
+        let tls = match &options.transport {
+            TransportSecurity::Tls(files) => Some(TlsListener::open(files.clone())?),
+            _ => None,
+        };
         let failed = |error| GatewayError::Listen { address: options.listen, error };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let own_caller = mesh.caller().clone();
+        let gate = AccessGate::open(&mesh, &options.access).await?;
+        let records = if gate.reads_records() {
+            Some(GatewayRecords::open(&mesh, options.push_addresses).await?)
+        } else {
+            None
+        };
         let cards = mesh.cards().follow();
         let client = Client::new(mesh, options.adapters).await?;
         cards.ready().await;
         let draining = CancellationToken::new();
-        let operations = A2aOperations::new(client, cards, &options);
-        let tools = McpShared::new(operations.clone(), own_caller.clone());
+        let web = records.as_ref().map(|records| records.web.clone());
+        let operations = A2aOperations::with_webhooks(client, cards, &options, web);
+        let pushes = match &records {
+            Some(GatewayRecords { web, signer, .. }) => Some(
+                PushDispatcher::start(operations.clone(), web.clone(), Arc::clone(signer), draining.clone())
+                    .await?,
+            ),
+            None => None,
+        };
+        let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
+        let tools = McpShared::new(operations.clone(), None);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
+        let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
             mcp: McpEndpoint::new(tools, &options.limits, Arc::clone(&streams), &draining),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
-            own_caller,
+            gate,
+            webhooks,
+            signer,
+            meters: CallerMeters::new(options.access.limits),
+            is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,
             draining: draining.clone(),
@@ -57,14 +86,20 @@ impl Gateway {
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
         let router = routes::router(&state, console);
-        let serving = Some(tokio::spawn(server::serve(state, listener, router)));
+        let serving = Some(tokio::spawn(server::serve(state, listener, tls, router)));
         tracing::info!(%address, "the gateway serves");
-        Ok(Self { address, draining, serving })
+        Ok(Self { address, is_tls, draining, serving, pushes })
     }
 
     /// Address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Address of the gateway as its own machine reaches it, without a slash at its end.
+    pub fn base_url(&self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Takes no new connections, ends streams with a hint how to go on, and waits for what is being answered.
@@ -73,6 +108,9 @@ impl Gateway {
         if let Some(serving) = self.serving.take() {
             // A panic of the server was reported where it happened.
             let _ = serving.await;
+        }
+        if let Some(pushes) = self.pushes.take() {
+            pushes.end().await;
         }
     }
 }
@@ -83,6 +121,40 @@ impl Drop for Gateway {
             serving.abort();
         }
     }
+}
+
+/// Records of the mesh that a gateway reads, beside keys.
+struct GatewayRecords {
+    webhooks: WebhookTriggers,
+    signer: Arc<GatewaySigner>,
+    /// Reaches webhooks of callers.
+    web: WebClient,
+}
+
+impl GatewayRecords {
+    async fn open(mesh: &Mesh, addresses: ReachableAddresses) -> Result<Self, GatewayError> {
+        Ok(Self {
+            webhooks: WebhookTriggers::open(mesh).await?,
+            signer: Arc::new(GatewaySigner::open(mesh).await?),
+            web: WebClient::new(addresses)
+                .map_err(|error| GatewayError::Tls { reason: error.to_string() })?,
+        })
+    }
+}
+
+/// Refuses to be open to other machines without a check of callers, or over connections that anybody can read.
+fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
+    let open = |lacks| Err(GatewayError::Open { address: options.listen, lacks });
+    if options.listen.ip().is_loopback() {
+        return Ok(());
+    }
+    if !options.access.is_required {
+        return open("asks its callers for no credentials");
+    }
+    if matches!(options.transport, TransportSecurity::Plain) {
+        return open("does not speak TLS, so credentials could be read on their way");
+    }
+    Ok(())
 }
 
 /// The names that requests may have: those of the options, and the host of the public address.

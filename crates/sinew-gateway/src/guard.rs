@@ -1,25 +1,31 @@
-//! The door: which hosts and origins a request may name, how many requests are open, and the caller of each.
+//! The door: which hosts and origins a request may name, who calls, and how many requests are open.
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt as _, Limited};
+use sinew_console::{ConsoleCaller, ConsoleMode};
+use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
 
-use crate::caller::CallerIdentity;
+use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
 /// Names of the loopback interface.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// Scheme by which callers present keys and tokens.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
 
 /// Lets a request through, with its caller, or refuses it.
 pub(crate) async fn check_request(
     State(state): State<Arc<GatewayState>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     if let Err(problem) = check_host(&state, request.headers(), request.uri()) {
@@ -31,8 +37,77 @@ pub(crate) async fn check_request(
         let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
         return ([(header::RETRY_AFTER, "1")], problem).into_response();
     };
-    request.extensions_mut().insert(CallerIdentity { token: state.own_caller.clone() });
-    next.run(request).await
+    let (mut parts, mut body) = request.into_parts();
+    let caller = match state.gate.caller_of(&parts).await {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse_credentials(&refusal, parts.uri.path()),
+    };
+    let Some(caller) = caller else { return next.run(Request::from_parts(parts, body)).await };
+    let permit = match state.meters.enter(&caller) {
+        Ok(permit) => permit,
+        Err(refusal) => return refuse_excess(&caller, parts.uri.path(), refusal),
+    };
+    if let Some(most) = permit.body_bytes() {
+        body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
+    }
+    let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
+    parts.extensions.insert(ConsoleCaller { name: caller.token.to_string(), mode });
+    parts.extensions.insert(caller.clone());
+    let path = parts.uri.path().to_owned();
+    let response = next.run(Request::from_parts(parts, body)).await;
+    count_stream(response, &permit).unwrap_or_else(|| {
+        tracing::info!(path, caller = caller.label(), "a stream too many was refused");
+        let text = "as many streams of this caller are open as may be";
+        HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
+    })
+}
+
+/// Lets a stream count among those of its caller until it ends. `None` for one too many.
+fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+        return Some(response);
+    }
+    let place = permit.stream()?;
+    let (parts, body) = response.into_parts();
+    let body = body.map_frame(move |frame| {
+        // Held until the body is dropped.
+        let _place = &place;
+        frame
+    });
+    Some(Response::from_parts(parts, Body::new(body)))
+}
+
+/// Refuses a request whose credentials are missing or do not open.
+pub(crate) fn refuse_credentials(refusal: &AccessRefusal, path: &str) -> Response {
+    tracing::info!(path, %refusal, "a request was refused");
+    let status = match refusal {
+        AccessRefusal::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::UNAUTHORIZED,
+    };
+    let problem = HttpProblem::new(status, code::GATEWAY_CALLER_UNKNOWN, refusal.to_string());
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
+    response
+}
+
+/// Refuses work that needs another role.
+pub(crate) fn refuse_role(caller: &CallerIdentity, path: &str, text: String) -> Response {
+    tracing::info!(path, caller = caller.label(), role = caller.role.as_str(), "a request was refused");
+    HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text).into_response()
+}
+
+/// Refuses a request beyond the limits of its caller.
+fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> Response {
+    tracing::info!(path, caller = caller.label(), ?refusal, "a request was refused");
+    let (text, seconds) = match refusal {
+        MeterRefusal::Rate(wait) => {
+            ("this caller sends more requests a second than it may", wait.as_secs() + 1)
+        }
+        MeterRefusal::InFlight => ("as many requests of this caller are answered as may be", 1),
+    };
+    let problem = HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text);
+    ([(header::RETRY_AFTER, seconds.to_string())], problem).into_response()
 }
 
 /// Refuses names that are not of this gateway: a page elsewhere could have a browser send requests here (DNS rebinding).

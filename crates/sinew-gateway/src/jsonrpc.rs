@@ -12,13 +12,19 @@ use sinew_protocol::a2a::{A2aError, ErrorCode};
 use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, result};
 
 use crate::a2a_request;
+use crate::access::CallerIdentity;
 use crate::operations::{Endpoint, OperationReply};
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventWording};
 use crate::state::GatewayState;
 
 /// Answers one JSON-RPC call.
-pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request: Request) -> Response {
+pub(crate) async fn serve(
+    state: Arc<GatewayState>,
+    caller: CallerIdentity,
+    endpoint: Endpoint,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     // A body of another kind is not looked at, so there is no id to answer with.
@@ -45,21 +51,30 @@ pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request:
     };
     let (id, answer) = match RpcRequest::read(&body) {
         Err(Refused { id, error }) => (id, Err(*error)),
-        Ok(call) => (call.id.clone(), perform(&state, &parts, endpoint, &call).await),
+        Ok(call) => (call.id.clone(), perform(&state, &caller, &parts, endpoint, &call).await),
     };
     match answer {
         Ok(OperationReply::Value(value)) => a2a_request::with_a2a_headers(respond(result(&id, &value))),
+        Ok(OperationReply::Incomplete { value, unheard }) => {
+            let response = a2a_request::with_a2a_headers(respond(result(&id, &value)));
+            a2a_request::with_unheard(response, &unheard)
+        }
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RpcWording { id: id.clone() })
         {
             Some(response) => a2a_request::with_a2a_headers(response),
             None => respond(RpcResponse::error(id, &a2a_request::too_many_streams()).to_bytes()),
         },
-        Err(error) => a2a_request::with_a2a_headers(respond(RpcResponse::error(id, &error).to_bytes())),
+        Err(error) => {
+            let is_forbidden = a2a_request::is_not_allowed(&error);
+            let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
+            a2a_request::with_a2a_headers(respond_with(status, RpcResponse::error(id, &error).to_bytes()))
+        }
     }
 }
 
 async fn perform(
     state: &GatewayState,
+    caller: &CallerIdentity,
     parts: &axum::http::request::Parts,
     endpoint: Endpoint,
     call: &RpcRequest,
@@ -69,8 +84,7 @@ async fn perform(
     };
     a2a_request::check_version(parts)?;
     let params: Box<RawValue> = call.params()?;
-    let operation = a2a_request::operation_call(state, parts, endpoint);
-    state.operations.perform(&operation, method, &params).await
+    a2a_request::perform(state, caller, parts, endpoint, (method, &params)).await
 }
 
 /// Events as JSON-RPC responses to the call that opened the stream.

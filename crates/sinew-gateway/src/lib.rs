@@ -7,8 +7,8 @@
 //! gateways stand beside each other and any of them answers.
 
 mod a2a_request;
+mod access;
 mod api;
-mod caller;
 mod cards;
 mod console_mount;
 mod error;
@@ -19,6 +19,7 @@ mod jsonrpc;
 mod mcp;
 pub mod operations;
 mod options;
+mod push;
 mod request_body;
 mod rest;
 mod routes;
@@ -26,9 +27,14 @@ mod server;
 mod sse;
 mod stall_guard;
 mod state;
+mod tls;
+mod webhook;
 
+pub use access::OidcOptions;
 pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use mcp::{serve_mcp, serve_mcp_stdio};
-pub use options::{DEFAULT_PORT, GatewayLimits, GatewayOptions};
+pub use options::{AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, TlsFiles, TransportSecurity};
+pub use routes::{RouteDescription, described_routes};
+pub use sinew_agents::ReachableAddresses;
 pub use sinew_console::ConsoleMode;

@@ -1,13 +1,52 @@
 //! Settings of a gateway.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use sinew_agents::ReachableAddresses;
 use sinew_console::ConsoleMode;
 use sinew_executor::service::Adapters;
+use sinew_protocol::access::KeyLimits;
+
+use crate::access::OidcOptions;
 
 /// Port that a gateway listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 8234;
+
+/// Callers that a gateway lets in.
+#[derive(Clone, Debug, Default)]
+pub struct AccessOptions {
+    /// Whether requests need credentials. Without, requests from this machine have the rights of the gateway's own user.
+    pub is_required: bool,
+    /// OpenID providers whose tokens open, beside keys.
+    pub oidc: Vec<OidcOptions>,
+    /// Limits of callers whose key has none of its own.
+    pub limits: KeyLimits,
+}
+
+/// Protection of the connections to a gateway.
+#[derive(Clone, Debug, Default)]
+pub enum TransportSecurity {
+    /// None: for the loopback interface.
+    #[default]
+    Plain,
+    /// None here: a proxy before the gateway speaks TLS, and nobody else reaches the address.
+    PlainBehindProxy,
+    /// TLS.
+    Tls(TlsFiles),
+}
+
+/// Files of TLS in PEM. They are read again when they change.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Chain of certificates, the gateway's own first.
+    pub certificate: PathBuf,
+    /// Key of the certificate.
+    pub key: PathBuf,
+    /// Authorities of client certificates. `None`: clients are not asked for one.
+    pub client_authorities: Option<PathBuf>,
+}
 
 /// Settings of a gateway.
 #[derive(Clone)]
@@ -29,6 +68,12 @@ pub struct GatewayOptions {
     pub console: Option<ConsoleMode>,
     /// Limits of requests.
     pub limits: GatewayLimits,
+    /// Callers that are let in.
+    pub access: AccessOptions,
+    /// Protection of connections.
+    pub transport: TransportSecurity,
+    /// Addresses that push notifications may go to.
+    pub push_addresses: ReachableAddresses,
 }
 
 impl GatewayOptions {
@@ -43,6 +88,9 @@ impl GatewayOptions {
             adapters,
             console: None,
             limits: GatewayLimits::default(),
+            access: AccessOptions::default(),
+            transport: TransportSecurity::default(),
+            push_addresses: ReachableAddresses::Public,
         }
     }
 }

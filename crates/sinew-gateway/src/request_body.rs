@@ -21,9 +21,21 @@ pub(crate) async fn read_body(limits: &GatewayLimits, body: Body) -> Result<Byte
     let read = Limited::new(body, limits.body_bytes).collect();
     match tokio::time::timeout(limits.body_timeout, read).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        Ok(Err(error)) if is_too_large(error.as_ref()) => Err(BodyError::TooLarge),
         _ => Err(BodyError::Broken),
     }
+}
+
+/// Whether a limit of the gateway or of the caller is the reason.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Whether a media type is one of JSON that a gateway reads.

@@ -14,6 +14,7 @@ use sinew_protocol::jsonrpc::{A2A_JSON, raw};
 use sinew_protocol::unique_keys::check_unique_keys;
 
 use crate::a2a_request;
+use crate::access::CallerIdentity;
 use crate::operations::{Endpoint, OperationReply, short};
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventWording};
@@ -37,15 +38,20 @@ const QUERY_PARAMETERS: [&str; 8] = [
 /// Answers one call of an operation. `path` holds the parameters of the path.
 pub(crate) async fn serve(
     state: Arc<GatewayState>,
+    caller: CallerIdentity,
     endpoint: Endpoint,
     method: CoreMethod,
     path: BTreeMap<String, String>,
     request: Request,
 ) -> Response {
     let media_type = media_type(request.headers());
-    match answer(&state, endpoint, method, path, request).await {
+    match answer(&state, &caller, endpoint, method, path, request).await {
         Ok(OperationReply::Value(value)) => {
             a2a_request::with_a2a_headers(respond(StatusCode::OK, value.get().to_owned().into(), media_type))
+        }
+        Ok(OperationReply::Incomplete { value, unheard }) => {
+            let response = respond(StatusCode::OK, value.get().to_owned().into(), media_type);
+            a2a_request::with_unheard(a2a_request::with_a2a_headers(response), &unheard)
         }
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RestWording) {
             Some(response) => a2a_request::with_a2a_headers(response),
@@ -73,6 +79,7 @@ impl From<A2aError> for RestError {
 
 async fn answer(
     state: &GatewayState,
+    caller: &CallerIdentity,
     endpoint: Endpoint,
     method: CoreMethod,
     mut path: BTreeMap<String, String>,
@@ -108,8 +115,7 @@ async fn answer(
     for (name, value) in path {
         params.insert(name, Value::String(value));
     }
-    let operation = a2a_request::operation_call(state, &parts, endpoint);
-    Ok(state.operations.perform(&operation, method, &raw(&params)).await?)
+    Ok(a2a_request::perform(state, caller, &parts, endpoint, (method, &raw(&params))).await?)
 }
 
 /// The body as parameters.
@@ -208,6 +214,9 @@ fn status_of(error: &A2aError) -> StatusCode {
         error.code == ErrorCode::InternalError && sinew_protocol::jsonrpc::fault_of(error).retryable;
     if is_temporary {
         return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    if a2a_request::is_not_allowed(error) {
+        return StatusCode::FORBIDDEN;
     }
     StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -5,26 +5,35 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
+use serde_json::json;
 use sinew_protocol::a2a::CoreMethod;
+use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
 
+use crate::access::{AccessRefusal, CallerIdentity};
 use crate::api::{self, API_ROUTES, ApiOperation};
 use crate::cards;
 use crate::http_error::HttpProblem;
-use crate::operations::{Endpoint, short};
+use crate::operations::{A2aOperations, Endpoint, role_for, short};
 use crate::state::GatewayState;
-use crate::{guard, jsonrpc, rest};
+use crate::{guard, jsonrpc, rest, webhook};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteWork {
-    /// A card: of the mesh, or of the agent in the path.
-    Card,
+    /// Public keys of the gateways.
+    SigningKeys,
+    /// The card of the mesh.
+    MeshCard,
+    /// The card of the agent in the path.
+    AgentCard,
     /// A2A by JSON-RPC.
     JsonRpc,
+    /// A delivery of a service outside, to the trigger in the path.
+    Webhook,
     /// MCP over streamable HTTP.
     Mcp,
     /// An operation of A2A by HTTP+JSON.
@@ -33,6 +42,40 @@ pub(crate) enum RouteWork {
     TaskVerb,
     /// An operation of the REST API.
     Api(ApiOperation),
+}
+
+impl RouteWork {
+    /// The lowest role that may do it; `None` if it is open to everybody. Where the body of a request names an operation, that
+    /// operation asks for more.
+    fn role(self) -> Option<AccessRole> {
+        match self {
+            // A delivery proves itself by its signature.
+            Self::SigningKeys | Self::MeshCard | Self::Webhook => None,
+            // Reading and cancelling share a path; the operation decides.
+            Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::TaskVerb => Some(AccessRole::Operator),
+            Self::Operation(method) => Some(role_for(method)),
+            Self::Api(operation) => Some(operation.role()),
+        }
+    }
+}
+
+/// A route as its callers know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteDescription {
+    /// Method.
+    pub method: &'static str,
+    /// Path, with names in braces.
+    pub path: String,
+    /// The lowest role that may call it; `None` if it is open to everybody.
+    pub role: Option<AccessRole>,
+}
+
+/// All routes of a gateway, without the pages of the console.
+pub fn described_routes() -> Vec<RouteDescription> {
+    let routes = all_routes().into_iter();
+    routes
+        .map(|route| RouteDescription { method: route.method, path: route.path, role: route.work.role() })
+        .collect()
 }
 
 /// One route.
@@ -79,8 +122,10 @@ const ENDPOINTS: [&str; 4] = ["/a2a", "/a2a/{tenant}", "/agents/{agent}", "/agen
 /// Every route.
 pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     let plain = [
-        ("GET", "/.well-known/agent-card.json", RouteWork::Card),
-        ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::Card),
+        ("GET", "/.well-known/agent-card.json", RouteWork::MeshCard),
+        ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::AgentCard),
+        ("GET", "/.well-known/jwks.json", RouteWork::SigningKeys),
+        ("POST", "/hooks/{name}", RouteWork::Webhook),
         ("GET", "/mcp", RouteWork::Mcp),
         ("POST", "/mcp", RouteWork::Mcp),
         ("DELETE", "/mcp", RouteWork::Mcp),
@@ -150,27 +195,43 @@ async fn serve(
     path: BTreeMap<String, String>,
     request: Request,
 ) -> Response {
+    let caller = match allowed_caller(&state, work, &request) {
+        Ok(caller) => caller,
+        Err(refused) => return *refused,
+    };
+    let operations = state.operations_of(&caller);
     let endpoint = match path.get("agent") {
         None => Endpoint::Mesh,
-        Some(name) if state.operations.card(name).is_some() => Endpoint::Agent(name.clone()),
+        Some(name) if operations.card(name).is_some() => Endpoint::Agent(name.clone()),
         Some(name) => {
             let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
             return HttpProblem::not_found(text).into_response();
         }
     };
     match work {
-        RouteWork::Card => card(&state, &endpoint, request.headers()),
+        RouteWork::MeshCard | RouteWork::AgentCard => card(&state, &operations, &endpoint, request.headers()),
+        RouteWork::SigningKeys => {
+            let keys = state.signer.as_ref().map_or_else(|| json!({"keys": []}), |signer| signer.key_set());
+            let headers =
+                [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
+            (headers, keys.to_string()).into_response()
+        }
+        RouteWork::Webhook => {
+            let name = path.get("name").cloned().unwrap_or_default();
+            webhook::serve(state, &name, request).await
+        }
         RouteWork::Mcp => state.mcp.serve(request).await,
-        RouteWork::JsonRpc => jsonrpc::serve(state, endpoint, request).await,
-        RouteWork::Operation(method) => rest::serve(state, endpoint, method, path, request).await,
-        RouteWork::TaskVerb => task_verb(state, endpoint, path, request).await,
-        RouteWork::Api(operation) => api::serve(state, operation, path, request).await,
+        RouteWork::JsonRpc => jsonrpc::serve(state, caller, endpoint, request).await,
+        RouteWork::Operation(method) => rest::serve(state, caller, endpoint, method, path, request).await,
+        RouteWork::TaskVerb => task_verb(state, caller, endpoint, path, request).await,
+        RouteWork::Api(operation) => api::serve(state, caller, operation, path, request).await,
     }
 }
 
 /// `GET tasks/ID`, `POST tasks/ID:cancel`, and `tasks/ID:subscribe` with either method.
 async fn task_verb(
     state: Arc<GatewayState>,
+    caller: CallerIdentity,
     endpoint: Endpoint,
     mut path: BTreeMap<String, String>,
     request: Request,
@@ -184,17 +245,37 @@ async fn task_verb(
         _ => return HttpProblem::not_found("expected tasks/ID:cancel or tasks/ID:subscribe").into_response(),
     };
     path.insert("id".to_owned(), id);
-    rest::serve(state, endpoint, method, path, request).await
+    rest::serve(state, caller, endpoint, method, path, request).await
 }
 
-fn card(state: &GatewayState, endpoint: &Endpoint, headers: &HeaderMap) -> Response {
+/// The caller of a request for this work, or the refusal. Open work has a caller who sees nothing where others need a key.
+fn allowed_caller(
+    state: &GatewayState,
+    work: RouteWork,
+    request: &Request,
+) -> Result<CallerIdentity, Box<Response>> {
+    let refuse = |response| Err(Box::new(response));
+    let caller = CallerIdentity::of(request.extensions());
+    match (caller, work.role()) {
+        (Some(caller), Some(role)) if caller.role < role => {
+            let text = format!("this needs a key with the role {}", role.as_str());
+            refuse(guard::refuse_role(caller, request.uri().path(), text))
+        }
+        (Some(caller), _) => Ok(caller.clone()),
+        (None, None) => Ok(CallerIdentity::nobody(state.operations.client().mesh().caller().clone())),
+        (None, Some(_)) => refuse(guard::refuse_credentials(&AccessRefusal::Missing, request.uri().path())),
+    }
+}
+
+fn card(
+    state: &GatewayState,
+    operations: &A2aOperations,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> Response {
     let base = state.base_url(headers);
-    let card = match endpoint {
-        Endpoint::Mesh => cards::mesh_card(&state.operations, &base),
-        Endpoint::Agent(name) => match state.operations.card(name) {
-            Some(card) => cards::agent_card(card, &base),
-            None => return HttpProblem::not_found("the agent has gone").into_response(),
-        },
-    };
-    cards::respond(&card, headers)
+    match cards::card_of(state, operations, endpoint, &base) {
+        Some(card) => cards::respond(&card, headers),
+        None => HttpProblem::not_found("the agent has gone").into_response(),
+    }
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::access::PeerNames;
 use crate::stall_guard::StallGuard;
 use crate::state::GatewayState;
+use crate::tls::TlsListener;
 
 /// After a failed accept, for instance because the process has no file descriptor left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -25,7 +28,12 @@ const MAX_HTTP2_STREAMS: u32 = 256;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until the gateway drains, then until what is being answered has been answered.
-pub(crate) async fn serve(state: Arc<GatewayState>, listener: TcpListener, router: Router) {
+pub(crate) async fn serve(
+    state: Arc<GatewayState>,
+    listener: TcpListener,
+    tls: Option<TlsListener>,
+    router: Router,
+) {
     let room = Arc::new(Semaphore::new(state.limits.connections));
     let open = GracefulShutdown::new();
     let mut builder = Builder::new(TokioExecutor::new());
@@ -46,18 +54,23 @@ pub(crate) async fn serve(state: Arc<GatewayState>, listener: TcpListener, route
             accepted = accept(&listener, &room) => accepted,
         };
         let (stream, permit) = accepted;
-        let connection = builder
-            .serve_connection_with_upgrades(
-                TokioIo::new(StallGuard::new(stream, state.limits.slow_client)),
-                TowerToHyperService::new(router.clone()),
-            )
-            .into_owned();
-        let connection = open.watch(connection);
+        let server = ConnectionServer {
+            builder: builder.clone(),
+            router: router.clone(),
+            open: open.watcher(),
+            slow_client: state.limits.slow_client,
+        };
+        let Some(tls) = &tls else {
+            tokio::spawn(server.serve(stream, None, permit));
+            continue;
+        };
+        let (config, limit) = (tls.config(), state.limits.head_timeout);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
+            match tokio::time::timeout(limit, TlsListener::accept(config, stream)).await {
+                Ok(Ok((stream, names))) => server.serve(stream, names, permit).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin TLS"),
+                Err(_) => tracing::debug!("a connection did not begin TLS in time"),
             }
-            drop(permit);
         });
     }
     drop(listener);
@@ -67,11 +80,36 @@ pub(crate) async fn serve(state: Arc<GatewayState>, listener: TcpListener, route
     }
 }
 
+/// Serves one connection.
+struct ConnectionServer {
+    builder: Builder<TokioExecutor>,
+    router: Router,
+    open: Watcher,
+    slow_client: Duration,
+}
+
+impl ConnectionServer {
+    /// Serves until the connection ends. `names` are those of the client's certificate.
+    async fn serve<S>(self, stream: S, names: Option<PeerNames>, permit: Option<OwnedSemaphorePermit>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let router = match names {
+            Some(names) => self.router.layer(axum::Extension(names)),
+            None => self.router,
+        };
+        let stream = TokioIo::new(StallGuard::new(stream, self.slow_client));
+        let service = TowerToHyperService::new(router);
+        let connection = self.builder.serve_connection_with_upgrades(stream, service).into_owned();
+        if let Err(error) = self.open.watch(connection).await {
+            tracing::debug!(%error, "a connection ended");
+        }
+        drop(permit);
+    }
+}
+
 /// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> (tokio::net::TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Option<OwnedSemaphorePermit>) {
     let permit = Arc::clone(room).acquire_owned().await.ok();
     loop {
         match listener.accept().await {

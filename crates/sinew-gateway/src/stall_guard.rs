@@ -6,21 +6,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// A TCP connection with a limit for writes that wait.
-pub(crate) struct StallGuard {
-    stream: TcpStream,
+/// A connection with a limit for writes that wait.
+pub(crate) struct StallGuard<S> {
+    stream: S,
     limit: Duration,
     /// Runs while a write waits.
     timer: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
-impl StallGuard {
+impl<S> StallGuard<S> {
     /// Guards a connection; `limit` is the longest time in which nothing is read by the peer.
-    pub(crate) fn new(stream: TcpStream, limit: Duration) -> Self {
+    pub(crate) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, timer: Box::pin(tokio::time::sleep(limit)), is_waiting: false }
     }
 
@@ -38,7 +37,7 @@ impl StallGuard {
     }
 }
 
-impl AsyncRead for StallGuard {
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -48,7 +47,7 @@ impl AsyncRead for StallGuard {
     }
 }
 
-impl AsyncWrite for StallGuard {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, written)

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use sinew_protocol::Token;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{AccessGate, CallerIdentity, CallerMeters};
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
+use crate::push::GatewaySigner;
+use crate::webhook::WebhookTriggers;
 
 /// State that all requests share.
 pub(crate) struct GatewayState {
@@ -19,8 +21,14 @@ pub(crate) struct GatewayState {
     pub(crate) limits: GatewayLimits,
     /// Names of this gateway in requests, beside those of the loopback interface.
     pub(crate) hosts: Vec<String>,
-    /// Caller of requests without credentials: the gateway's own user.
-    pub(crate) own_caller: Token,
+    pub(crate) gate: AccessGate,
+    pub(crate) meters: CallerMeters,
+    /// Webhook triggers; `None` where the gateway's user may not read them.
+    pub(crate) webhooks: Option<WebhookTriggers>,
+    /// Key of the gateways of the mesh; `None` where the gateway's user may not read it.
+    pub(crate) signer: Option<Arc<GatewaySigner>>,
+    /// Whether clients speak TLS to the gateway itself.
+    pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
@@ -29,6 +37,11 @@ pub(crate) struct GatewayState {
 }
 
 impl GatewayState {
+    /// The operations on what a caller may see.
+    pub(crate) fn operations_of(&self, caller: &CallerIdentity) -> A2aOperations {
+        self.operations.limited_to(&caller.patterns)
+    }
+
     /// The address that the client of this request uses, without a slash at its end.
     pub(crate) fn base_url(&self, headers: &HeaderMap) -> String {
         if let Some(url) = &self.public_url {
@@ -36,6 +49,7 @@ impl GatewayState {
         }
         // The guard let only names of this gateway through.
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        host.map_or_else(|| format!("http://{}", self.address), |host| format!("http://{host}"))
+        let scheme = if self.is_tls { "https" } else { "http" };
+        host.map_or_else(|| format!("{scheme}://{}", self.address), |host| format!("{scheme}://{host}"))
     }
 }

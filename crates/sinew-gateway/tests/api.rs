@@ -204,7 +204,7 @@ async fn workflows_are_checked_deployed_drawn_and_removed() {
         document(request.send().await.unwrap()).await
     };
     let (status, found) =
-        send("/workflows/validate?name=w.yaml", &SINGLE.replace("type: agent", "type: agnet")).await;
+        send("/validations?name=w.yaml", &SINGLE.replace("type: agent", "type: agnet")).await;
     assert_eq!((status, &found["errors"]), (StatusCode::OK, &json!(1)), "{found}");
     assert_eq!(found["diagnostics"][0]["file"], "w.yaml", "{found}");
     let (status, refused) = send("/workflows?name=w.yaml", "workflow: 1").await;
@@ -212,7 +212,7 @@ async fn workflows_are_checked_deployed_drawn_and_removed() {
     assert!(refused["findings"].is_array(), "{refused}");
     // Files of the gateway's machine are not for its clients.
     for text in ["!include /etc/hostname\n", "workflow: !include ../../Cargo.toml\n"] {
-        let (_, found) = send("/workflows/validate", text).await;
+        let (_, found) = send("/validations", text).await;
         assert!(found["errors"].as_u64() >= Some(1), "{text}: {found}");
     }
     let (status, deployed) = send("/workflows?name=single.yaml", SINGLE).await;
@@ -318,7 +318,7 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
             "SINEW-9011",
         ),
         ("POST", "/executions/unknown/cancel", json_type, "{}", 404, ""),
-        ("POST", "/workflows/validate?name=../x", "text/plain", "a: 1", 400, "SINEW-9011"),
+        ("POST", "/validations?name=../x", "text/plain", "a: 1", 400, "SINEW-9011"),
         ("POST", "/workflows?dialect=klingon", "text/plain", "workflow: {}", 400, ""),
     ];
     for (method, path, media_type, body, status, code) in cases {
@@ -335,7 +335,7 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
         assert!(problem["code"].as_str().unwrap().starts_with("SINEW-"), "{problem}");
     }
     let huge = "x".repeat(40 << 20);
-    let request = world.http.post(format!("{}/api/v1/workflows/validate", world.base)).body(huge);
+    let request = world.http.post(format!("{}/api/v1/validations", world.base)).body(huge);
     if let Ok(answer) = request.send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }

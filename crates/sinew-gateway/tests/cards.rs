@@ -1,7 +1,9 @@
 //! Cards as clients find them.
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use sinew_gateway::OidcOptions;
+use sinew_protocol::card::Announcement;
 
 use crate::support::{GatewayWorld, SINGLE, review};
 
@@ -83,5 +85,77 @@ async fn names_that_are_not_exposed_are_absent() {
         let problem: Value = answer.json().await.unwrap();
         assert_eq!((&problem["status"], &problem["code"]), (&json!(404), &json!("SINEW-9003")), "{problem}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_list_says_whose_tasks_it_lacks() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let list = async || world.request(Method::GET, "/a2a/tasks").send().await.unwrap();
+    assert!(!list().await.headers().contains_key("sinew-unheard-agents"));
+    // A card without anybody behind it.
+    let away = Announcement { name: "away".to_owned(), ..Announcement::default() };
+    world.mesh.cards().announce(&away.card("test")).await.unwrap();
+    let told = async {
+        loop {
+            let answer = list().await;
+            if let Some(named) = answer.headers().get("sinew-unheard-agents") {
+                assert_eq!(
+                    (answer.status(), named),
+                    (StatusCode::OK, &"away".parse::<reqwest::header::HeaderValue>().unwrap())
+                );
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, told).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_card_of_everybody_is_short_and_the_extended_one_is_the_callers() {
+    let world = GatewayWorld::with(&[("single", SINGLE), ("review", &review())], |options| {
+        options.access.is_required = true;
+        options.access.oidc = vec![OidcOptions::new("https://login.example.com/realm", "sinew")];
+    })
+    .await;
+    let (_, whole) = world.key(|_| {}).await;
+    let (_, part) = world.key(|new| new.patterns = vec!["sing*".to_owned()]).await;
+    let public = world.request(Method::GET, "/.well-known/agent-card.json").send().await.unwrap();
+    let public: Value = public.json().await.unwrap();
+    assert_eq!(
+        (&public["skills"], &public["capabilities"]["extendedAgentCard"]),
+        (&json!([]), &json!(true)),
+        "{public}"
+    );
+    let told = public.to_string();
+    assert!(!told.contains("single") && !told.contains("review"), "{told}");
+    assert!(
+        told.contains("Bearer") && told.contains("https://login.example.com/realm/.well-known"),
+        "{told}"
+    );
+    assert!(public["securityRequirements"].is_array(), "{told}");
+
+    let skills = |card: &Value| -> Vec<String> {
+        card["skills"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|skill| skill["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    for (key, expected) in [(&whole, vec!["review", "single"]), (&part, vec!["single"])] {
+        let rest = world.request(Method::GET, "/a2a/extendedAgentCard").bearer_auth(key);
+        let rest: Value = rest.send().await.unwrap().json().await.unwrap();
+        assert_eq!(skills(&rest), expected, "{rest}");
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}});
+        let rpc = world.request(Method::POST, "/a2a").bearer_auth(key).json(&body);
+        let rpc: Value = rpc.send().await.unwrap().json().await.unwrap();
+        assert_eq!(rpc["result"], rest);
+    }
+    let own = world.request(Method::GET, "/agents/single/extendedAgentCard").bearer_auth(&part);
+    assert_eq!(own.send().await.unwrap().json::<Value>().await.unwrap()["name"], "single");
+    let other = world.request(Method::GET, "/agents/review/extendedAgentCard").bearer_auth(&part);
+    assert_eq!(other.send().await.unwrap().status(), 404);
     world.end().await;
 }

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use sinew_agent::Agent;
+use sinew_gateway::TransportSecurity;
 
 use crate::support::{EventSource, GatewayWorld, PATIENCE, SINGLE, message};
 
@@ -50,13 +51,24 @@ async fn hosts_and_origins_of_others_are_refused() {
 #[tokio::test]
 async fn a_gateway_on_a_public_address_does_not_start() {
     let world = GatewayWorld::new(&[]).await;
+    let start = async |address: &str, keys: bool, transport: TransportSecurity| {
+        let address = address.parse().unwrap();
+        let started = world.start_with(|options| {
+            (options.listen, options.access.is_required, options.transport) = (address, keys, transport);
+        });
+        started.await.map(drop).map_err(|error| error.code().to_owned())
+    };
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let error = world.start_at(address.parse().unwrap()).await.unwrap_err();
-        assert_eq!(error.code(), "SINEW-9002", "{address} {error}");
+        assert_eq!(start(address, false, TransportSecurity::Plain).await, Err("SINEW-9002".to_owned()));
+        assert_eq!(start(address, true, TransportSecurity::Plain).await, Err("SINEW-9002".to_owned()));
+        assert_eq!(
+            start(address, false, TransportSecurity::PlainBehindProxy).await,
+            Err("SINEW-9002".to_owned())
+        );
     }
-    let taken = world.base.trim_start_matches("http://").parse().unwrap();
-    let error = world.start_at(taken).await.unwrap_err();
-    assert_eq!(error.code(), "SINEW-9001", "{error}");
+    assert_eq!(start("0.0.0.0:0", true, TransportSecurity::PlainBehindProxy).await, Ok(()));
+    let taken = world.base.trim_start_matches("http://");
+    assert_eq!(start(taken, false, TransportSecurity::Plain).await, Err("SINEW-9001".to_owned()));
     world.end().await;
 }
 

@@ -6,6 +6,8 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod access;
+mod access_matrix;
 mod api;
 mod bindings;
 mod cards;
@@ -17,6 +19,10 @@ mod mcp;
 mod mcp_python;
 mod mcp_support;
 mod mcp_tasks;
+mod oidc;
+mod pushes;
 mod python_sdk;
 mod streams;
 mod support;
+mod tls;
+mod webhooks;

@@ -17,6 +17,8 @@ use sinew_executor::service::{Service, ServiceOptions, store_plan};
 use sinew_gateway::{Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
+use sinew_operations::gateway_keys::{NewKey, create_key};
+use sinew_protocol::access::{AccessRole, KeyLimits};
 use sinew_protocol::deployment::Deployment;
 use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
@@ -115,10 +117,49 @@ impl GatewayWorld {
         Gateway::start(connect(&self.server.url(), "gateway").await, options).await.unwrap()
     }
 
-    /// Starts a gateway at an address.
-    pub(crate) async fn start_at(&self, address: SocketAddr) -> Result<Gateway, GatewayError> {
-        let options = GatewayOptions { listen: address, ..GatewayOptions::new(adapters) };
+    /// Starts a gateway with other settings.
+    pub(crate) async fn start_with(
+        &self,
+        change: impl FnOnce(&mut GatewayOptions),
+    ) -> Result<Gateway, GatewayError> {
+        let mut options = GatewayOptions::new(adapters);
+        options.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        change(&mut options);
         Gateway::start(connect(&self.server.url(), "gateway").await, options).await
+    }
+
+    /// Makes a key; gives its id and what its owner sends. The gateway knows it when this returns.
+    pub(crate) async fn key(&self, change: impl FnOnce(&mut NewKey)) -> (String, String) {
+        let mut new = NewKey {
+            name: "tester".to_owned(),
+            role: AccessRole::Admin,
+            patterns: vec!["*".to_owned()],
+            expires_at: None,
+            certificate_name: None,
+            limits: KeyLimits::default(),
+        };
+        change(&mut new);
+        let made = create_key(&self.mesh, new, now()).await.unwrap();
+        let key = made.key.unwrap_or_default();
+        // Its view of the keys follows the mesh: an unknown key becomes a known one, valid or not.
+        let url = format!("{}/.well-known/agent-card.json", self.base);
+        let is_unknown = async |key: &str| {
+            let answer = self.http.get(&url).bearer_auth(key).send().await.unwrap();
+            answer.text().await.unwrap().contains("the key is not known")
+        };
+        let known = async { while !key.is_empty() && is_unknown(&key).await {} };
+        assert!(tokio::time::timeout(PATIENCE, known).await.is_ok(), "the gateway does not hear of the key");
+        (made.row.id, key)
+    }
+
+    /// A connection to the server of the mesh, to another namespace.
+    pub(crate) async fn other_mesh(&self, namespace: &str) -> Mesh {
+        let mesh = connect_to(&self.server.url(), "provision", namespace).await;
+        mesh.admin()
+            .provision(&Provision { shards: NonZeroU32::new(1), ..Provision::default() })
+            .await
+            .unwrap();
+        mesh
     }
 
     /// Serves an agent until the world ends; its card is there when this returns.
@@ -133,6 +174,15 @@ impl GatewayWorld {
         while self.http.get(&url).send().await.unwrap().status() != 200 {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Serves `one` where requests need keys, so that its card cannot be waited for at the gateway.
+    pub(crate) async fn serve_echo_behind_keys(&self) {
+        let own = connect(&self.server.url(), "one").await;
+        let cards = own.cards().follow();
+        let agent = Agent::dynamic("one", None, None, |input, _| async { Ok(input) });
+        tokio::spawn(agent.grace(Duration::from_millis(100)).serve(own, self.stop.clone()));
+        tokio::time::timeout(PATIENCE, cards.wait_for("one")).await.unwrap();
     }
 
     /// Serves `one`, which gives back its input.
@@ -221,6 +271,10 @@ impl GatewayWorld {
         self.service = Some(Service::start(mesh, ServiceOptions::new(adapters)).await.unwrap());
     }
 
+    pub(crate) fn put_gateway(&mut self, gateway: Gateway) {
+        self.gateway = Some(gateway);
+    }
+
     pub(crate) fn take_gateway(&mut self) -> Gateway {
         self.gateway.take().unwrap()
     }
@@ -244,10 +298,19 @@ pub(crate) async fn held(workflows: &[(&str, &str)]) -> (GatewayWorld, Arc<Notif
     (world, begun, go_on)
 }
 
+/// Milliseconds since 1970 UTC.
+pub(crate) fn now() -> u64 {
+    u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()
+}
+
 pub(crate) async fn connect(url: &str, caller: &str) -> Mesh {
+    connect_to(url, caller, "test").await
+}
+
+async fn connect_to(url: &str, caller: &str, namespace: &str) -> Mesh {
     let connect = sinew_mesh::connect::Connect {
         url: Some(url.to_owned()),
-        namespace: Some("test".to_owned()),
+        namespace: Some(namespace.to_owned()),
         caller: Some(caller.to_owned()),
         ..sinew_mesh::connect::Connect::default()
     };

@@ -10,6 +10,7 @@ mod provision;
 mod publisher;
 mod quarantine;
 mod query;
+mod record;
 mod redirected;
 mod rpc;
 mod send;

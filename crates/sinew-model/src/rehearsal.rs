@@ -125,14 +125,14 @@ struct Shell<'a> {
 
 impl Shell<'_> {
     fn append(&mut self, body: StepBody) {
-        self.now += TICK_MS;
+        self.now = self.now.saturating_add(TICK_MS);
         let record = StepRecord { by: self.by.to_owned(), at: self.now, body };
         self.state.apply(&record);
         self.log.push(record);
     }
 
     fn ask(&mut self, ask: &ModelAsk) {
-        self.now += ask.wait_ms;
+        self.now = self.now.saturating_add(ask.wait_ms);
         let alias = self.spec.models[ask.model].alias.clone();
         let asked = self.state.answered_asks() as usize;
         self.append(StepBody::Ask(AskStep {
@@ -158,7 +158,7 @@ impl Shell<'_> {
                 self.append(StepBody::Call(call.position.clone()));
             }
             let answer = stubs.call(call, earlier);
-            self.now += answer.after_ms;
+            self.now = self.now.saturating_add(answer.after_ms);
             let tool = self.spec.tool(&call.tool);
             let (status, content) = match answer.result {
                 Ok(value) => (CallStatus::Succeeded, value_without_hidden(&value)),

@@ -27,6 +27,8 @@ pub mod export_file;
 pub mod failure;
 pub mod file_agents;
 pub mod file_watch;
+pub mod gateway_hooks;
+pub mod gateway_keys;
 pub mod history_import;
 pub mod input_check;
 pub mod local_records;

@@ -7,6 +7,7 @@
 //! It never does I/O, never reads a clock or a random source, and never decides what a workflow does next.
 
 pub mod a2a;
+pub mod access;
 pub mod artifact;
 pub mod behalf;
 pub mod card;
@@ -22,6 +23,7 @@ pub mod jsonrpc;
 pub mod message;
 pub mod part;
 pub mod permission;
+pub mod push;
 pub mod query;
 pub mod start;
 pub mod stream;
@@ -29,6 +31,7 @@ pub mod subject;
 pub mod task;
 pub mod tool;
 pub mod unique_keys;
+pub mod webhook;
 
 /// Operator codes, each with a constant and a page.
 pub use sinew_codes as code;

@@ -18,7 +18,7 @@ pub use render::{BadTenant, Login, Tenant, User, accounts, config, nsc};
 use crate::Token;
 use crate::card::agent_call;
 use crate::part::MAX_PARTS;
-use crate::stream::{ARTIFACTS, FLEET, PLANS, STEPS, STREAMS, Stream, bucket, fleet_key};
+use crate::stream::{ACCESS, ARTIFACTS, FLEET, PLANS, PUSHES, STEPS, STREAMS, Stream, bucket, fleet_key};
 
 /// Role of a user on the mesh. A user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,8 +27,10 @@ pub enum Role {
     Agent,
     /// Owns shards, sends tasks, writes journals.
     Executor,
-    /// Starts executions and looks at them: gateways, programs, people.
+    /// Starts executions and looks at them: programs, people.
     Client,
+    /// Does what a client does in the names of its callers, whose keys it checks.
+    Gateway,
     /// Looks at everything.
     Operator,
     /// Looks at everything, deploys, and acts on executions of others.
@@ -39,8 +41,15 @@ pub enum Role {
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Agent, Self::Executor, Self::Client, Self::Operator, Self::Admin, Self::Provisioner];
+    pub const ALL: [Self; 7] = [
+        Self::Agent,
+        Self::Executor,
+        Self::Client,
+        Self::Gateway,
+        Self::Operator,
+        Self::Admin,
+        Self::Provisioner,
+    ];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +57,7 @@ impl Role {
             Self::Agent => "agent",
             Self::Executor => "executor",
             Self::Client => "client",
+            Self::Gateway => "gateway",
             Self::Operator => "operator",
             Self::Admin => "admin",
             Self::Provisioner => "provisioner",
@@ -82,13 +92,18 @@ impl Role {
                  that is a command) can speak as another caller, since a server delivers what a consumer reads to any \
                  subject without asking for rights; can have the server empty or delete any stream of its tenant"
             }
+            Self::Gateway => {
+                "as client; can speak as any caller of its tenant; holds the digests of all keys, the secrets of webhooks, \
+                 and the keys that sign cards, notifications and sessions"
+            }
             Self::Operator => {
-                "can read everything of its tenant but the executors' key, inputs and outputs included; can have the \
+                "can read everything of its tenant but the executors' key and the secrets of gateways, inputs and outputs included; can have the \
                  server deliver any of that to any subject, as every maker of consumers can, and so repeat commands \
                  of others; can have it empty or delete any stream of its tenant"
             }
             Self::Admin => {
-                "as operator; can change what new executions run, and send results again from quarantine"
+                "as operator; can change what new executions run, and send results again from quarantine; can give keys to \
+                 gateways, and read the secrets of webhooks"
             }
             Self::Provisioner => {
                 "can change and purge by changing streams; can write the settings and the executors' key"
@@ -123,6 +138,10 @@ impl Role {
             Self::Agent => table.agent(),
             Self::Executor => table.executor(),
             Self::Client => table.client(),
+            Self::Gateway => {
+                table.client();
+                table.gateway();
+            }
             Self::Operator => table.operator(),
             Self::Admin => {
                 table.operator();
@@ -269,7 +288,8 @@ impl Table<'_> {
         }
         // It does not begin before all streams are as they must be.
         let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
-        for stream in objects.into_iter().chain([self.stream("TASKS"), self.stream(STEPS)]) {
+        let unread = ["TASKS", STEPS, ACCESS, PUSHES].map(|kind| self.stream(kind));
+        for stream in objects.into_iter().chain(unread) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         // The agents' queues: made and looked at, never read.
@@ -336,12 +356,27 @@ impl Table<'_> {
         }
     }
 
+    /// Adds the rights of a client that go beyond those of one caller.
+    fn gateway(&mut self) {
+        for subject in ["command.*.*.*.*", "start.*.*.*", "rpc.*.*.*", "access.secret.*", "push.*.*.*"] {
+            self.say(subject);
+        }
+        let (commands, any) = (self.stream("COMMANDS"), self.subject("command.*.*.*.*"));
+        self.api(&format!("DIRECT.GET.{commands}.{any}"));
+        for kind in [ACCESS, PUSHES] {
+            self.read(&self.stream(kind));
+        }
+    }
+
     fn operator(&mut self) {
         let name = self.name;
         for stream in STREAMS {
             // An agent's queue must not be taken from: tasks are read by place, not by consumers.
             match stream.kind {
                 "TASKS" => self.get(&self.stream(stream.kind)),
+                // Keys are stored as digests; the rest is secret.
+                ACCESS => self.records(ACCESS, "access.key"),
+                PUSHES => {}
                 kind => self.read(&self.stream(kind)),
             }
         }
@@ -377,6 +412,10 @@ impl Table<'_> {
         self.say(&format!("start.*.{name}.*"));
         self.say(&format!("rpc.*.*.{name}"));
         self.say("workflow.*");
+        self.records(ACCESS, "access.hook");
+        for subject in ["access.key.*", "access.hook.*"] {
+            self.say(subject);
+        }
         // Retracting the card of an agent that will not come back.
         self.say("card.*");
         // Sending again what was set aside; the subject is the one it came on.
@@ -427,6 +466,16 @@ impl Table<'_> {
         }
         self.api(&format!("STREAM.INFO.{stream}"));
         self.get(stream);
+    }
+
+    /// Reading the records below some subjects of a stream, and none of its others.
+    fn records(&mut self, kind: &str, below: &str) {
+        let (stream, below) = (self.stream(kind), self.subject(below));
+        self.api(&format!("DIRECT.GET.{stream}.{below}.*"));
+        self.api(&format!("CONSUMER.CREATE.{stream}.*.{below}.>"));
+        for call in ["MSG.NEXT", "DELETE"] {
+            self.api(&format!("CONSUMER.{call}.{stream}.*"));
+        }
     }
 
     /// Reading single messages of a stream, from any replica and from the leader.

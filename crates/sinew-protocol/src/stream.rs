@@ -33,7 +33,7 @@ pub struct Stream {
 }
 
 /// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
-pub const STREAMS: [Stream; 10] = [
+pub const STREAMS: [Stream; 12] = [
     Stream {
         kind: "JOURNAL",
         subject: "journal",
@@ -115,7 +115,29 @@ pub const STREAMS: [Stream; 10] = [
         keep: Retention::Configured,
         purpose: "steps that agents have done within their tasks; a task that comes again goes on behind them",
     },
+    Stream {
+        kind: ACCESS,
+        subject: "access",
+        write_once: false,
+        per_subject: 1,
+        keep: Retention::Always,
+        purpose: "keys of programs and people, webhook triggers and shared secrets of gateways",
+    },
+    Stream {
+        kind: PUSHES,
+        subject: "push",
+        write_once: false,
+        per_subject: 1,
+        keep: Retention::Configured,
+        purpose: "webhooks that hear of tasks, with what was delivered",
+    },
 ];
+
+/// The stream of the records of gateways: who may call, what starts executions, shared secrets.
+pub const ACCESS: &str = "ACCESS";
+
+/// The stream of webhooks that programs outside left for their tasks.
+pub const PUSHES: &str = "PUSHES";
 
 /// The stream of the steps of agents, whose messages may have a lifetime of their own.
 pub const STEPS: &str = "STEPS";

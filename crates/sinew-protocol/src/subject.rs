@@ -15,7 +15,8 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
-pub const COUNTED_SUBJECT_KINDS: [&str; 17] = [
+pub const COUNTED_SUBJECT_KINDS: [&str; 19] = [
+    "access",
     "card",
     "command",
     "control",
@@ -24,6 +25,7 @@ pub const COUNTED_SUBJECT_KINDS: [&str; 17] = [
     "journal",
     "node",
     "progress",
+    "push",
     "quarantine",
     "query",
     "result",
@@ -113,10 +115,44 @@ pub enum Subject {
     Quarantine { stream: Token, seq: u64 },
     /// A step that an agent has done in an activation, by its place in the activation's log, counted from 0.
     Step { agent: Token, execution: ExecutionId, activation: ActivationKey, place: u64 },
+    /// A record of the gateways: a key, a webhook trigger, or a secret that they share.
+    Access { kind: AccessKind, id: Token },
+    /// A webhook of a program outside that hears of a task; `id` is the one that the program chose.
+    Push { agent: Token, task: Token, id: Token },
+}
+
+/// Kind of a record of the gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// A key of a program or a person.
+    Key,
+    /// A trigger that starts executions for requests of others.
+    Hook,
+    /// A secret that gateways make and share.
+    Secret,
+}
+
+impl AccessKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Key, Self::Hook, Self::Secret];
+
+    /// The word in the subject.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Hook => "hook",
+            Self::Secret => "secret",
+        }
+    }
+
+    /// The kind of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 16] = [
+pub const TABLE: [(&str, &str); 18] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
@@ -133,6 +169,8 @@ pub const TABLE: [(&str, &str); 16] = [
     ("workflow.{name}", "versions of workflows that were deployed; the last is the latest"),
     ("quarantine.{stream}.{seq}", "what could not be read, kept for a person to look at"),
     ("step.{agent}.{execution}.{activation}.{place}", "steps that an agent has done in an activation"),
+    ("access.{kind}.{id}", "keys, webhook triggers and secrets of gateways"),
+    ("push.{agent}.{task}.{id}", "webhooks of programs outside that hear of a task"),
 ];
 
 impl Subject {
@@ -189,6 +227,10 @@ impl Subject {
                 namespace,
                 &["step", agent.as_str(), execution.as_str(), activation.as_str(), &place.to_string()],
             ),
+            Self::Access { kind, id } => join(namespace, &["access", kind.as_str(), id.as_str()]),
+            Self::Push { agent, task, id } => {
+                join(namespace, &["push", agent.as_str(), task.as_str(), id.as_str()])
+            }
         }
     }
 
@@ -243,6 +285,10 @@ impl Subject {
                 activation: ActivationKey::parse(activation).ok()?,
                 place: number(place)?,
             },
+            ["access", kind, id] => Self::Access { kind: AccessKind::parse(kind)?, id: token(id)? },
+            ["push", agent, task, id] => {
+                Self::Push { agent: token(agent)?, task: token(task)?, id: token(id)? }
+            }
             _ => return None,
         })
     }
@@ -301,7 +347,9 @@ mod tests {
             Subject::Query { shard: 0 },
             Subject::Workflow { name: Token::of("order intake") },
             Subject::Quarantine { stream: Token::of("RESULTS"), seq: u64::MAX },
-            Subject::Step { agent, execution, activation, place: 0 },
+            Subject::Step { agent: agent.clone(), execution: execution.clone(), activation, place: 0 },
+            Subject::Access { kind: AccessKind::Key, id: Token::of("k") },
+            Subject::Push { agent, task: Token::of(execution.as_str()), id: Token::of("own") },
         ]
     }
 

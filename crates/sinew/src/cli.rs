@@ -66,6 +66,9 @@ pub(crate) enum Command {
     /// Make and check what the mesh needs on a server
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),
+    /// Give keys to callers over HTTP, and deploy webhook triggers
+    #[command(subcommand)]
+    Gateway(cmd::gateway::GatewayCommand),
     /// Measure what executions cost on this machine
     Bench(cmd::bench::BenchArgs),
     /// Print the JSON Schema of a kind of file, for editors
@@ -95,7 +98,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
 }
 
 /// Commands whose answer names nothing that another command takes.
-const WITHOUT_NAMES: [&str; 21] = [
+const WITHOUT_NAMES: [&str; 22] = [
     "agent call",
     "agent log",
     "artifact get",
@@ -108,6 +111,7 @@ const WITHOUT_NAMES: [&str; 21] = [
     "execution export",
     "execution logs",
     "execution result",
+    "gateway key create",
     "serve agent",
     "serve executor",
     "serve gateway",
@@ -160,6 +164,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
         Command::Serve(command) => cmd::serve::serve(command, output),
         Command::Mcp(args) => cmd::mcp::mcp(&args, output),
         Command::Mesh(command) => cmd::mesh::mesh(command, output),
+        Command::Gateway(command) => cmd::gateway::gateway(command, output),
         Command::Artifact(command) => cmd::artifact::artifact(command, output),
         Command::Chat(args) => cmd::chat::chat(&args, output),
         Command::Model(command) => cmd::model::model(&command, output),

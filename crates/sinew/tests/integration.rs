@@ -23,6 +23,7 @@ mod event_artifacts;
 mod examples;
 mod first_hour;
 mod gateway;
+mod local_model;
 mod mcp;
 mod mesh;
 mod permission;

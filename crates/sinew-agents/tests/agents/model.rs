@@ -228,6 +228,33 @@ async fn nothing_is_sent_to_private_addresses_or_without_a_key() {
 }
 
 #[tokio::test]
+async fn a_model_whose_key_is_not_set_is_passed_over_for_one_that_can_be_asked() {
+    let server = Server::start(vec![words("asked"), words("asked")]).await;
+    let with_key = |key: &str| json!({"provider": "openai", "model": "m", "url": server.url("/v1"), "key": key, "allow_private": true});
+    let local = json!({"provider": "openai", "model": "m", "url": server.url("/v1"), "allow_private": true});
+    let asks = |first: Value, second: Value| {
+        let models = json!({"first": first, "second": second});
+        let run = json!({"use": ["first", "second"], "models": models});
+        Fixture::file(&json!({"name": "x", "run": {"model": run}}))
+    };
+    for (first, second, asked) in [
+        (with_key("${env:UNSET}"), local.clone(), Some("second")),
+        (with_key("${env:TOKEN}"), local, Some("first")),
+        (with_key("${env:UNSET}"), with_key("${env:UNSET_TOO}"), None),
+    ] {
+        let fixture = asks(first, second);
+        let reply = fixture.call(json!({"text": "hello"})).await;
+        match asked {
+            Some(_) => assert_eq!(reply.unwrap().output, json!({"text": "asked"})),
+            None => assert_eq!(reply.unwrap_err().code, "SINEW-5202"),
+        }
+    }
+    let keys =
+        server.seen().iter().map(|seen| seen.to_lowercase().contains("authorization:")).collect::<Vec<_>>();
+    assert_eq!(keys, [false, true], "the second model has no key, the first one has");
+}
+
+#[tokio::test]
 async fn a_conversation_goes_on_where_its_log_ends() {
     let server =
         Server::start(vec![calling("time", &json!({})), Say::Hang, words("Now it works."), words("never")])

@@ -80,7 +80,7 @@ pub(crate) async fn work(request: PageRequest, Form(form): Form<DeskForm>) -> Re
 }
 
 async fn check(request: &PageRequest, form: &DeskForm) -> Result<ValidationDocument, ConsoleError> {
-    let path = ApiPath::of(&["workflows", "validate"]).with("name", form.file_name()).with("drawing", "true");
+    let path = ApiPath::of(&["validations"]).with("name", form.file_name()).with("drawing", "true");
     request.api.post_file(&path, form.file_text()).await
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod executions;
 pub(crate) mod help;
 mod node_inspector;
 pub(crate) mod pulse;
+pub(crate) mod sign_in;
 pub(crate) mod source;
 pub(crate) mod start;
 pub(crate) mod timeline;

@@ -9,18 +9,22 @@ use super::api_call::{ApiCall, answer};
 use crate::http_error::HttpProblem;
 
 pub(super) fn list(call: &ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentRow::all(&call.state.operations.cards()))
+    let mut rows = AgentRow::all(&call.operations.cards());
+    rows.retain(|row| call.operations.offers(&row.name));
+    answer(&rows)
 }
 
 pub(super) fn describe(call: &ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentDetails::of(&call.state.operations.cards(), call.path("name"))?)
+    answer(&AgentDetails::of(&call.operations.cards(), call.path("name"))?)
 }
 
 pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
-    let rows: Vec<ToolRow> = call.operator.tools().await.values().map(ToolRow::of).collect();
+    let mut rows: Vec<ToolRow> = call.operator.tools().await.values().map(ToolRow::of).collect();
+    rows.retain(|row| call.operations.offers(&row.workflow));
     answer(&rows)
 }
 
 pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&mesh_status::read_status(&call.operator, &call.state.operations.cards()).await?)
+    call.check_whole()?;
+    answer(&mesh_status::read_status(&call.operator, &call.operations.cards()).await?)
 }

@@ -11,14 +11,15 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sinew_operations::execution_changes::FoundExecution;
-use sinew_operations::mesh_operator::MeshOperator;
+use sinew_operations::mesh_operator::{MeshOperator, NO_SUCH_EXECUTION};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
+use sinew_protocol::jsonrpc::fault_of;
 use sinew_protocol::unique_keys::check_unique_keys;
 
-use crate::caller::CallerIdentity;
+use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
-use crate::operations::short;
+use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::state::GatewayState;
 
@@ -27,6 +28,8 @@ pub(super) struct ApiCall {
     pub(super) state: Arc<GatewayState>,
     /// The mesh, under the caller's name.
     pub(super) operator: MeshOperator,
+    /// Operations on the part of the mesh that the caller may see.
+    pub(super) operations: A2aOperations,
     pub(super) parts: Parts,
     path: BTreeMap<String, String>,
     /// The body, at most as large as the gateway reads.
@@ -37,6 +40,7 @@ impl ApiCall {
     /// Reads the request.
     pub(super) async fn read(
         state: Arc<GatewayState>,
+        caller: &CallerIdentity,
         path: BTreeMap<String, String>,
         request: Request,
     ) -> Result<Self, HttpProblem> {
@@ -53,15 +57,37 @@ impl ApiCall {
                 "the body did not arrive whole",
             ),
         })?;
-        let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
-        let caller = caller.unwrap_or_else(|| state.own_caller.clone());
-        let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller));
-        Ok(Self { state, operator, parts, path, body })
+        let operations = state.operations_of(caller);
+        let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()));
+        Ok(Self { state, operator, operations, parts, path, body })
     }
 
     /// A parameter of the path; empty if the route has none of this name.
     pub(super) fn path(&self, name: &str) -> &str {
         self.path.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether the route has a parameter of this name.
+    pub(super) fn has_path(&self, name: &str) -> bool {
+        self.path.contains_key(name)
+    }
+
+    /// Refuses the name of a workflow or agent that the caller may not see, as if there were none.
+    pub(super) fn check_offered(&self, name: &str) -> Result<(), HttpProblem> {
+        if self.operations.offers(name) {
+            return Ok(());
+        }
+        let text = format!("there is no workflow or agent {:?} for this caller", short(name, 64));
+        Err(HttpProblem::not_found(text))
+    }
+
+    /// Refuses what shows the whole mesh to a caller who may see a part of it.
+    pub(super) fn check_whole(&self) -> Result<(), HttpProblem> {
+        if self.operations.offers_everything() {
+            return Ok(());
+        }
+        let text = "this shows the whole mesh, and the key of the caller names a part of it";
+        Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
     /// The query. Unknown parameters are refused: they would be passed over in silence.
@@ -93,7 +119,24 @@ impl ApiCall {
 
     /// The id of the execution in the path: an id, its first characters, or `@latest`.
     pub(super) async fn execution(&self) -> Result<ExecutionId, HttpProblem> {
-        Ok(self.operator.find(self.path("id")).await?)
+        self.find(self.path("id")).await
+    }
+
+    /// The execution that a text names. A caller who may see a part of the mesh names it by its whole id.
+    pub(super) async fn find(&self, text: &str) -> Result<ExecutionId, HttpProblem> {
+        if self.operations.offers_everything() {
+            return Ok(self.operator.find(text).await?);
+        }
+        let absent = || {
+            let text = format!("there is no execution {:?} for this caller", short(text, 64));
+            HttpProblem::coded(StatusCode::NOT_FOUND, NO_SUCH_EXECUTION, text)
+        };
+        let id = ExecutionId::parse(text).map_err(|_| absent())?;
+        let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
+            let fault = fault_of(&error);
+            HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
+        })?;
+        workflow.filter(|name| self.operations.offers(name)).map(|_| id).ok_or_else(absent)
     }
 
     /// The execution in the path, as it stands.

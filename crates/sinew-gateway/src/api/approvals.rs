@@ -19,7 +19,9 @@ pub(crate) struct ApprovalsQuery {
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ApprovalsQuery = call.query()?;
-    answer(&call.operator.approvals(query.workflow.as_deref()).await?)
+    let mut open = call.operator.approvals(query.workflow.as_deref()).await?;
+    open.retain(|one| call.operations.offers(&one.workflow));
+    answer(&open)
 }
 
 /// Query of a question.

@@ -104,7 +104,19 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
     let depth = ListDepth { limit: limit + 1, details: RowDetails::All, after };
-    let mut executions = call.operator.list(&query.filter()?, depth).await?;
+    let mut filter = query.filter()?;
+    if !call.operations.offers_everything() {
+        let deployed = call.operator.workflows().await.list().into_iter();
+        let offered = deployed.map(|one| one.deployment.name.clone()).chain(filter.workflow.clone());
+        let offered = offered.filter(|name| call.operations.offers(name));
+        let wanted = std::mem::take(&mut filter.workflow);
+        filter.workflow = offered.filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
+        // No name would stand for every name.
+        if filter.workflow.is_empty() {
+            return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
+        }
+    }
+    let mut executions = call.operator.list(&filter, depth).await?;
     let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]).to_string());
     executions.truncate(limit);
     let unlisted_shards = call.operator.client.unlisted_shards().await.map_err(Failure::from)?.len();
@@ -208,7 +220,7 @@ pub(crate) struct ComparisonQuery {
 pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ComparisonQuery = call.query()?;
     let first = call.found().await?.record;
-    let second = call.operator.record(&call.operator.find(&query.with).await?).await?;
+    let second = call.operator.record(&call.find(&query.with).await?).await?;
     let compared =
         compute(move || (diff::compare(&first, &second, local::now(), query.node.as_deref()), query.node));
     match compared.await? {

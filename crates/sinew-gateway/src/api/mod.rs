@@ -20,6 +20,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 
+use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
@@ -33,16 +34,18 @@ pub(crate) const BASE: &str = "/api/v1";
 /// Answers one request.
 pub(crate) async fn serve(
     state: Arc<GatewayState>,
+    caller: CallerIdentity,
     operation: ApiOperation,
     path: BTreeMap<String, String>,
     request: Request,
 ) -> Response {
-    // The API shows all executions of the mesh, so it has no place where a part of the mesh is offered.
-    if !state.operations.offers_everything() {
+    // A part of a mesh may be offered to strangers, who need not know what the API tells of executions. Callers whose keys name
+    // patterns see the part that is theirs.
+    if !state.operations.exposes_everything() {
         let text = "a gateway that offers a part of the mesh (--expose) has no API";
         return HttpProblem::not_found(text).into_response();
     }
-    let answer = match ApiCall::read(state, path, request).await {
+    let answer = match ApiCall::read(state, &caller, path, request).await {
         Ok(call) => perform(operation, call).await,
         Err(problem) => Err(problem),
     };
@@ -50,6 +53,10 @@ pub(crate) async fn serve(
 }
 
 async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, HttpProblem> {
+    // Names of workflows and agents in paths. Whether there is one that the caller may not see is not told.
+    if call.has_path("name") {
+        call.check_offered(call.path("name"))?;
+    }
     match operation {
         ApiOperation::Document => Ok(openapi::respond()),
         ApiOperation::Pulse => agents::pulse(call).await,

@@ -36,7 +36,14 @@ pub(crate) fn document() -> Value {
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "paths": paths,
-        "components": { "schemas": { "Problem": problem_schema() } },
+        "security": [{}, { "bearer": [] }, { "key": [] }],
+        "components": {
+            "schemas": { "Problem": problem_schema() },
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "A key of `sinew gateway key create`, or a token of the OpenID provider." },
+                "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
+            },
+        },
     })
 }
 
@@ -44,6 +51,7 @@ fn operation(route: &ApiRoute) -> Value {
     let mut operation = json!({
         "operationId": format!("{:?}", route.operation),
         "summary": route.summary,
+        "x-sinew-role": route.operation.role().as_str(),
         "parameters": parameters(route),
         "responses": {
             "2XX": { "description": "Done", "content": { route.answer: {} } },

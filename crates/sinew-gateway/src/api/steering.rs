@@ -43,6 +43,7 @@ pub(crate) struct StartBody {
 
 pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: StartBody = call.json()?;
+    call.check_offered(&body.workflow)?;
     let client = &call.operator.client;
     let (workflow, digest) = find_deployed(&call.operator, &body.workflow, body.version.as_deref()).await?;
     let program =

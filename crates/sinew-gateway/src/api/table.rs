@@ -1,6 +1,7 @@
 //! Every operation of the API in one table: its route, its parameters, its body and its answer.
 
 use serde_json::Value;
+use sinew_protocol::access::AccessRole;
 
 use super::executions::{
     ArtifactQuery, ComparisonQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery,
@@ -45,6 +46,46 @@ pub(crate) enum ApiOperation {
     ListAgents,
     DescribeAgent,
     ListTools,
+}
+
+impl ApiOperation {
+    /// The lowest role that may do it.
+    pub(crate) const fn role(self) -> AccessRole {
+        match self {
+            Self::Document
+            | Self::Pulse
+            | Self::ListExecutions
+            | Self::DescribeExecution
+            | Self::GetRecord
+            | Self::GetTree
+            | Self::GetTimeline
+            | Self::CompareExecutions
+            | Self::DescribeNode
+            | Self::GetEvents
+            | Self::GetResult
+            | Self::DrawExecution
+            | Self::ListArtifacts
+            | Self::GetArtifact
+            | Self::ListApprovals
+            | Self::GetApproval
+            | Self::ListWorkflows
+            | Self::DescribeWorkflow
+            | Self::ListVersions
+            | Self::DrawWorkflow
+            | Self::ValidateWorkflow
+            | Self::ListAgents
+            | Self::DescribeAgent
+            | Self::ListTools => AccessRole::Operator,
+            Self::StartExecution
+            | Self::CancelExecution
+            | Self::PauseExecution
+            | Self::ResumeExecution
+            | Self::RetryExecution
+            | Self::ForkExecution
+            | Self::Decide => AccessRole::Client,
+            Self::DeployWorkflow | Self::DeleteWorkflow => AccessRole::Admin,
+        }
+    }
 }
 
 /// A row of the table.
@@ -198,7 +239,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 33] = [
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
         .with_query(schema::<workflows::WorkflowDrawingQuery>)
         .answers("image/svg+xml"),
-    post("/workflows/validate", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
+    post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
         .with_query(schema::<workflows::ValidateQuery>),
     post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
         .with_query(schema::<workflows::FileQuery>),

@@ -20,7 +20,9 @@ use super::executions::{DrawingDirection, DrawingForm, DrawingGround, DrawingQue
 use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&DeployedRow::all(&call.operator.workflows().await))
+    let mut rows = DeployedRow::all(&call.operator.workflows().await);
+    rows.retain(|row| call.operations.offers(&row.name));
+    answer(&rows)
 }
 
 /// Query of a workflow.
@@ -133,6 +135,9 @@ pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
     let loaded = compute(move || posted_workflow(&name, &body, query.dialect.as_deref())).await??;
+    for workflow in &loaded.workflows {
+        call.check_offered(&workflow.plan.name)?;
+    }
     let deployed = deploy_file(call.operator.mesh(), &loaded).await?;
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)

@@ -19,8 +19,8 @@ use serde_json::json;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode as A2aErrorCode, TaskListResponse};
 use sinew_protocol::artifact::StoredAt;
+use sinew_protocol::code;
 use sinew_protocol::jsonrpc::raw;
-use sinew_protocol::{Token, code};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -31,7 +31,7 @@ use super::resource_uri::{ARTIFACT_TEMPLATE, ResourcePlace, TASK_TEMPLATE, task_
 use super::tool_call::{ClientAbilities, ToolCall, begun_at, fetch_results, questions_of};
 use super::tool_list::tool_of;
 use super::tool_result::{coded_error, detailed_task, error_of, result_of_task};
-use crate::caller::CallerIdentity;
+use crate::access::CallerIdentity;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
 /// Changes of the mesh that come together are told together.
@@ -51,8 +51,8 @@ const CANCEL_TRIES: u32 = 25;
 #[derive(Debug)]
 pub(crate) struct McpShared {
     operations: A2aOperations,
-    /// Caller of requests without credentials.
-    own_caller: Token,
+    /// Caller of requests that come over pipes; `None` where each request has its own.
+    pipe_caller: Option<CallerIdentity>,
     /// The tools that clients were last told of, by name.
     tools: watch::Receiver<Vec<Tool>>,
     _follower: AbortOnDropHandle<()>,
@@ -60,7 +60,7 @@ pub(crate) struct McpShared {
 
 impl McpShared {
     /// The state for these operations. It follows the cards of the mesh until it is dropped.
-    pub(crate) fn new(operations: A2aOperations, own_caller: Token) -> Self {
+    pub(crate) fn new(operations: A2aOperations, pipe_caller: Option<CallerIdentity>) -> Self {
         let mut cards = operations.cards();
         let (sender, tools) = watch::channel(tools_of(&operations));
         let offered = operations.clone();
@@ -76,7 +76,7 @@ impl McpShared {
                 });
             }
         });
-        Self { operations, own_caller, tools, _follower: AbortOnDropHandle::new(follower) }
+        Self { operations, pipe_caller, tools, _follower: AbortOnDropHandle::new(follower) }
     }
 }
 
@@ -105,47 +105,63 @@ impl McpHandler {
         Self { shared, calls: OpenCalls::default(), is_told: Arc::default(), gone, _gone_guard: guard }
     }
 
-    fn operations(&self) -> &A2aOperations {
-        &self.shared.operations
+    /// The caller that the guard at the door found, or the one of the pipes.
+    fn caller<'a>(
+        &'a self,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Result<&'a CallerIdentity, ErrorData> {
+        let parts = context.extensions.get::<Parts>();
+        let caller = parts.and_then(|parts| CallerIdentity::of(&parts.extensions));
+        caller.or(self.shared.pipe_caller.as_ref()).ok_or_else(|| {
+            let code = code::GATEWAY_CALLER_UNKNOWN.as_str();
+            coded_error(ErrorCode::INVALID_REQUEST, code, "the request has no caller", false)
+        })
     }
 
-    /// The call of an operation for a request: its caller is the one that the guard at the door found.
-    fn operation_call(&self, context: &RequestContext<RoleServer>) -> OperationCall {
-        let parts = context.extensions.get::<Parts>();
-        let caller = parts.and_then(|parts| parts.extensions.get::<CallerIdentity>());
+    /// The operations on what the caller of a request may see.
+    fn operations(&self, context: &RequestContext<RoleServer>) -> Result<A2aOperations, ErrorData> {
+        Ok(self.shared.operations.limited_to(&self.caller(context)?.patterns))
+    }
+
+    /// The call of an operation for a request.
+    fn operation_call(&self, context: &RequestContext<RoleServer>) -> Result<OperationCall, ErrorData> {
+        let caller = self.caller(context)?;
         let trace = context.meta.0.get_traceparent().and_then(|text| text.parse::<TraceParent>().ok());
-        OperationCall {
-            caller: caller.map_or_else(|| self.shared.own_caller.clone(), |caller| caller.token.clone()),
+        Ok(OperationCall {
+            caller: caller.token.clone(),
+            role: caller.role,
             endpoint: Endpoint::Mesh,
             extensions: Vec::new(),
             trace: trace.map_or_else(TraceParent::fresh, TraceParent::child),
             last_event: None,
-        }
+        })
     }
 
     async fn cancel(&self, call: &OperationCall, task: &str) -> Result<(), A2aError> {
         let params = raw(&json!({"id": task}));
-        self.operations().perform(call, CoreMethod::CancelTask, &params).await.map(drop)
+        self.shared.operations.perform(call, CoreMethod::CancelTask, &params).await.map(drop)
     }
 
     async fn read_task(
         &self,
+        operations: &A2aOperations,
         call: &OperationCall,
         uri: String,
         id: &str,
     ) -> Result<ResourceContents, A2aError> {
-        let (_, task) = self.operations().find_task(call, id).await?;
+        let (_, task) = operations.find_task(call, id).await?;
         let text = raw(&task).get().to_owned();
         Ok(ResourceContents::text(text, uri).with_mime_type("application/json"))
     }
 
     async fn read_artifact(
         &self,
+        operations: &A2aOperations,
         call: &OperationCall,
         uri: String,
         address: &StoredAt,
     ) -> Result<ResourceContents, A2aError> {
-        let bytes = self.operations().artifact_bytes(call, address, MAX_RESOURCE_BYTES).await?;
+        let bytes = operations.artifact_bytes(call, address, MAX_RESOURCE_BYTES).await?;
         let name = address.uri.artifact.name.as_str();
         Ok(match String::from_utf8(bytes.to_vec()) {
             Ok(text) if name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json")) => {
@@ -168,7 +184,7 @@ impl ServerHandler for McpHandler {
         let instructions = format!(
             "The tools are workflows and agents of the mesh {}. A workflow goes on when its client goes away: \
              its task is the resource {TASK_TEMPLATE}.",
-            self.operations().mesh_namespace()
+            self.shared.operations.mesh_namespace()
         );
         ServerConfig::new(abilities)
             .with_server_info(Implementation::new("sinew", env!("CARGO_PKG_VERSION")))
@@ -178,9 +194,9 @@ impl ServerHandler for McpHandler {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = tools_of(self.operations());
+        let tools = tools_of(&self.operations(&context)?);
         let after = request.and_then(|request| request.cursor);
         let begin = after.map_or(0, |after| tools.partition_point(|tool| *tool.name <= *after));
         let page: Vec<Tool> = tools[begin..].iter().take(TOOLS_PER_PAGE).cloned().collect();
@@ -192,7 +208,7 @@ impl ServerHandler for McpHandler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.operations().card_by_token(name).map(|card| tool_of(&card))
+        self.shared.operations.card_by_token(name).map(|card| tool_of(&card))
     }
 
     async fn call_tool(
@@ -200,12 +216,13 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(card) = self.operations().card_by_token(&request.name) else {
+        let operations = self.operations(&context)?;
+        let Some(card) = operations.card_by_token(&request.name) else {
             let text = format!("there is no tool {:?}", short(&request.name, 64));
             let code = code::GATEWAY_SKILL_UNKNOWN.as_str();
             return Err(coded_error(ErrorCode::INVALID_PARAMS, code, &text, false));
         };
-        let call = ToolCall::new(self.operations(), self.operation_call(&context), card, &context)?;
+        let call = ToolCall::new(&operations, self.operation_call(&context)?, card, &context)?;
         let task = request.request_state.clone().unwrap_or_else(|| call.task.clone());
         let entry = self.calls.note(context.id.clone(), OpenCall { call: call.call.clone(), task });
         tokio::select! {
@@ -300,10 +317,12 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let params = raw(&json!({"pageToken": cursor}));
-        let reply =
-            self.operations().perform(&self.operation_call(&context), CoreMethod::ListTasks, &params).await;
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
+        let reply = operations.perform(&call, CoreMethod::ListTasks, &params).await;
         let page: TaskListResponse = match reply.map_err(|error| error_of(&error))? {
-            OperationReply::Value(value) => serde_json::from_str(value.get()).ok(),
+            OperationReply::Value(value) | OperationReply::Incomplete { value, .. } => {
+                serde_json::from_str(value.get()).ok()
+            }
             OperationReply::Stream(_) => None,
         }
         .ok_or_else(|| ErrorData::internal_error("the list of tasks cannot be read", None))?;
@@ -322,7 +341,7 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let call = self.operation_call(&context);
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let unknown = || {
             let text = format!("there is no resource {:?}", short(&request.uri, 200));
             let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
@@ -330,8 +349,8 @@ impl ServerHandler for McpHandler {
         };
         let uri = request.uri.clone();
         let read = match ResourcePlace::parse(&request.uri).ok_or_else(unknown)? {
-            ResourcePlace::Task(id) => self.read_task(&call, uri, &id).await,
-            ResourcePlace::Artifact(address) => self.read_artifact(&call, uri, &address).await,
+            ResourcePlace::Task(id) => self.read_task(&operations, &call, uri, &id).await,
+            ResourcePlace::Artifact(address) => self.read_artifact(&operations, &call, uri, &address).await,
         };
         match read {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
@@ -345,12 +364,12 @@ impl ServerHandler for McpHandler {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let call = self.operation_call(&context);
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let failed = |error: A2aError| error_of(&error);
-        let (agent, mut task) = self.operations().find_task(&call, &request.task_id).await.map_err(failed)?;
-        let questions = questions_of(self.operations(), &call, &task).await.map_err(failed)?;
-        let begun = begun_at(self.operations(), &call, &task).await;
-        fetch_results(self.operations(), &mut task).await;
+        let (agent, mut task) = operations.find_task(&call, &request.task_id).await.map_err(failed)?;
+        let questions = questions_of(&operations, &call, &task).await.map_err(failed)?;
+        let begun = begun_at(&operations, &call, &task).await;
+        fetch_results(&operations, &mut task).await;
         let asked = if ClientAbilities::of(&context).elicits { questions.as_slice() } else { &[] };
         let result = result_of_task(&task, &questions);
         Ok(GetTaskResult::new(detailed_task(&task, &begun, forms_of(&agent, asked), &result)))
@@ -361,12 +380,12 @@ impl ServerHandler for McpHandler {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let call = self.operation_call(&context);
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let failed = |error: A2aError| error_of(&error);
-        let (_, task) = self.operations().find_task(&call, &request.task_id).await.map_err(failed)?;
-        let questions = questions_of(self.operations(), &call, &task).await.map_err(failed)?;
+        let (_, task) = operations.find_task(&call, &request.task_id).await.map_err(failed)?;
+        let questions = questions_of(&operations, &call, &task).await.map_err(failed)?;
         for answer in answers_of(&questions, &request.input_responses) {
-            self.operations().answer_question(&call, &task.id.0, answer).await.map_err(failed)?;
+            operations.answer_question(&call, &task.id.0, answer).await.map_err(failed)?;
         }
         Ok(())
     }
@@ -376,7 +395,7 @@ impl ServerHandler for McpHandler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let cancelled = self.cancel(&self.operation_call(&context), &request.task_id).await;
+        let cancelled = self.cancel(&self.operation_call(&context)?, &request.task_id).await;
         match cancelled {
             // A task that has ended stays as it is.
             Err(error) if error.code != A2aErrorCode::TaskNotCancelable => Err(error_of(&error)),

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{McpHandler, McpShared};
+use crate::access::CallerIdentity;
 use crate::error::GatewayError;
 use crate::operations::{A2aOperations, short};
 use crate::options::GatewayOptions;
@@ -37,11 +38,11 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let own_caller = mesh.caller().clone();
+    let caller = CallerIdentity::own(mesh.caller().clone());
     let cards = mesh.cards().follow();
     let client = Client::new(mesh, options.adapters).await?;
     cards.ready().await;
-    let shared = McpShared::new(A2aOperations::new(client, cards, &options), own_caller);
+    let shared = McpShared::new(A2aOperations::new(client, cards, &options), Some(caller));
     let handler = McpHandler::new(Arc::new(shared));
     let pipes = AsyncRwTransport::<RoleServer, R, W>::new_server(reader, writer)
         .with_max_line_length(options.limits.body_bytes);

@@ -198,7 +198,9 @@ impl ToolCall {
         };
         match reply {
             OperationReply::Stream(events) => Ok(BegunTask::Events(events)),
-            OperationReply::Value(_) => Err(A2aError::internal("a stream was expected")),
+            OperationReply::Value(_) | OperationReply::Incomplete { .. } => {
+                Err(A2aError::internal("a stream was expected"))
+            }
         }
     }
 

@@ -53,7 +53,7 @@ impl A2aOperations {
         message: &Message,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
-        let client = self.0.client.on_behalf_of(call.caller.clone());
+        let client = self.shared.client.on_behalf_of(call.caller.clone());
         let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
         let decision = WordedDecision::of(message)?;
@@ -70,7 +70,7 @@ impl A2aOperations {
         decision: WordedDecision,
         message_id: &str,
     ) -> Result<(), A2aError> {
-        let client = self.0.client.on_behalf_of(call.caller.clone());
+        let client = self.shared.client.on_behalf_of(call.caller.clone());
         let command = Command::Approve(ApproveCommand {
             execution,
             node: Some(node),
@@ -104,12 +104,13 @@ impl A2aOperations {
         is_wanted: impl Fn(&Execution) -> bool + Send + Sync,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
-        let until = Instant::now() + self.0.blocking;
+        let until = Instant::now() + self.shared.blocking;
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-        let events = self.0.client.mesh().events().follow(&filter, EventStart::Now).await;
+        let events = self.shared.client.mesh().events().follow(&filter, EventStart::Now).await;
         let mut events = events.map_err(|error| mesh_failed(&error))?;
         while Instant::now() < until {
-            let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+            let found =
+                self.shared.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
             if found.is_none_or(|(_, folded)| is_wanted(&folded)) {
                 break;
             }

@@ -20,6 +20,12 @@ const AT_ONCE: usize = 32;
 /// Comes after every id: ids are letters, digits, `-`, `_` and dots.
 const AFTER_ALL_IDS: &str = "~";
 
+/// A list of tasks, and the agents whose tasks it lacks because they did not answer.
+pub(super) struct TaskList {
+    pub(super) page: TaskListResponse,
+    pub(super) unheard: Vec<String>,
+}
+
 /// Time of a task's status in milliseconds since 1970, and the id that the client sees.
 type ListPlace = (u64, String);
 
@@ -28,7 +34,7 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         params: ListTasksParams,
-    ) -> Result<TaskListResponse, A2aError> {
+    ) -> Result<TaskList, A2aError> {
         let size = params.page_size.unwrap_or(DEFAULT_PAGE);
         if !(1..=MAX_PAGE).contains(&size) {
             return Err(A2aError::invalid_params(format!("pageSize: expected 1 to {MAX_PAGE}")));
@@ -69,9 +75,12 @@ impl A2aOperations {
             .collect::<Vec<_>>()
             .await;
         let mut tasks: Vec<Task> = Vec::new();
-        let (mut total, mut more) = (0_u32, false);
+        let (mut total, mut more, mut unheard) = (0_u32, false, Vec::new());
         for (place, page) in pages {
-            let Some(page) = page? else { continue };
+            let Some(page) = page? else {
+                unheard.push(place.agent.to_string());
+                continue;
+            };
             total = total.saturating_add(page.total_size);
             more |= !page.next_page_token.is_empty();
             tasks.extend(page.tasks.into_iter().map(|mut task| {
@@ -87,7 +96,9 @@ impl A2aOperations {
             trim_history(task, history);
         }
         let next_page_token = last.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
-        Ok(TaskListResponse { tasks, next_page_token, page_size: size, total_size: total })
+        unheard.sort();
+        let page = TaskListResponse { tasks, next_page_token, page_size: size, total_size: total };
+        Ok(TaskList { page, unheard })
     }
 
     /// A page of one agent. None for an agent that does not answer while others do.

@@ -6,6 +6,7 @@
 mod decision;
 mod listing;
 mod peer;
+mod push_configs;
 mod questions;
 mod sending;
 mod story;
@@ -18,14 +19,16 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use sinew_agents::WebClient;
 use sinew_executor::client::Client;
 use sinew_mesh::card::Cards;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
 };
-use sinew_protocol::jsonrpc::raw;
-use sinew_protocol::{ExecutionId, Token};
+use sinew_protocol::access::AccessRole;
+use sinew_protocol::jsonrpc::{error_of, raw};
+use sinew_protocol::{ExecutionId, Fault, Token, code};
 
 use crate::options::GatewayOptions;
 
@@ -45,6 +48,8 @@ const MAX_REMEMBERED: u64 = 10_000;
 pub struct OperationCall {
     /// Caller, as subjects of the mesh name it.
     pub caller: Token,
+    /// Role of the caller.
+    pub role: AccessRole,
     /// Endpoint that the call came to.
     pub endpoint: Endpoint,
     /// Extensions that the client asked for, by URI.
@@ -60,13 +65,24 @@ pub struct OperationCall {
 pub enum OperationReply {
     /// One JSON value.
     Value(Box<RawValue>),
+    /// One JSON value that lacks what some agents did not answer in time.
+    Incomplete {
+        /// The value.
+        value: Box<RawValue>,
+        /// Names of the agents.
+        unheard: Vec<String>,
+    },
     /// Events until the task ends.
     Stream(TaskStream),
 }
 
-/// The operations of A2A on a mesh. Clones share it.
+/// The operations of A2A on a mesh, or on a part of it. Clones share it.
 #[derive(Clone)]
-pub struct A2aOperations(Arc<OperationsState>);
+pub struct A2aOperations {
+    shared: Arc<OperationsState>,
+    /// Patterns that names must match beside those of the gateway; `None` for every name.
+    only: Option<Arc<[String]>>,
+}
 
 struct OperationsState {
     client: Client,
@@ -77,6 +93,8 @@ struct OperationsState {
     /// How long a blocking call waits for the end of its task.
     blocking: Duration,
     slow_client: Duration,
+    /// Reaches webhooks of callers; `None` where they cannot be stored.
+    webhooks: Option<WebClient>,
     /// Workflows of executions that were asked for. An execution never changes its workflow.
     workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
 }
@@ -91,7 +109,17 @@ struct TenantParams {
 impl A2aOperations {
     /// The operations on the mesh of this client; `cards` is a live view of its agents.
     pub fn new(client: Client, cards: Cards, options: &GatewayOptions) -> Self {
-        Self(Arc::new(OperationsState {
+        Self::with_webhooks(client, cards, options, None)
+    }
+
+    /// The same for callers who may leave webhooks, which this client reaches.
+    pub(crate) fn with_webhooks(
+        client: Client,
+        cards: Cards,
+        options: &GatewayOptions,
+        webhooks: Option<WebClient>,
+    ) -> Self {
+        let shared = Arc::new(OperationsState {
             stories: StoryHub::new(client.clone()),
             client,
             cards,
@@ -99,18 +127,31 @@ impl A2aOperations {
             default_agent: options.default_agent.clone(),
             blocking: options.limits.blocking,
             slow_client: options.limits.slow_client,
+            webhooks,
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
-        }))
+        });
+        Self { shared, only: None }
+    }
+
+    /// The same operations on the workflows and agents whose names match one of these patterns.
+    pub(crate) fn limited_to(&self, patterns: &Arc<[String]>) -> Self {
+        let is_whole = patterns.iter().any(|pattern| pattern == "*");
+        Self { shared: Arc::clone(&self.shared), only: (!is_whole).then(|| Arc::clone(patterns)) }
     }
 
     /// The client of the mesh, under the gateway's own name.
     pub(crate) fn client(&self) -> &Client {
-        &self.0.client
+        &self.shared.client
     }
 
     /// Namespace of the mesh.
     pub fn mesh_namespace(&self) -> &str {
-        self.0.client.mesh().namespace()
+        self.shared.client.mesh().namespace()
+    }
+
+    /// Whether callers may leave webhooks for their tasks.
+    pub(crate) fn pushes(&self) -> bool {
+        self.shared.webhooks.is_some()
     }
 
     /// Performs an operation. `params` is a JSON object, read as the operation's own type.
@@ -120,6 +161,7 @@ impl A2aOperations {
         method: CoreMethod,
         params: &RawValue,
     ) -> Result<OperationReply, A2aError> {
+        check_role(call, method)?;
         self.check_tenant(params)?;
         let value = OperationReply::Value;
         match method {
@@ -129,20 +171,29 @@ impl A2aOperations {
             }
             CoreMethod::GetTask => self.get(call, read_params(params)?).await.map(value),
             CoreMethod::ListTasks => {
-                let page = self.list(call, read_params(params)?).await?;
-                Ok(value(raw(&page)))
+                let listing::TaskList { page, unheard } = self.list(call, read_params(params)?).await?;
+                if unheard.is_empty() {
+                    return Ok(value(raw(&page)));
+                }
+                Ok(OperationReply::Incomplete { value: raw(&page), unheard })
             }
             CoreMethod::CancelTask => self.cancel(call, read_params(params)?).await.map(value),
             CoreMethod::SubscribeToTask => {
                 let params: TaskIdParams = read_params(params)?;
                 self.subscribe(call, &params.id).await.map(OperationReply::Stream)
             }
-            CoreMethod::CreateTaskPushNotificationConfig
-            | CoreMethod::GetTaskPushNotificationConfig
-            | CoreMethod::ListTaskPushNotificationConfigs
-            | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(
-                "this gateway sends no push notifications: subscribe to the task",
-            )),
+            CoreMethod::CreateTaskPushNotificationConfig => {
+                self.create_push(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::GetTaskPushNotificationConfig => {
+                self.get_push(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::ListTaskPushNotificationConfigs => {
+                self.list_pushes(call, read_params(params)?).await.map(value)
+            }
+            CoreMethod::DeleteTaskPushNotificationConfig => {
+                self.delete_push(call, read_params(params)?).await.map(value)
+            }
             CoreMethod::GetExtendedAgentCard => Err(A2aError::extended_card_not_configured(
                 "the public card is the whole card: it is the same for every caller",
             )),
@@ -151,11 +202,11 @@ impl A2aOperations {
     }
 
     /// A mesh is one tenant, and its namespace is the tenant's name. Another tenant is as absent as an unknown task.
-    fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
+    pub(crate) fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
         let TenantParams { tenant } = read_params(params)?;
         match tenant.as_deref() {
             None | Some("") => Ok(()),
-            Some(tenant) if tenant == self.0.client.mesh().namespace() => Ok(()),
+            Some(tenant) if tenant == self.shared.client.mesh().namespace() => Ok(()),
             Some(tenant) => Err(A2aError::invalid_params(format!(
                 "tenant: {:?} is not a tenant of this gateway",
                 short(tenant, 64)
@@ -192,6 +243,29 @@ impl A2aOperations {
         place.show(&mut task);
         Ok(raw(&task))
     }
+}
+
+/// The role that an operation needs.
+pub(crate) fn role_for(method: CoreMethod) -> AccessRole {
+    match method {
+        CoreMethod::GetTask
+        | CoreMethod::ListTasks
+        | CoreMethod::SubscribeToTask
+        | CoreMethod::GetTaskPushNotificationConfig
+        | CoreMethod::ListTaskPushNotificationConfigs
+        | CoreMethod::GetExtendedAgentCard => AccessRole::Operator,
+        _ => AccessRole::Client,
+    }
+}
+
+/// Refuses an operation that the caller's role does not cover.
+fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> {
+    let needed = role_for(method);
+    if call.role >= needed {
+        return Ok(());
+    }
+    let text = format!("{} needs a key with the role {}", method.wire_name(), needed.as_str());
+    Err(error_of(&Fault::invalid(code::GATEWAY_CALLER_NOT_ALLOWED.as_str(), text)))
 }
 
 /// Whether a blocking call is answered with a task in this state.
@@ -231,6 +305,6 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 
 impl std::fmt::Debug for A2aOperations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("A2aOperations").field("client", &self.0.client).finish_non_exhaustive()
+        f.debug_struct("A2aOperations").field("client", &self.shared.client).finish_non_exhaustive()
     }
 }

@@ -89,7 +89,7 @@ impl A2aOperations {
         params: &impl Serialize,
         timeout: Duration,
     ) -> Result<PeerReply, PeerError> {
-        let mesh = self.0.client.mesh().on_behalf_of(call.caller.clone());
+        let mesh = self.shared.client.mesh().on_behalf_of(call.caller.clone());
         let mut headers = HeaderMap::new();
         if !call.extensions.is_empty() {
             headers.insert(header::A2A_EXTENSIONS, call.extensions.join(","));
@@ -106,7 +106,7 @@ impl A2aOperations {
         method: CoreMethod,
         params: &impl Serialize,
     ) -> Result<PeerReply, PeerError> {
-        let until = Instant::now() + self.0.blocking;
+        let until = Instant::now() + self.shared.blocking;
         let mut was_repeated = false;
         loop {
             let left = until.saturating_duration_since(Instant::now()).max(OPENING_PAUSE);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{WaitingFor, waiting};
 use sinew_mesh::card::Cards;
-use sinew_protocol::a2a::{A2aError, Task, is_terminal};
+use sinew_protocol::a2a::{A2aError, CoreMethod, Task, is_terminal};
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::error_of;
@@ -47,17 +47,17 @@ pub(crate) struct QuestionAnswer {
 impl A2aOperations {
     /// How long a blocking call waits.
     pub(crate) fn blocking_timeout(&self) -> std::time::Duration {
-        self.0.blocking
+        self.shared.blocking
     }
 
     /// A live view of the agents of the mesh, offered or not.
     pub(crate) fn cards(&self) -> Cards {
-        self.0.cards.clone()
+        self.shared.cards.clone()
     }
 
     /// The offered agent or workflow with this token.
     pub(crate) fn card_by_token(&self, token: &str) -> Option<sinew_protocol::a2a::AgentCard> {
-        let announced = self.0.cards.by_token(&Token::parse(token).ok()?)?;
+        let announced = self.shared.cards.by_token(&Token::parse(token).ok()?)?;
         self.offers(&announced.card.name).then(|| announced.card.clone())
     }
 
@@ -82,7 +82,7 @@ impl A2aOperations {
     /// A task of this caller once it has ended or waits for somebody, or as it is after the time of a blocking call.
     pub(crate) async fn settled_task(&self, call: &OperationCall, id: &str) -> Result<Task, A2aError> {
         let place = self.locate(call, id).await?;
-        let until = tokio::time::Instant::now() + self.0.blocking;
+        let until = tokio::time::Instant::now() + self.shared.blocking;
         loop {
             let mut task = self.task_of_peer(call, &place).await?.task;
             if is_settled(task.status.state) || tokio::time::Instant::now() >= until {
@@ -108,7 +108,7 @@ impl A2aOperations {
             return Ok(Vec::new());
         }
         let execution = execution_of(&place)?;
-        let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+        let found = self.shared.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         Ok(found.map(|(_, folded)| questions_of(&folded)).unwrap_or_default())
     }
 
@@ -119,6 +119,7 @@ impl A2aOperations {
         id: &str,
         answer: QuestionAnswer,
     ) -> Result<(), A2aError> {
+        super::check_role(call, CoreMethod::SendMessage)?;
         let place = self.locate(call, id).await?;
         // The agent says whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
@@ -148,7 +149,7 @@ impl A2aOperations {
         if !place.is_workflow {
             return Ok(None);
         }
-        let record = self.0.client.record(&execution_of(&place)?).await;
+        let record = self.shared.client.record(&execution_of(&place)?).await;
         Ok(record.map_err(|error| client_failed(&error))?.map(|record| record.meta.created))
     }
 
@@ -173,7 +174,7 @@ impl A2aOperations {
 
     /// Bytes in the store of artifacts that a task of the caller names.
     pub(crate) async fn stored_bytes(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, A2aError> {
-        let artifacts = self.0.client.mesh().artifacts();
+        let artifacts = self.shared.client.mesh().artifacts();
         artifacts.fetch_within(&address.to_string(), max_bytes).await.map_err(|error| match error {
             sinew_mesh::MeshError::TooLarge { .. } => {
                 let text = format!("the artifact has more than {max_bytes} bytes");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sinew_protocol::a2a::{
-    A2aError, CoreMethod, SendMessageRequest, SendMessageResponse, Task, check_message, is_terminal,
+    A2aError, CoreMethod, SendMessageRequest, SendMessageResponse, Task, TaskPushNotificationConfig,
+    check_message, is_terminal,
 };
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
@@ -27,16 +28,54 @@ impl A2aOperations {
         call: &OperationCall,
         params: SendMessageRequest,
     ) -> Result<Box<RawValue>, A2aError> {
-        let (params, history) = checked(params)?;
+        let (mut params, history) = checked(params)?;
+        let push = take_push(&mut params);
+        push.as_ref().map(|push| self.check_push(push)).transpose()?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
+            if let Some(push) = push {
+                self.task_of_peer(call, &place).await?;
+                self.store_push(call, &place, &task.0.clone(), push).await?;
+            }
             return self.send_to_task(call, &place, params, history).await;
         }
         let agent = self.agent_of_message(call, &params)?;
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
+        let Some(push) = push else {
+            let (place, answer) = self.begin(call, agent, &params).await?;
+            return Ok(show_answer(&place, answer, history));
+        };
+        // The task has to be there before its webhook is stored, and the webhook before the task is waited for.
+        let configuration = params.configuration.get_or_insert_default();
+        let is_immediate = configuration.return_immediately.replace(true) == Some(true);
         let (place, answer) = self.begin(call, agent, &params).await?;
-        Ok(show_answer(&place, answer, history))
+        let Some(shown) = self.store_push_of(call, &place, &answer, push).await? else {
+            return Ok(show_answer(&place, answer, history));
+        };
+        if is_immediate {
+            return Ok(show_answer(&place, answer, history));
+        }
+        let mut task = self.settled_task(call, &shown).await?;
+        trim_history(&mut task, history);
+        Ok(named_task(&task))
+    }
+
+    /// Stores the webhook that came with a message; gives the id of the task as the client sees it. `None` if the answer is
+    /// not a task.
+    async fn store_push_of(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        answer: &PeerAnswer,
+        push: TaskPushNotificationConfig,
+    ) -> Result<Option<String>, A2aError> {
+        let SendMessageResponse::Task(task) = &answer.response else { return Ok(None) };
+        let mut place = place.clone();
+        place.id.clone_from(&task.id.0);
+        let shown = format!("{}{}", place.shown_prefix(), place.id);
+        self.store_push(call, &place, &shown, push).await?;
+        Ok(Some(shown))
     }
 
     /// Sends a message and gives what happens to its task.
@@ -46,8 +85,14 @@ impl A2aOperations {
         params: SendMessageRequest,
     ) -> Result<TaskStream, A2aError> {
         let (mut params, history) = checked(params)?;
+        let push = take_push(&mut params);
+        push.as_ref().map(|push| self.check_push(push)).transpose()?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
+            if let Some(push) = push {
+                self.task_of_peer(call, &place).await?;
+                self.store_push(call, &place, &task.0.clone(), push).await?;
+            }
             return self.stream_to_task(call, place, params, history).await;
         }
         let agent = self.agent_of_message(call, &params)?;
@@ -56,15 +101,21 @@ impl A2aOperations {
         params.configuration.get_or_insert_default().return_immediately = Some(true);
         if self.is_workflow(&agent) {
             let (place, answer) = self.begin(call, agent, &params).await?;
+            if let Some(push) = push {
+                self.store_push_of(call, &place, &answer, push).await?;
+            }
             return self.stream_answer(call, place, answer, None, history);
         }
         // The events of an agent are not stored: the gateway listens before it asks.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
-        let feed = self.0.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
+        let feed = self.shared.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
         let feed = feed.map_err(|error| super::peer::mesh_failed(&error))?;
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;
         let answer = PeerAnswer { seq: asked.seq, response: asked.read()? };
+        if let Some(push) = push {
+            self.store_push_of(call, &place, &answer, push).await?;
+        }
         self.stream_answer(call, place, answer, Some(feed), history)
     }
 
@@ -96,7 +147,7 @@ impl A2aOperations {
         place: &TaskPlace,
         params: SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
-        let until = Instant::now() + self.0.blocking;
+        let until = Instant::now() + self.shared.blocking;
         match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
             Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
             Err(error) if !error.is_silent => return Err(error.into()),
@@ -189,7 +240,9 @@ impl A2aOperations {
         let Some(wanted) = params.configuration.as_ref().map(|wanted| &wanted.accepted_output_modes) else {
             return Ok(());
         };
-        let Some(announced) = self.0.cards.get(agent).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+        let Some(announced) = self.shared.cards.get(agent).filter(|_| !wanted.is_empty()) else {
+            return Ok(());
+        };
         let skills = announced.card.skills.iter().filter_map(|skill| skill.output_modes.as_ref()).flatten();
         let modes: Vec<&String> = announced.card.default_output_modes.iter().chain(skills).collect();
         if wanted.iter().any(|wanted| modes.iter().any(|mode| accepts_mode(wanted, mode))) {
@@ -203,7 +256,7 @@ impl A2aOperations {
 
     /// Refuses a call that leaves out an extension which the agent requires.
     fn check_extensions(&self, call: &OperationCall, agent: &str) -> Result<(), A2aError> {
-        let Some(announced) = self.0.cards.get(agent) else { return Ok(()) };
+        let Some(announced) = self.shared.cards.get(agent) else { return Ok(()) };
         let extensions = announced.card.capabilities.extensions.iter().flatten();
         let mut required = extensions.filter(|extension| extension.required == Some(true));
         match required.find(|extension| !call.extensions.contains(&extension.uri)) {
@@ -282,6 +335,11 @@ fn show_answer(place: &TaskPlace, answer: PeerAnswer, history: Option<u32>) -> B
     }
 }
 
+/// The webhook that came with a message. Agents hear nothing of it.
+fn take_push(params: &mut SendMessageRequest) -> Option<TaskPushNotificationConfig> {
+    params.configuration.as_mut()?.task_push_notification_config.take()
+}
+
 /// Checks a message, and takes out what concerns the gateway: the tenant, and the length of the history.
 fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option<u32>), A2aError> {
     check_message(&params.message, "message")?;
@@ -293,10 +351,5 @@ fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option
     }
     params.tenant = None;
     let history = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
-    if params.configuration.as_ref().is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
-        return Err(A2aError::push_not_supported(
-            "this gateway sends no push notifications: subscribe to the task",
-        ));
-    }
     Ok((params, history))
 }

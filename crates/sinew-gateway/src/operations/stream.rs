@@ -90,7 +90,7 @@ impl StreamWriter {
 
 impl A2aOperations {
     /// Follows a task: from now on, or behind the event that the client has.
-    pub(super) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
+    pub(crate) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
         let place = self.locate(call, id).await?;
         if !place.is_workflow {
             return self.subscribe_to_agent(call, place).await;
@@ -149,7 +149,7 @@ impl A2aOperations {
     /// The events that an agent tells of a task from now on.
     async fn feed_of(&self, place: &TaskPlace) -> Result<ProgressFeed, A2aError> {
         let task = TaskId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))?;
-        let feed = self.0.client.mesh().tasks().watch_progress(None, Some(&task)).await;
+        let feed = self.shared.client.mesh().tasks().watch_progress(None, Some(&task)).await;
         feed.map_err(|error| mesh_failed(&error))
     }
 
@@ -161,7 +161,7 @@ impl A2aOperations {
         beginning: StreamBeginning,
     ) -> Result<TaskStream, A2aError> {
         let (items, receiver) = mpsc::channel(MAX_WAITING);
-        let writer = StreamWriter { items, slow_client: self.0.slow_client };
+        let writer = StreamWriter { items, slow_client: self.shared.slow_client };
         let (operations, call) = (self.clone(), call.clone());
         let execution = if place.is_workflow { Some(execution_of(&place)?) } else { None };
         tokio::spawn(async move {
@@ -195,7 +195,7 @@ impl A2aOperations {
         after: u64,
         writer: &StreamWriter,
     ) -> Result<(), ClientGone> {
-        let mut reader = self.0.stories.listen(execution, self.vocabulary_of(place), after);
+        let mut reader = self.shared.stories.listen(execution, self.vocabulary_of(place), after);
         while let Some(event) = reader.next().await {
             match event {
                 Ok(event) => {
@@ -271,7 +271,7 @@ impl A2aOperations {
 
     /// The words that the executors of a workflow write, as its card says.
     fn vocabulary_of(&self, place: &TaskPlace) -> Vocabulary {
-        let announced = self.0.cards.get(&place.agent);
+        let announced = self.shared.cards.get(&place.agent);
         let params = announced.as_ref().and_then(|it| extension_params(&it.card, card::DELIVERY));
         match params.and_then(|params| params.get("vocabulary")?.as_str()) {
             Some("spec") => Vocabulary::Spec,

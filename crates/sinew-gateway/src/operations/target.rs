@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
+use sinew_protocol::access::matches_pattern;
 use sinew_protocol::card;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
@@ -99,30 +100,36 @@ impl TaskPlace {
 impl A2aOperations {
     /// Whether this gateway offers an agent or workflow of this name.
     pub fn offers(&self, name: &str) -> bool {
-        self.0.exposed.iter().any(|pattern| matches_pattern(pattern, name))
+        let matches = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
+        matches(&self.shared.exposed) && self.only.as_deref().is_none_or(matches)
+    }
+
+    /// Whether the gateway offers every workflow and agent, to callers who may see them all.
+    pub(crate) fn exposes_everything(&self) -> bool {
+        self.shared.exposed.iter().any(|pattern| pattern == "*")
     }
 
     /// Whether every workflow and agent is offered.
     pub(crate) fn offers_everything(&self) -> bool {
-        self.0.exposed.iter().any(|pattern| pattern == "*")
+        self.exposes_everything() && self.only.is_none()
     }
 
     /// The cards of all agents and workflows that are offered, by name.
     pub fn offered(&self) -> Vec<AgentCard> {
-        let cards = self.0.cards.list().into_iter().map(|announced| announced.card.clone());
+        let cards = self.shared.cards.list().into_iter().map(|announced| announced.card.clone());
         cards.filter(|card| self.offers(&card.name)).collect()
     }
 
     /// The card of one that is offered.
     pub fn card(&self, name: &str) -> Option<AgentCard> {
-        let announced = self.0.cards.get(name).filter(|_| self.offers(name))?;
+        let announced = self.shared.cards.get(name).filter(|_| self.offers(name))?;
         Some(announced.card.clone())
     }
 
     /// Whether a workflow of this name is deployed.
     pub(super) fn is_workflow(&self, name: &str) -> bool {
-        self.0.client.programs().workflows.get(name).is_some()
-            || self.0.cards.get(name).is_some_and(|it| card::kind(&it.card) == card::AgentKind::Workflow)
+        self.shared.client.programs().workflows.get(name).is_some()
+            || self.shared.cards.get(name).is_some_and(|it| card::kind(&it.card) == card::AgentKind::Workflow)
     }
 
     /// The agent that a message is for, unless it names a task.
@@ -133,12 +140,12 @@ impl A2aOperations {
     ) -> Result<Arc<str>, A2aError> {
         let name = match &call.endpoint {
             Endpoint::Agent(name) => name.clone(),
-            Endpoint::Mesh => match named_skill(params).or_else(|| self.0.default_agent.clone()) {
+            Endpoint::Mesh => match named_skill(params).or_else(|| self.shared.default_agent.clone()) {
                 Some(name) => name,
                 None => self.only_skill()?,
             },
         };
-        let is_there = self.0.cards.get(&name).is_some() || self.is_workflow(&name);
+        let is_there = self.shared.cards.get(&name).is_some() || self.is_workflow(&name);
         if is_there && self.offers(&name) {
             return Ok(name.into());
         }
@@ -177,7 +184,7 @@ impl A2aOperations {
         }
         if let Some((agent, task)) = id.split_once('.') {
             let token = Token::parse(agent).map_err(|_| absent())?;
-            let card = self.0.cards.by_token(&token).ok_or_else(absent)?;
+            let card = self.shared.cards.by_token(&token).ok_or_else(absent)?;
             let name = card.card.name.clone();
             if !self.offers(&name) || self.is_workflow(&name) {
                 return Err(absent());
@@ -190,15 +197,15 @@ impl A2aOperations {
     }
 
     /// The workflow of an execution; None if there is no such execution.
-    async fn workflow_of(&self, execution: &ExecutionId) -> Result<Option<Arc<str>>, A2aError> {
-        if let Some(known) = self.0.workflow_of.get(execution) {
+    pub(crate) async fn workflow_of(&self, execution: &ExecutionId) -> Result<Option<Arc<str>>, A2aError> {
+        if let Some(known) = self.shared.workflow_of.get(execution) {
             return Ok(Some(known));
         }
         let record =
-            self.0.client.record(execution).await.map_err(|error| super::peer::client_failed(&error))?;
+            self.shared.client.record(execution).await.map_err(|error| super::peer::client_failed(&error))?;
         let workflow: Option<Arc<str>> = record.map(|record| record.meta.workflow.as_str().into());
         if let Some(workflow) = &workflow {
-            self.0.workflow_of.insert(execution.clone(), Arc::clone(workflow));
+            self.shared.workflow_of.insert(execution.clone(), Arc::clone(workflow));
         }
         Ok(workflow)
     }
@@ -206,7 +213,7 @@ impl A2aOperations {
     /// Remembers the workflow of an execution.
     pub(super) fn remember(&self, place: &TaskPlace) {
         if let (true, Ok(execution)) = (place.is_workflow, ExecutionId::parse(&place.id)) {
-            self.0.workflow_of.insert(execution, Arc::clone(&place.agent));
+            self.shared.workflow_of.insert(execution, Arc::clone(&place.agent));
         }
     }
 }
@@ -218,42 +225,4 @@ fn named_skill(params: &SendMessageRequest) -> Option<String> {
         skill.as_str().or_else(|| skill.get("skill")?.as_str()).map(str::to_owned)
     };
     [&params.message.metadata, &params.metadata].into_iter().flatten().find_map(named)
-}
-
-/// Whether a name matches a pattern in which `*` stands for any text.
-fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(first) else { return false };
-    let mut pieces: Vec<&str> = rest.split('*').collect();
-    let last = pieces.pop().unwrap_or_default();
-    for piece in pieces {
-        match name.find(piece) {
-            Some(at) => name = &name[at + piece.len()..],
-            None => return false,
-        }
-    }
-    name.len() >= last.len() && name.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_stand_for_names() {
-        let check = |pattern: &str, name: &str, expected: bool| {
-            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
-        };
-        check("*", "", true);
-        check("*", "any thing", true);
-        check("orders", "orders", true);
-        check("orders", "orders2", false);
-        check("orders-*", "orders-eu", true);
-        check("orders-*", "order", false);
-        check("*-eu", "orders-eu", true);
-        check("a*b*c", "a1b2c", true);
-        check("a*b*c", "a1c2b", false);
-        check("a*a", "a", false);
-        check("a**a", "aa", true);
-    }
 }

@@ -1,4 +1,5 @@
-//! Kept values: artifacts, cards, plans and workflows, the history, the executors' bucket and the settings in it.
+//! Kept values: artifacts, cards, plans and workflows, the history, records of gateways, the executors' bucket and the
+//! settings in it.
 
 pub mod artifact;
 pub mod card;
@@ -6,5 +7,6 @@ pub mod fleet;
 pub mod history;
 pub(crate) mod layout_store;
 pub(crate) mod object;
+pub mod record;
 pub mod steps;
 pub mod workflow;

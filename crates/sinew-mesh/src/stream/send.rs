@@ -374,6 +374,8 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         Subject::Workflow { .. } => "workflow",
         Subject::Quarantine { .. } => "quarantine",
         Subject::Step { .. } => "step",
+        Subject::Access { .. } => "access",
+        Subject::Push { .. } => "push",
         Subject::Rpc { .. }
         | Subject::Node { .. }
         | Subject::Start { .. }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, subject::Operation};
+use crate::{
+    ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId,
+    subject::{AccessKind, Operation},
+};
 
 const NAMESPACE: &str = "prod";
 
@@ -36,7 +39,9 @@ fn subjects() -> Vec<Subject> {
         Subject::Query { shard: 3 },
         Subject::Workflow { name: Token::of("w") },
         Subject::Quarantine { stream: Token::of("TASKS"), seq: 1 },
-        Subject::Step { agent, execution, activation, place: 0 },
+        Subject::Step { agent: agent.clone(), execution, activation, place: 0 },
+        Subject::Access { kind: AccessKind::Key, id: Token::of("k") },
+        Subject::Push { agent, task: Token::of("t"), id: Token::of("p") },
     ]);
     all
 }
@@ -91,6 +96,7 @@ fn who_may_say_what() {
     assert_eq!(says(Role::Agent, "billing"), "progress quarantine");
     assert_eq!(says(Role::Client, "billing"), "command rpc query");
     assert_eq!(says(Role::Client, "reviewer"), "query");
+    assert_eq!(says(Role::Gateway, "reviewer"), "command rpc query push");
     assert_eq!(says(Role::Operator, "billing"), "query");
     assert_eq!(says(Role::Provisioner, "billing"), "");
     assert_eq!(
@@ -101,7 +107,7 @@ fn who_may_say_what() {
         says(Role::Executor, "x1"),
         "journal history task result event card progress control query quarantine"
     );
-    assert_eq!(says(Role::Admin, "billing"), "command task result card rpc query workflow");
+    assert_eq!(says(Role::Admin, "billing"), "command task result card rpc query workflow access");
 }
 
 #[test]
@@ -114,6 +120,7 @@ fn who_may_hear_what() {
     assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "card control");
     assert_eq!(hears(Role::Agent, "other", Some("reviewer")), "");
     assert_eq!(hears(Role::Client, "billing", None), "event progress");
+    assert_eq!(hears(Role::Gateway, "g", None), "event progress");
     assert_eq!(hears(Role::Operator, "o", None), "event card progress");
     assert_eq!(hears(Role::Executor, "x1", None), "event rpc progress control query");
     assert_eq!(hears(Role::Provisioner, "p", None), "");
@@ -138,7 +145,7 @@ fn who_may_hear_what() {
 
 #[test]
 fn what_the_server_does_for_whom() {
-    use Role::{Admin, Agent, Client, Executor, Operator, Provisioner};
+    use Role::{Admin, Agent, Client, Executor, Gateway, Operator, Provisioner};
     let everybody: &[Role] = &Role::ALL;
     // A call of the server's, and who may make it as `reviewer`.
     let cases: &[(&str, &[Role])] = &[
@@ -166,8 +173,14 @@ fn what_the_server_does_for_whom() {
         ("$JS.ACK._.hash.prod_TASKS.agent-billing.1.2.3.4.5.6", &[]),
         // Reading.
         ("$JS.API.CONSUMER.CREATE.prod_RESULTS.r1.prod.v1.result.3.>", &[Executor, Operator, Admin]),
-        ("$JS.API.CONSUMER.CREATE.prod_EVENTS.r1.prod.v1.event.>", &[Executor, Client, Operator, Admin]),
-        ("$JS.API.CONSUMER.CREATE.prod_JOURNAL.r1.prod.v1.journal.3", &[Executor, Client, Operator, Admin]),
+        (
+            "$JS.API.CONSUMER.CREATE.prod_EVENTS.r1.prod.v1.event.>",
+            &[Executor, Client, Gateway, Operator, Admin],
+        ),
+        (
+            "$JS.API.CONSUMER.CREATE.prod_JOURNAL.r1.prod.v1.journal.3",
+            &[Executor, Client, Gateway, Operator, Admin],
+        ),
         (
             "$JS.API.DIRECT.GET.prod_RESULTS.prod.v1.result.3.reviewer.e.t.k",
             &[Agent, Executor, Operator, Admin],
@@ -180,12 +193,24 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.prod_STEPS.r1.prod.v1.step.reviewer.>", &[Operator, Admin]),
         ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
-        ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Operator, Admin]),
-        ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Gateway, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Gateway, Operator, Admin]),
         ("$JS.API.CONSUMER.CREATE.OBJ_prod_ARTIFACTS.r1.$O.prod_ARTIFACTS.M.>", &[Operator, Admin]),
-        ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Admin]),
-        ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Admin]),
+        ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Gateway, Admin]),
+        ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Gateway, Admin]),
         ("$O.prod_PLANS.M.n", &[Executor, Admin]),
+        // Records of gateways: digests of keys for those who list them, the rest for gateways and those who write it.
+        ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.key.k", &[Gateway, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.hook.h", &[Gateway, Admin]),
+        ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.secret.s", &[Gateway]),
+        ("$JS.API.CONSUMER.CREATE.prod_ACCESS.r1.prod.v1.access.key.>", &[Gateway, Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_ACCESS.r1.prod.v1.access.>", &[Gateway]),
+        ("$JS.API.STREAM.MSG.GET.prod_ACCESS", &[Gateway]),
+        ("$JS.API.DIRECT.GET.prod_PUSHES.prod.v1.push.a.t.p", &[Gateway]),
+        ("prod.v1.access.key.k", &[Admin]),
+        ("prod.v1.access.hook.h", &[Admin]),
+        ("prod.v1.access.secret.s", &[Gateway]),
+        ("prod.v1.push.a.t.p", &[Gateway]),
         // Changing.
         ("$JS.API.STREAM.PURGE.prod_JOURNAL", &[Executor]),
         ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Executor, Admin]),

@@ -10,6 +10,7 @@ pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod execution;
 pub(crate) mod explain;
+pub(crate) mod gateway;
 pub(crate) mod mcp;
 pub(crate) mod mesh;
 pub(crate) mod model;

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Test,
     /// Test files of model agents
     AgentTest,
+    /// Evaluation files of model agents, `NAME.eval.yaml`
+    AgentEval,
 }
 
 /// Does what the command line says.
@@ -58,6 +60,7 @@ pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure
             Kind::Agent => "agent".to_owned(),
             Kind::Test => "test".to_owned(),
             Kind::AgentTest => "agent-test".to_owned(),
+            Kind::AgentEval => "agent-eval".to_owned(),
         });
         return Ok(Exit::Ok);
     }
@@ -79,6 +82,7 @@ pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
         Kind::Agent => Ok(sinew_agents::agent_file_schema()),
         Kind::Test => Ok(sinew_case_runner::workflow_case_schema()),
         Kind::AgentTest => Ok(sinew_case_runner::agent_case_schema()),
+        Kind::AgentEval => Ok(sinew_case_runner::eval_schema()),
     }
 }
 

@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sinew-gateway",
         &[
+            "sinew-agents",
             "sinew-protocol",
             "sinew-source",
             "sinew-plan",
@@ -186,6 +187,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
     ("maud", "sinew-console"),
+    ("jsonwebtoken", "sinew-gateway"),
 ];
 
 /// The same for crates of which two of ours have a side each: server and client, or API and pages.

@@ -1,6 +1,6 @@
 //! Rights of each role, written by hand from the purpose of the roles, not from the code that grants them.
 //!
-//! Roles: Agent, Executor, Client, Operator, adMin, Provisioner. `{me}` is the user's own name, `{x}` another's.
+//! Roles: Agent, Executor, Client, Gateway, Operator, adMin, Provisioner. `{me}` is the user's own name, `{x}` another's.
 
 /// Subjects of the mesh: who may publish to them.
 pub(crate) const PUBLISH: &[(&str, &str)] = &[
@@ -10,22 +10,22 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("event.w.e.command", "E"),
     ("workflow.w", "M"),
     // Under one's own name, never under another's; an admin sends again what was set aside.
-    ("command.0.start.{me}.k", "ECM"),
-    ("command.0.cancel.{me}.k", "ECM"),
-    ("command.0.approve.{me}.k", "ECM"),
-    ("command.0.start.{x}.k", "M"),
-    ("command.0.approve.{x}.k", "M"),
-    ("start.0.{me}.k", "ECM"),
-    ("start.0.{x}.k", ""),
+    ("command.0.start.{me}.k", "ECGM"),
+    ("command.0.cancel.{me}.k", "ECGM"),
+    ("command.0.approve.{me}.k", "ECGM"),
+    ("command.0.start.{x}.k", "GM"),
+    ("command.0.approve.{x}.k", "GM"),
+    ("start.0.{me}.k", "ECGM"),
+    ("start.0.{x}.k", "G"),
     ("result.0.{me}.e.t.k", "AEM"),
     ("result.0.{x}.e.t.k", "EM"),
     ("card.{me}", "AEM"),
     ("card.{x}", "EM"),
-    ("rpc.{x}.SendMessage.{me}", "ECM"),
-    ("rpc.{x}.SendMessage.{x}", ""),
-    ("rpc.{me}.SendMessage.{x}", ""),
-    ("rpc.{x}.GetAgentCard.{me}", "ECOM"),
-    ("rpc.{x}.GetAgentCard.{x}", ""),
+    ("rpc.{x}.SendMessage.{me}", "ECGM"),
+    ("rpc.{x}.SendMessage.{x}", "G"),
+    ("rpc.{me}.SendMessage.{x}", "G"),
+    ("rpc.{x}.GetAgentCard.{me}", "ECGOM"),
+    ("rpc.{x}.GetAgentCard.{x}", "G"),
     ("task.{me}.e.t", "EM"),
     ("task.{x}.e.t", "EM"),
     ("node.{me}", "E"),
@@ -33,9 +33,13 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("control.{me}.t", "E"),
     ("control.{x}.t", "E"),
     ("progress.e.t", "AE"),
-    ("query.0", "ECOM"),
+    ("query.0", "ECGOM"),
     ("step.{me}.e.k.0", "A"),
     ("step.{x}.e.k.0", ""),
+    ("access.key.k", "M"),
+    ("access.hook.h", "M"),
+    ("access.secret.s", "G"),
+    ("push.a.t.p", "G"),
     ("quarantine.TASKS.1", "AE"),
     ("quarantine.RESULTS.1", "E"),
     ("quarantine.COMMANDS.1", "E"),
@@ -56,10 +60,10 @@ pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
     ("result.*.{me}.>", ""),
     ("workflow.>", ""),
     ("quarantine.>", ""),
-    ("event.>", "ECOM"),
-    ("event.w.e.command", "ECOM"),
-    ("progress.*.*", "ECOM"),
-    ("progress.e.t", "ECOM"),
+    ("event.>", "ECGOM"),
+    ("event.w.e.command", "ECGOM"),
+    ("progress.*.*", "ECGOM"),
+    ("progress.e.t", "ECGOM"),
     ("card.{me}", "AOM"),
     ("card.{x}", "OM"),
     ("card.*", "OM"),
@@ -84,11 +88,13 @@ pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
     ("start.0.{me}.k", "E"),
     ("start.>", ""),
     ("step.>", ""),
+    ("access.>", ""),
+    ("push.>", ""),
     ("step.{me}.>", ""),
 ];
 
 /// Streams and buckets, by the letters of [`CALLS`].
-pub(crate) const STREAMS: [(char, &str); 13] = [
+pub(crate) const STREAMS: [(char, &str); 15] = [
     ('j', "JOURNAL"),
     ('h', "HISTORY"),
     ('c', "COMMANDS"),
@@ -102,15 +108,17 @@ pub(crate) const STREAMS: [(char, &str); 13] = [
     ('f', "FLEET"),
     ('a', "ARTIFACTS"),
     ('p', "PLANS"),
+    ('x', "ACCESS"),
+    ('u', "PUSHES"),
 ];
 
 /// All of [`STREAMS`].
-const ALL: &str = "jhctrekwqsfap";
+const ALL: &str = "jhctrekwqsfapxu";
 
 /// Calls of JetStream (`{s}` is the stream), and for each role the streams it may make them on. A role that is not named
 /// may make them on none.
 pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
-    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekw"), ('O', ALL), ('M', ALL), ('P', ALL)]),
+    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekw"), ('G', "jhekwxu"), ('O', ALL), ('M', ALL), ('P', ALL)]),
     ("STREAM.CREATE.{s}", &[('P', ALL)]),
     ("STREAM.UPDATE.{s}", &[('P', ALL)]),
     ("STREAM.DELETE.{s}", &[]),
@@ -127,6 +135,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
             ('A', "a"),
             ('E', "jhctrekwqfap"),
             ('C', "jhekwap"),
+            ('G', "jhekwapxu"),
             ('O', "jhctrekwqsap"),
             ('M', "jhctrekwqsap"),
             ('P', "f"),
@@ -134,7 +143,14 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ),
     (
         "DIRECT.GET.{s}",
-        &[('A', "a"), ('E', "jhctrekwqfap"), ('C', "jhekwap"), ('O', "jhctrekwqsap"), ('M', "jhctrekwqsap")],
+        &[
+            ('A', "a"),
+            ('E', "jhctrekwqfap"),
+            ('C', "jhekwap"),
+            ('G', "jhekwapxu"),
+            ('O', "jhctrekwqsap"),
+            ('M', "jhctrekwqsap"),
+        ],
     ),
     // A consumer may push anywhere, so no agent makes any; one without a name may have any filter, so nobody does. Nobody
     // but executors makes one on tasks, for it could take them from their agent.
@@ -142,14 +158,29 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("CONSUMER.DURABLE.CREATE.{s}.x", &[]),
     (
         "CONSUMER.CREATE.{s}.x.filter",
-        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsap"), ('M', "jhcrekwqsap")],
+        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('G', "jhekwxu"), ('O', "jhcrekwqsap"), ('M', "jhcrekwqsap")],
     ),
-    ("CONSUMER.INFO.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', ALL), ('M', ALL)]),
+    ("CONSUMER.INFO.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('G', "jhekwxu"), ('O', ALL), ('M', ALL)]),
     (
         "CONSUMER.MSG.NEXT.{s}.x",
-        &[('E', "jhcrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', "jhcrekwqsfap")],
+        &[
+            ('E', "jhcrekwqf"),
+            ('C', "jhekw"),
+            ('G', "jhekwxu"),
+            ('O', "jhcrekwqsfapx"),
+            ('M', "jhcrekwqsfapx"),
+        ],
     ),
-    ("CONSUMER.DELETE.{s}.x", &[('E', "jhctrekwqf"), ('C', "jhekw"), ('O', "jhcrekwqsfap"), ('M', ALL)]),
+    (
+        "CONSUMER.DELETE.{s}.x",
+        &[
+            ('E', "jhctrekwqf"),
+            ('C', "jhekw"),
+            ('G', "jhekwxu"),
+            ('O', "jhcrekwqsfapx"),
+            ('M', "jhctrekwqsfapx"),
+        ],
+    ),
     ("CONSUMER.LIST.{s}", &[('E', "t"), ('O', ALL), ('M', ALL)]),
     ("CONSUMER.NAMES.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.PAUSE.{s}.x", &[]),
@@ -159,8 +190,8 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
 
 /// Whole subjects (`{ns}` is the namespace): who may publish to them.
 pub(crate) const OTHERS: &[(&str, &str)] = &[
-    ("$JS.API.INFO", "AECOMP"),
-    ("$SYS.REQ.USER.INFO", "AECOMP"),
+    ("$JS.API.INFO", "AECGOMP"),
+    ("$SYS.REQ.USER.INFO", "AECGOMP"),
     ("$JS.API.STREAM.NAMES", "OMP"),
     ("$JS.API.STREAM.LIST", "OMP"),
     ("$JS.API.SERVER.REMOVE", ""),
@@ -183,13 +214,21 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$JS.API.DIRECT.GET.{ns}_RESULTS.{ns}.v1.result.0.{x}.e.t.k", "EOM"),
     ("$JS.API.DIRECT.GET.{ns}_STEPS.{ns}.v1.step.{me}.e.k.0", "AOM"),
     ("$JS.API.DIRECT.GET.{ns}_STEPS.{ns}.v1.step.{x}.e.k.0", "OM"),
-    ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{me}.k", "ECOM"),
-    ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{x}.k", "EOM"),
+    ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{me}.k", "ECGOM"),
+    ("$JS.API.DIRECT.GET.{ns}_COMMANDS.{ns}.v1.command.0.start.{x}.k", "EGOM"),
+    // Records of gateways: digests of keys for those who list them, the rest for gateways and those who write it.
+    ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.key.k", "GOM"),
+    ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.hook.h", "GM"),
+    ("$JS.API.DIRECT.GET.{ns}_ACCESS.{ns}.v1.access.secret.s", "G"),
+    ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.key.>", "GOM"),
+    ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.hook.>", "GM"),
+    ("$JS.API.CONSUMER.CREATE.{ns}_ACCESS.x.{ns}.v1.access.>", "G"),
+    ("$JS.API.DIRECT.GET.{ns}_PUSHES.{ns}.v1.push.a.t.p", "G"),
     ("$JS.API.DIRECT.GET.{ns}_TASKS.{ns}.v1.task.{me}.e.t", "EOM"),
     ("$JS.API.DIRECT.GET.{ns}_QUARANTINE.{ns}.v1.quarantine.TASKS.1", "AEOM"),
     ("$JS.API.DIRECT.GET.{ns}_QUARANTINE.{ns}.v1.quarantine.RESULTS.1", "EOM"),
     // Every role reads the settings of the mesh; only executors and the provisioner read the executors' key.
-    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.settings", "AECOMP"),
+    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.settings", "AECGOMP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.result_key", "EP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.shard.0", "EOM"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.shard.>", "EOM"),
@@ -200,8 +239,8 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$KV.{ns}_FLEET.result_key", "EP"),
     ("$KV.{ns}_FLEET.shard.0", "E"),
     ("$KV.{ns}_FLEET.executor.{me}", "E"),
-    ("$O.{ns}_ARTIFACTS.C.n", "AECM"),
-    ("$O.{ns}_ARTIFACTS.M.n", "AECM"),
+    ("$O.{ns}_ARTIFACTS.C.n", "AECGM"),
+    ("$O.{ns}_ARTIFACTS.M.n", "AECGM"),
     ("$O.{ns}_PLANS.C.n", "EM"),
     ("$O.{ns}_PLANS.M.n", "EM"),
     ("$SRV.PING", "OM"),
@@ -218,8 +257,8 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
 
 /// Whole subjects: who may hear them.
 pub(crate) const HEARD: &[(&str, &str)] = &[
-    ("_INBOX_{me}.>", "AECOMP"),
-    ("_INBOX_{me}.a.b", "AECOMP"),
+    ("_INBOX_{me}.>", "AECGOMP"),
+    ("_INBOX_{me}.a.b", "AECGOMP"),
     ("_INBOX_{x}.>", ""),
     ("_INBOX_{x}.a", ""),
     ("_INBOX.>", ""),

@@ -37,14 +37,14 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "operator",
         &["artifact", "put", "flow.yaml"],
         "$O.north_ARTIFACTS.",
-        "agent or executor or client or admin",
+        "agent or executor or client or gateway or admin",
     ),
     ("operator", &["agent", "call", "Pricing", "--mesh"], ".rpc.Pricing.SendMessage.n-operator", "client"),
     (
         "operator",
         &["execution", "cancel", "one", "--yes"],
         "north.v1.command.",
-        "executor or client or admin",
+        "executor or client or gateway or admin",
     ),
     (
         "operator",

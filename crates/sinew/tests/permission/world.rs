@@ -26,10 +26,11 @@ pub(crate) struct Tenant {
 }
 
 /// The roles, by the letters of the tables here.
-pub(crate) const ROLES: [(char, &str); 6] = [
+pub(crate) const ROLES: [(char, &str); 7] = [
     ('A', "agent"),
     ('E', "executor"),
     ('C', "client"),
+    ('G', "gateway"),
     ('O', "operator"),
     ('M', "admin"),
     ('P', "provisioner"),

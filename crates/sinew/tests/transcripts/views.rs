@@ -51,12 +51,15 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 14] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 17] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
     ("artifact", "a group of commands"),
     ("execution", "a group of commands"),
+    ("gateway", "a group of commands"),
+    ("gateway-hook", "a group of commands"),
+    ("gateway-key", "a group of commands"),
     ("mesh", "a group of commands"),
     ("model", "a group of commands"),
     ("mesh-quarantine", "a group of commands"),
@@ -69,8 +72,9 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 14] = [
 ];
 
 /// Commands whose views certainly show some of the texts; a view that shows none would prove nothing.
-const TELLING_COMMANDS: [&str; 20] = [
+const TELLING_COMMANDS: [&str; 21] = [
     "agent-call",
+    "agent-eval",
     "agent-list",
     "agent-tools",
     "approval-list",
@@ -142,6 +146,9 @@ fn agents(world: &World) {
         world.write(&format!("cards/{}.agent.yaml", name.to_lowercase()), &document(&agent));
     };
     script("Says", "def main(input):\n    print(input['text'])\n    return {'text': input['text']}\n");
+    let case =
+        json!({ "name": all_texts(), "input": { "text": all_texts() }, "expect": { "output": all_texts() } });
+    world.write("cards/says.eval.json", &document(&json!({ "agent": "says.agent.yaml", "cases": [case] })));
     script("Fails", "def main(input):\n    raise ValueError(input['text'])\n");
 }
 
@@ -299,6 +306,7 @@ fn views() -> Vec<CommandView> {
         view("agent-call", &["cards/says.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["cards/fails.agent.yaml", "-p", &format!("text={all}")]),
         view("agent-call", &["Fails", "--mesh", "-p", &format!("text={all}")]),
+        view("agent-eval", &["cards/says.eval.json"]),
         view("agent-tools", &["cards/clerk.agent.yaml"]),
         view("agent-log", &["talk"]),
         view("chat", &["cards/says.agent.yaml", all]),
@@ -319,6 +327,15 @@ fn views() -> Vec<CommandView> {
         view("mesh-provision", &["--dry-run"]),
         view("mesh-check", &[]),
         view("mesh-permissions", &["--namespace", all]),
+        view(
+            "gateway-hook-deploy",
+            &["pushes", "--workflow", "hostile", "--scheme", "github", "--secret-env", "PATH"],
+        ),
+        view("gateway-hook-list", &[]),
+        view("gateway-hook-remove", &["pushes"]),
+        view("gateway-key-create", &["viewer"]),
+        view("gateway-key-list", &[]),
+        view("gateway-key-revoke", &["viewer"]),
         view("mesh-quarantine-list", &[]),
         view("mesh-quarantine-show", &["COMMANDS.1"]),
         view("mesh-quarantine-replay", &["COMMANDS.1", "--dry-run"]),

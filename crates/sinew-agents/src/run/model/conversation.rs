@@ -63,7 +63,7 @@ impl ModelAgent {
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
-        let models = self.models(request);
+        let mut models = self.models(request);
         let earlier = EarlierTurns { agent: self, call, models: &models };
         let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call), &earlier).await?;
         let was_over = log.state.end.is_some();
@@ -71,10 +71,11 @@ impl ModelAgent {
         call.artifacts.restore(&log.artifacts).await?;
         let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
         let mut secrets = ResolvedSecrets::default();
-        let headers: Vec<FilledHeaders> = models
+        let mut headers: Vec<FilledHeaders> = models
             .iter()
             .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
             .collect();
+        pass_over_unset(&mut models, &mut headers);
         self.read_server_secrets(around, &mut secrets);
         let tools = if was_over {
             // The conversation is over: no tool is called any more.
@@ -139,6 +140,22 @@ impl ModelAgent {
         }
         rules
     }
+}
+
+/// Leaves out models whose keys or headers name variables that are not set, unless no model would be left.
+fn pass_over_unset(models: &mut Vec<&ModelEndpoint>, headers: &mut Vec<FilledHeaders>) {
+    if !headers.iter().any(Result::is_ok) {
+        return;
+    }
+    let mut is_set = headers.iter().map(Result::is_ok);
+    models.retain(|model| {
+        let is_set = is_set.next().unwrap_or(true);
+        if !is_set {
+            tracing::debug!(model = model.spec.alias, "a variable of the model is not set: it is not asked");
+        }
+        is_set
+    });
+    headers.retain(Result::is_ok);
 }
 
 /// Key of the conversation: the activation of the task, the key of the call that asks, or one of its own.

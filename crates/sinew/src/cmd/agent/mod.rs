@@ -1,5 +1,6 @@
 //! `sinew agent`: look at agents and call them, from files or on a mesh.
 
+mod eval;
 pub(crate) mod files;
 mod log;
 mod mesh;
@@ -41,6 +42,8 @@ pub(crate) enum AgentCommand {
     Card(Named),
     /// Call an agent and print its answer
     Call(Box<CallArgs>),
+    /// Put cases to an agent and its real model, and grade the answers
+    Eval(eval::EvalArgs),
     /// Show the conversations that model agents held in an execution
     Log(log::LogArgs),
     /// Show the tools that an agent's model is told of, and accept their descriptions
@@ -138,6 +141,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             Ok(Exit::Ok)
         }
         AgentCommand::Call(args) => files::call(&args, output),
+        AgentCommand::Eval(args) => eval::eval(&args, output),
         AgentCommand::Log(args) => block(log::log(&args, output)),
         AgentCommand::Tools(args) => tools::tools(&args, output),
         AgentCommand::Ping(args) => block(ping::ping(&args, output)),

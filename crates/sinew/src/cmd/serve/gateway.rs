@@ -1,10 +1,14 @@
 //! `sinew serve gateway`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
-use sinew_gateway::{ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+use sinew_gateway::{
+    AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions, OidcOptions,
+    ReachableAddresses, TlsFiles, TransportSecurity,
+};
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator;
 
@@ -18,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   sinew serve gateway --listen 127.0.0.1:9000 --expose 'orders-*'
   sinew serve gateway --public-url https://agents.example.com
   sinew serve gateway --console=read-only
+  sinew serve gateway --listen 0.0.0.0:8234 --keys --tls-certificate tls.crt --tls-key tls.key --host agents.example.com
   curl http://127.0.0.1:8234/.well-known/agent-card.json";
 
 /// Arguments of `sinew serve gateway`.
@@ -25,7 +30,9 @@ const EXAMPLES: &str = "Examples:
 #[command(
     long_about = "Offer the workflows and agents of a mesh over HTTP: as agents of A2A 1.0 (cards, JSON-RPC, REST, \
                   streams of events), and as tools of MCP at /mcp. Any number of gateways may stand beside each other; they keep nothing.\n\nIt \
-                  listens on this machine only, because it asks callers for no credentials. On SIGTERM it takes no new \
+                  listens on this machine only, unless callers need credentials (--keys: keys of `sinew gateway key create`, \
+                  tokens of an OpenID provider, client certificates) and their connections are protected (TLS files, which are \
+                  read again when they change, or --behind-proxy). On SIGTERM it takes no new \
                   connections, ends streams with a hint how to go on, and answers what it has begun.",
     after_help = EXAMPLES
 )]
@@ -49,9 +56,74 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     console: Option<ConsoleChoice>,
     #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
     care: Care,
     #[command(flatten)]
     mesh: Connection,
+}
+
+/// Callers that are let in, and the connections that they use.
+#[derive(Args, Debug)]
+pub(crate) struct AccessArgs {
+    /// Ask callers for credentials; without, callers on this machine have the rights of the gateway's user
+    #[arg(long)]
+    keys: bool,
+    /// OpenID provider whose tokens open, as their `iss` has it
+    #[arg(long, value_name = "URL", requires_all = ["keys", "oidc_audience"])]
+    oidc_issuer: Option<String>,
+    /// Value that `aud` of a token must contain
+    #[arg(long, value_name = "AUDIENCE", requires = "oidc_issuer")]
+    oidc_audience: Option<String>,
+    /// Claim that names the caller, `oidc-` before it
+    #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer")]
+    oidc_caller_claim: String,
+    /// Claim with the scopes sinew:ROLE or sinew:ROLE:PATTERN
+    #[arg(long, value_name = "CLAIM", default_value = "scope", requires = "oidc_issuer")]
+    oidc_scope_claim: String,
+    /// Certificate of the gateway, with its chain
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Authorities of client certificates, whose DNS names keys are bound to
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_client_authorities: Option<PathBuf>,
+    /// Send push notifications to addresses of this machine and of private networks too
+    #[arg(long)]
+    push_to_private_addresses: bool,
+    /// Serve other machines without TLS, because a proxy on the way speaks it
+    #[arg(long, conflicts_with = "tls_certificate")]
+    behind_proxy: bool,
+}
+
+impl AccessArgs {
+    fn access(&self) -> AccessOptions {
+        let provider = self.oidc_issuer.as_ref().zip(self.oidc_audience.as_ref());
+        let oidc = provider.map(|(issuer, audience)| OidcOptions {
+            caller_claim: self.oidc_caller_claim.clone(),
+            scope_claim: self.oidc_scope_claim.clone(),
+            ..OidcOptions::new(issuer, audience)
+        });
+        AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), ..AccessOptions::default() }
+    }
+
+    fn push_addresses(&self) -> ReachableAddresses {
+        if self.push_to_private_addresses { ReachableAddresses::All } else { ReachableAddresses::Public }
+    }
+
+    fn transport(&self) -> TransportSecurity {
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => TransportSecurity::Tls(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_authorities: self.tls_client_authorities.clone(),
+            }),
+            _ if self.behind_proxy => TransportSecurity::PlainBehindProxy,
+            _ => TransportSecurity::Plain,
+        }
+    }
 }
 
 /// Choice of what a console may do.
@@ -86,6 +158,9 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         expose: args.expose.clone(),
         default_agent: args.default_agent.clone(),
         console: args.console.map(ConsoleMode::from),
+        access: args.access.access(),
+        transport: args.access.transport(),
+        push_addresses: args.access.push_addresses(),
         ..GatewayOptions::new(mesh_operator::adapter)
     };
     let starting = async {
@@ -115,17 +190,17 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
 
 /// Address of the card of the mesh.
 pub(crate) fn card_address(gateway: &Gateway) -> String {
-    format!("http://{}/.well-known/agent-card.json", gateway.address())
+    format!("{}/.well-known/agent-card.json", gateway.base_url())
 }
 
 /// Address of the tools of the mesh.
 pub(crate) fn tools_address(gateway: &Gateway) -> String {
-    format!("http://{}/mcp", gateway.address())
+    format!("{}/mcp", gateway.base_url())
 }
 
 /// Address of the console of the mesh.
 pub(crate) fn console_address(gateway: &Gateway) -> String {
-    format!("http://{}/console", gateway.address())
+    format!("{}/console", gateway.base_url())
 }
 
 /// The failure of a gateway that did not start.
@@ -138,7 +213,10 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
                 .hint("hosts of MCP start this command: `sinew mcp config HOST` prints how")
         }
         GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
-            .hint("listen on 127.0.0.1, behind a proxy that checks callers"),
+            .hint("add --keys, and TLS files or --behind-proxy; or listen on 127.0.0.1"),
+        error @ (GatewayError::Tls { .. } | GatewayError::Provider { .. }) => {
+            Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
+        }
         error => Failure::new(FailureKind::Failed, known(error.code()), error.to_string())
             .hint("another process may have the port: choose one with --listen"),
     }

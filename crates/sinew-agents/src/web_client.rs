@@ -1,0 +1,174 @@
+//! Requests to addresses outside, for others than agents: webhooks of programs, documents of providers.
+//!
+//! The rules are those of `run: http:` agents: no redirects, no proxies from the environment, no cookies, and public addresses
+//! only unless the operator allows others. The address that was checked is the one that is used.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+
+use crate::error::AgentError;
+use crate::run::{check_literal_address, http_client};
+
+/// Addresses that a client may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReachableAddresses {
+    /// Addresses of the public internet.
+    Public,
+    /// Also addresses of this machine and of private networks.
+    All,
+}
+
+/// A client of services outside.
+#[derive(Clone, Debug)]
+pub struct WebClient {
+    client: reqwest::Client,
+    allow_private: bool,
+}
+
+/// Answer of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Body, up to the limit of the request.
+    pub body: Vec<u8>,
+}
+
+impl WebClient {
+    /// A client for these addresses. Fails if TLS cannot be set up.
+    pub fn new(addresses: ReachableAddresses) -> Result<Self, AgentError> {
+        let allow_private = addresses == ReachableAddresses::All;
+        Ok(Self { client: http_client(allow_private)?, allow_private })
+    }
+
+    /// Fails for an address that is not HTTP, or names a host that may not be reached. Names are checked once more when they
+    /// are resolved.
+    pub fn check(&self, address: &str) -> Result<(), AgentError> {
+        self.parse(address).map(drop)
+    }
+
+    fn parse(&self, address: &str) -> Result<Url, AgentError> {
+        let bad = |reason: String| AgentError::Response { host: "the address".to_owned(), reason };
+        let url = Url::parse(address).map_err(|error| bad(format!("is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad("has neither http nor https".to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("has a user or a password in it".to_owned()));
+        }
+        check_literal_address(&url, self.allow_private)?;
+        Ok(url)
+    }
+
+    /// Reads a document of at most `max_bytes`, for at most `timeout`. Fails unless the status is 200.
+    pub async fn get(
+        &self,
+        address: &str,
+        max_bytes: usize,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, AgentError> {
+        let answer = self.ask(Method::GET, address, &[], Vec::new(), (max_bytes, timeout)).await?;
+        if answer.status != 200 {
+            let reason = format!("status {}", answer.status);
+            return Err(AgentError::Response { host: "the service".to_owned(), reason });
+        }
+        Ok(answer.body)
+    }
+
+    /// Posts a body with these headers, and waits for the answer for at most `timeout`. A redirect is an answer like others.
+    pub async fn post(
+        &self,
+        address: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<WebAnswer, AgentError> {
+        self.ask(Method::POST, address, headers, body, (0, timeout)).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        address: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+        (max_bytes, timeout): (usize, Duration),
+    ) -> Result<WebAnswer, AgentError> {
+        let url = self.parse(address)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let mut named = HeaderMap::new();
+        for (name, value) in headers {
+            let bad = || AgentError::Response {
+                host: host.clone(),
+                reason: format!("header {name} cannot be sent"),
+            };
+            let value = HeaderValue::from_str(value).map_err(|_| bad())?;
+            named.append(HeaderName::try_from(*name).map_err(|_| bad())?, value);
+        }
+        let request = self.client.request(method, url).headers(named).timeout(timeout).body(body);
+        let response = request.send().await.map_err(|error| failed(&host, error, timeout))?;
+        let status = response.status().as_u16();
+        let (mut chunks, mut body) = (response.bytes_stream(), Vec::new());
+        while max_bytes > 0
+            && let Some(chunk) = chunks.next().await
+        {
+            body.extend_from_slice(&chunk.map_err(|error| failed(&host, error, timeout))?);
+            if body.len() > max_bytes {
+                return Err(AgentError::Response { host, reason: format!("more than {max_bytes} bytes") });
+            }
+        }
+        Ok(WebAnswer { status, body })
+    }
+}
+
+/// Sorts out what the HTTP client reports; its own texts name the URL, which may hold secrets.
+fn failed(host: &str, error: reqwest::Error, timeout: Duration) -> AgentError {
+    let error = error.without_url();
+    let first: &(dyn std::error::Error + 'static) = &error;
+    let mut causes = std::iter::successors(Some(first), |cause| (*cause).source());
+    if let Some(refused) = causes.find_map(|cause| cause.downcast_ref::<AgentError>()) {
+        return refused.clone();
+    }
+    if error.is_timeout() {
+        return AgentError::TimedOut(timeout);
+    }
+    let reason = if error.is_connect() { "the connection failed" } else { "the exchange broke off" };
+    AgentError::Transport { host: host.to_owned(), reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_of_this_machine_are_refused_unless_allowed() {
+        let public = WebClient::new(ReachableAddresses::Public).unwrap();
+        let refused = [
+            "http://127.0.0.1:1/",
+            "http://[::1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://169.254.169.254/latest",
+            "http://0x7f000001/",
+            "http://2130706433/",
+            "http://017700000001/",
+            "ftp://example.com/",
+            "http://user:pw@example.com/",
+            "no address",
+        ];
+        for address in refused {
+            assert!(public.check(address).is_err(), "{address}");
+        }
+        assert!(public.check("https://example.com/hook").is_ok());
+        let named =
+            public.post("http://localhost:1/", &[], Vec::new(), Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(named.code(), "SINEW-5030", "{named}");
+        let all = WebClient::new(ReachableAddresses::All).unwrap();
+        assert!(all.check("http://127.0.0.1:1/").is_ok());
+        let header =
+            all.post("http://127.0.0.1:1/", &[("x", "a\r\nb: c")], Vec::new(), Duration::from_secs(5)).await;
+        assert!(matches!(header, Err(AgentError::Response { .. })), "{header:?}");
+    }
+}

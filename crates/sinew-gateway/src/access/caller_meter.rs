@@ -1,0 +1,167 @@
+//! Limits of each caller: how many requests a second, and how many requests and streams at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sinew_protocol::access::KeyLimits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::caller::CallerIdentity;
+
+/// Callers whose use is remembered.
+const MAX_CALLERS: u64 = 100_000;
+/// Time without requests after which a caller's use is forgotten. Longer than [`BURST`], so forgetting gives nothing.
+const FORGET_AFTER: Duration = Duration::from_mins(10);
+/// Requests of so much time may come at once.
+const BURST: Duration = Duration::from_secs(10);
+
+/// Use that callers make of a gateway.
+pub(crate) struct CallerMeters {
+    /// Limits of callers whose key has none.
+    limits: KeyLimits,
+    meters: moka::sync::Cache<String, Arc<CallerMeter>>,
+}
+
+/// Use that one caller makes.
+struct CallerMeter {
+    limits: KeyLimits,
+    rate: Option<RateMeter>,
+    in_flight: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+/// Reason why a request is one too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MeterRefusal {
+    /// Too many requests a second; the next may come after this time.
+    Rate(Duration),
+    /// Too many requests at once.
+    InFlight,
+}
+
+/// Place of a request among those of its caller.
+pub(crate) struct CallerPermit {
+    meter: Arc<CallerMeter>,
+    _in_flight: OwnedSemaphorePermit,
+}
+
+impl CallerPermit {
+    /// Place of a stream among those of the caller. `None` if as many are open as may be.
+    pub(crate) fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.meter.streams).try_acquire_owned().ok()
+    }
+
+    /// Bytes of a body that the caller may send. `None`: those of the gateway.
+    pub(crate) fn body_bytes(&self) -> Option<u64> {
+        self.meter.limits.body_bytes
+    }
+}
+
+impl CallerMeters {
+    /// Meters with these limits for callers whose key has none of its own.
+    pub(crate) fn new(limits: KeyLimits) -> Self {
+        let meters =
+            moka::sync::Cache::builder().max_capacity(MAX_CALLERS).time_to_idle(FORGET_AFTER).build();
+        Self { limits, meters }
+    }
+
+    /// Counts a request of a caller.
+    pub(crate) fn enter(&self, caller: &CallerIdentity) -> Result<CallerPermit, MeterRefusal> {
+        let limits = over(caller.limits, self.limits);
+        // A key whose limits were changed is measured anew.
+        let name = format!("{} {limits:?}", caller.label());
+        let meter = self.meters.get_with(name, || Arc::new(CallerMeter::new(limits)));
+        if let Some(rate) = &meter.rate {
+            rate.take(Instant::now()).map_err(MeterRefusal::Rate)?;
+        }
+        let in_flight = Arc::clone(&meter.in_flight).try_acquire_owned();
+        let in_flight = in_flight.map_err(|_| MeterRefusal::InFlight)?;
+        Ok(CallerPermit { meter, _in_flight: in_flight })
+    }
+}
+
+/// Limits of a key, and where it has none those of the gateway.
+fn over(key: KeyLimits, gateway: KeyLimits) -> KeyLimits {
+    KeyLimits {
+        requests_per_second: key.requests_per_second.or(gateway.requests_per_second),
+        in_flight: key.in_flight.or(gateway.in_flight),
+        streams: key.streams.or(gateway.streams),
+        body_bytes: key.body_bytes.or(gateway.body_bytes),
+    }
+}
+
+impl CallerMeter {
+    fn new(limits: KeyLimits) -> Self {
+        let places = |limit: Option<u32>| {
+            let most = limit.map_or(Semaphore::MAX_PERMITS, |limit| limit as usize);
+            Arc::new(Semaphore::new(most))
+        };
+        Self {
+            limits,
+            rate: limits.requests_per_second.map(RateMeter::new),
+            in_flight: places(limits.in_flight),
+            streams: places(limits.streams),
+        }
+    }
+}
+
+/// Requests over time: each takes its share of a second, and [`BURST`] may be taken ahead.
+struct RateMeter {
+    share: Duration,
+    /// When everything that was taken would have been earned.
+    earned_at: Mutex<Option<Instant>>,
+}
+
+impl RateMeter {
+    fn new(per_second: u32) -> Self {
+        Self { share: Duration::from_secs(1) / per_second.max(1), earned_at: Mutex::new(None) }
+    }
+
+    /// Takes a share, or gives the time after which there is one.
+    fn take(&self, now: Instant) -> Result<(), Duration> {
+        let mut earned_at = self.earned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = earned_at.unwrap_or(now).max(now) + self.share;
+        let ahead = next - now;
+        if let Some(wait) = ahead.checked_sub(BURST).filter(|wait| !wait.is_zero()) {
+            return Err(wait);
+        }
+        *earned_at = Some(next);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_protocol::Token;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_gives_a_burst_and_then_its_share() {
+        let (rate, begin) = (RateMeter::new(2), Instant::now());
+        assert!((0..20).all(|_| rate.take(begin).is_ok()), "ten seconds ahead");
+        assert_eq!(rate.take(begin), Err(Duration::from_millis(500)));
+        assert_eq!(rate.take(begin + Duration::from_millis(500)), Ok(()));
+        assert!(rate.take(begin + Duration::from_millis(600)).is_err());
+        let later = begin + Duration::from_mins(5);
+        assert_eq!((0..30).filter(|_| rate.take(later).is_ok()).count(), 20, "nothing is saved up beyond");
+    }
+
+    #[test]
+    fn callers_have_places_of_their_own() {
+        let meters = CallerMeters::new(KeyLimits { in_flight: Some(2), ..KeyLimits::default() });
+        let one = CallerIdentity::own(Token::of("one"));
+        let other = CallerIdentity {
+            limits: KeyLimits { in_flight: Some(1), streams: Some(1), ..KeyLimits::default() },
+            ..CallerIdentity::own(Token::of("other"))
+        };
+        let (first, _second) = (meters.enter(&one).ok(), meters.enter(&one).ok());
+        assert_eq!(meters.enter(&one).err(), Some(MeterRefusal::InFlight));
+        let held = meters.enter(&other).ok().unwrap();
+        assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
+        let stream = held.stream();
+        assert!(stream.is_some() && held.stream().is_none());
+        drop(first);
+        assert!(meters.enter(&one).is_ok(), "a place that was given back");
+    }
+}

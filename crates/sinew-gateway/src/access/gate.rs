@@ -1,0 +1,280 @@
+//! The gate: which caller a request proves to come from.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use bytes::Bytes;
+use rand::Rng as _;
+use serde::{Deserialize, Serialize};
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::access::{AccessKey, KeyStanding, PresentedKey, read_record};
+use sinew_protocol::subject::AccessKind;
+use sinew_protocol::{Subject, Token};
+
+use super::caller::CallerIdentity;
+use super::key_set::KeySet;
+use super::oidc::{OidcProvider, TokenRefusal};
+use super::session::{SESSION_COOKIE, SESSION_LIFETIME, Sessions};
+use crate::error::GatewayError;
+use crate::options::AccessOptions;
+
+/// Header that carries a key, beside `Authorization`.
+const KEY_HEADER: &str = "x-api-key";
+/// Name of the secret that signs sessions.
+const SESSION_SECRET: &str = "session";
+/// Bytes of a shared secret.
+const SECRET_BYTES: usize = 32;
+
+/// DNS names of the certificate that the client of a connection has proved to own.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerNames(pub(crate) Arc<[String]>);
+
+/// Reason why the credentials of a request do not open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AccessRefusal {
+    #[error("the request has no credentials: send `Authorization: Bearer KEY`")]
+    Missing,
+    #[error("the credentials are not of the form `Authorization: Bearer KEY`, or are given twice")]
+    Malformed,
+    #[error("the key is not known")]
+    UnknownKey,
+    #[error("the key has expired")]
+    ExpiredKey,
+    #[error("the key was revoked")]
+    RevokedKey,
+    #[error("no key is bound to a name of the client's certificate")]
+    UnknownCertificate,
+    #[error("the token is refused: {0}")]
+    Token(#[from] TokenRefusal),
+    #[error("this gateway cannot read the keys of the mesh: its user needs the role gateway")]
+    NoKeys,
+}
+
+/// Knows the callers of a gateway.
+pub(crate) struct AccessGate {
+    is_required: bool,
+    own: CallerIdentity,
+    /// `None`: the gateway's user may not read them, and requests need none.
+    keys: Option<KeySet>,
+    oidc: Vec<OidcProvider>,
+    sessions: Option<Sessions>,
+}
+
+impl AccessGate {
+    /// The gate of a mesh. Fails where requests need credentials that cannot be checked.
+    pub(crate) async fn open(mesh: &Mesh, options: &AccessOptions) -> Result<Self, GatewayError> {
+        let own = CallerIdentity::own(mesh.caller().clone());
+        let (keys, secret) = match Self::read(mesh).await {
+            Ok((keys, secret)) => (Some(keys), Some(secret)),
+            Err(error) if options.is_required => return Err(error.into()),
+            Err(error) => {
+                tracing::info!(%error, "keys are not read; requests with one are refused");
+                (None, None)
+            }
+        };
+        let oidc = options.oidc.iter().map(|one| OidcProvider::new(one.clone()));
+        Ok(Self {
+            is_required: options.is_required,
+            own,
+            keys,
+            oidc: oidc.collect::<Result<_, _>>()?,
+            sessions: secret.map(Sessions::new),
+        })
+    }
+
+    async fn read(mesh: &Mesh) -> Result<(KeySet, Vec<u8>), MeshError> {
+        let keys = KeySet::open(mesh).await?;
+        Ok((keys, shared_secret(mesh, SESSION_SECRET).await?))
+    }
+
+    /// Whether keys and other records of gateways can be read.
+    pub(crate) fn reads_records(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Whether requests need credentials.
+    pub(crate) fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// Addresses of the OpenID providers whose tokens open.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        self.oidc.iter().map(|provider| provider.issuer().to_owned()).collect()
+    }
+
+    /// The caller of a request; `None` for one without credentials where they are required.
+    pub(crate) async fn caller_of(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
+        if let Some(presented) = presented(&parts.headers)? {
+            return match PresentedKey::parse(presented) {
+                Some(key) => self.owner_of(&key).map(Some),
+                None => self.owner_of_token(presented).await.map(Some),
+            };
+        }
+        if takes_session(parts)
+            && let Some(caller) = self.caller_of_session(&parts.headers)
+        {
+            return Ok(Some(caller));
+        }
+        if let Some(PeerNames(names)) = parts.extensions.get::<PeerNames>() {
+            let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
+            let key = keys.by_certificate(names).ok_or(AccessRefusal::UnknownCertificate)?;
+            return valid(&key).map(Some);
+        }
+        Ok((!self.is_required).then(|| self.own.clone()))
+    }
+
+    fn owner_of(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
+        let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
+        let key = keys.get(&presented.id).filter(|key| key.proves(&presented.secret));
+        // Only its owner learns that a key has ended.
+        valid(&*key.ok_or(AccessRefusal::UnknownKey)?)
+    }
+
+    async fn owner_of_token(&self, token: &str) -> Result<CallerIdentity, AccessRefusal> {
+        let mut refusal = AccessRefusal::UnknownKey;
+        for provider in &self.oidc {
+            match provider.caller_of(token).await {
+                Ok(caller) => return Ok(caller),
+                Err(TokenRefusal::NotAToken) => {}
+                Err(reason) => refusal = reason.into(),
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Begins a session of the owner of a key: the value of its cookie. `None` for a key that does not open.
+    pub(crate) fn begin_session(&self, key: &str) -> Option<String> {
+        let key = PresentedKey::parse(key.trim())?;
+        self.owner_of(&key).ok()?;
+        let until = now_ms().saturating_add(u64::try_from(SESSION_LIFETIME.as_millis()).ok()?);
+        self.sessions.as_ref()?.begin(&key.id, until)
+    }
+
+    fn caller_of_session(&self, headers: &HeaderMap) -> Option<CallerIdentity> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut named =
+            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let (_, cookie) = named.find(|(name, _)| *name == SESSION_COOKIE)?;
+        let id = self.sessions.as_ref()?.key_of(cookie, now_ms())?;
+        let key = self.keys.as_ref()?.get(&id)?;
+        valid(&key).ok()
+    }
+}
+
+/// The text that a request presents as its proof.
+fn presented(headers: &HeaderMap) -> Result<Option<&str>, AccessRefusal> {
+    let named = [header::AUTHORIZATION.as_str(), KEY_HEADER];
+    let mut all =
+        named.iter().flat_map(|name| headers.get_all(*name).iter().map(move |value| (*name, value)));
+    let Some((name, value)) = all.next() else { return Ok(None) };
+    if all.next().is_some() {
+        return Err(AccessRefusal::Malformed);
+    }
+    let text = value.to_str().map_err(|_| AccessRefusal::Malformed)?.trim();
+    if name == KEY_HEADER {
+        return Ok(Some(text));
+    }
+    match text.split_once(' ') {
+        Some((scheme, proof)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(proof.trim())),
+        _ => Err(AccessRefusal::Malformed),
+    }
+}
+
+/// Whether a session opens this request: pages of the console, whose forms have a guard of their own, and reading, which
+/// changes nothing.
+fn takes_session(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    path == "/"
+        || path == sinew_console::BASE
+        || path.strip_prefix(sinew_console::BASE).is_some_and(|rest| rest.starts_with('/'))
+        || (reads && path.starts_with("/api/v1/"))
+}
+
+fn valid(key: &AccessKey) -> Result<CallerIdentity, AccessRefusal> {
+    match key.standing(now_ms()) {
+        KeyStanding::Valid => Ok(CallerIdentity::of_key(key)),
+        KeyStanding::Expired => Err(AccessRefusal::ExpiredKey),
+        KeyStanding::Revoked => Err(AccessRefusal::RevokedKey),
+    }
+}
+
+/// Milliseconds since 1970 UTC.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A secret of all gateways of a mesh, as it is stored.
+#[derive(Serialize, Deserialize)]
+struct SecretRecord {
+    secret: String,
+}
+
+/// The secret of this name that all gateways of the mesh share. The first gateway that needs it makes it.
+pub(crate) async fn shared_secret(mesh: &Mesh, name: &str) -> Result<Vec<u8>, MeshError> {
+    let subject = Subject::Access { kind: AccessKind::Secret, id: Token::of(name) };
+    let malformed = |reason: String| MeshError::Malformed { what: "a secret of the gateways", reason };
+    loop {
+        if let Some(stored) = mesh.access().get(&subject).await?.filter(|stored| !stored.body.is_empty()) {
+            let record: SecretRecord =
+                read_record(&stored.body).map_err(|error| malformed(error.to_string()))?;
+            let secret = data_encoding::HEXLOWER.decode(record.secret.as_bytes());
+            return secret.map_err(|error| malformed(error.to_string()));
+        }
+        let secret: [u8; SECRET_BYTES] = rand::rng().random();
+        let record = SecretRecord { secret: data_encoding::HEXLOWER.encode(&secret) };
+        let body = serde_json::to_vec(&record).map_err(|error| malformed(error.to_string()))?;
+        // Of two gateways that make it at once, the second reads the first one's.
+        if mesh.access().put(&subject, Bytes::from(body), Some(0)).await?.is_some() {
+            return Ok(secret.to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue, Request};
+
+    use super::*;
+
+    #[test]
+    fn one_proof_is_read() {
+        let check = |pairs: &[(&'static str, &'static str)],
+                     expected: Result<Option<&str>, AccessRefusal>| {
+            let pairs = pairs.iter();
+            let headers: HeaderMap = pairs
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect();
+            assert_eq!(presented(&headers), expected, "{headers:?}");
+        };
+        check(&[], Ok(None));
+        check(&[("authorization", "Bearer abc")], Ok(Some("abc")));
+        check(&[("authorization", "bearer  abc ")], Ok(Some("abc")));
+        check(&[("x-api-key", "abc")], Ok(Some("abc")));
+        check(&[("authorization", "Basic abc")], Err(AccessRefusal::Malformed));
+        check(&[("authorization", "abc")], Err(AccessRefusal::Malformed));
+        check(&[("authorization", "")], Err(AccessRefusal::Malformed));
+        check(&[("x-api-key", "a"), ("x-api-key", "b")], Err(AccessRefusal::Malformed));
+        check(&[("x-api-key", "a"), ("authorization", "Bearer a")], Err(AccessRefusal::Malformed));
+    }
+
+    #[test]
+    fn sessions_open_pages_and_reading_only() {
+        let check = |method: Method, path: &str, expected: bool| {
+            let (parts, ()) = Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
+            assert_eq!(takes_session(&parts), expected, "{path}");
+        };
+        check(Method::GET, "/", true);
+        check(Method::GET, "/console", true);
+        check(Method::POST, "/console/executions/a/cancel", true);
+        check(Method::GET, "/api/v1/executions", true);
+        check(Method::POST, "/api/v1/executions", false);
+        check(Method::DELETE, "/api/v1/workflows/a", false);
+        check(Method::GET, "/consolez", false);
+        check(Method::POST, "/a2a", false);
+        check(Method::GET, "/a2a/tasks", false);
+    }
+}

@@ -1,0 +1,21 @@
+//! Callers of a gateway: who they are, what they may, and how much.
+//!
+//! Place in the flow: the guard at the door asks [`AccessGate`] for the caller of each request, and the route table says which
+//! role a route needs. Operations then see only what the caller's patterns allow.
+//!
+//! Nothing here keeps state that must last: keys lie on the mesh, sessions in the browser, and limits are per gateway.
+
+mod caller;
+mod caller_meter;
+mod gate;
+mod key_set;
+mod oidc;
+mod ring_verifier;
+mod session;
+
+pub(crate) use caller::CallerIdentity;
+pub(crate) use caller_meter::{CallerMeters, CallerPermit, MeterRefusal};
+pub(crate) use gate::{AccessGate, AccessRefusal, PeerNames, now_ms, shared_secret};
+pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME};
+
+pub use oidc::OidcOptions;

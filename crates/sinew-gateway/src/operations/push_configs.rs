@@ -1,0 +1,188 @@
+//! Webhooks that callers leave for their tasks: stored on the mesh, so that any gateway delivers.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sinew_mesh::record::StoredRecord;
+use sinew_protocol::a2a::{
+    A2aError, DeletePushConfigParams, GetPushConfigParams, ListPushConfigsParams, TaskPushNotificationConfig,
+    check_push_config,
+};
+use sinew_protocol::jsonrpc::{error_of, raw};
+use sinew_protocol::push::PushSubscription;
+use sinew_protocol::{Fault, Subject, Token, code};
+
+use super::peer::mesh_failed;
+use super::target::TaskPlace;
+use super::{A2aOperations, Endpoint, MAX_TEXT, OperationCall, short};
+
+/// Webhooks of one task.
+const MAX_CONFIGS: usize = 16;
+/// Bytes of an address, and of credentials.
+const MAX_URL: usize = 2_048;
+const MAX_CREDENTIALS: usize = 8_192;
+
+impl A2aOperations {
+    /// Stores a webhook for a task of the caller, in place of one with the same id.
+    pub(super) async fn create_push(
+        &self,
+        call: &OperationCall,
+        config: TaskPushNotificationConfig,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let shown = config.task_id.clone().filter(|id| !id.is_empty());
+        let shown = shown.ok_or_else(|| A2aError::invalid_params("taskId: expected the id of a task"))?;
+        let place = self.locate(call, &shown).await?;
+        // The agent says whether this caller may see the task.
+        self.task_of_peer(call, &place).await?;
+        self.store_push(call, &place, &shown, config).await
+    }
+
+    /// Stores a webhook for a task that the caller may see.
+    pub(super) async fn store_push(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        shown: &str,
+        mut config: TaskPushNotificationConfig,
+    ) -> Result<Box<RawValue>, A2aError> {
+        self.check_push(&config)?;
+        let others = self.pushes_of(call, place).await?;
+        let id = config.id.take().filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let is_new = !others.iter().any(|(known, _)| known.config["id"] == id.as_str());
+        if is_new && others.len() >= MAX_CONFIGS {
+            return Err(A2aError::invalid_params(format!(
+                "a task has at most {MAX_CONFIGS} push notification configs"
+            )));
+        }
+        (config.id, config.task_id, config.tenant) = (Some(id.clone()), Some(shown.to_owned()), None);
+        let config = serde_json::to_value(&config).map_err(|error| A2aError::internal(error.to_string()))?;
+        let record = PushSubscription {
+            caller: call.caller.clone(),
+            agent: place.agent.to_string(),
+            task: place.id.clone(),
+            shown_task: shown.to_owned(),
+            is_mesh_endpoint: call.endpoint == Endpoint::Mesh,
+            config,
+            // Everything that has happened to the task is told: it may have ended meanwhile.
+            delivered: 0,
+            attempts: 0,
+            ended: false,
+            lease: None,
+        };
+        let body = serde_json::to_vec(&record).map_err(|error| A2aError::internal(error.to_string()))?;
+        let subject = push_subject(place, &id);
+        let stored = self.shared.client.mesh().pushes().put(&subject, Bytes::from(body), None);
+        stored.await.map_err(|error| mesh_failed(&error))?;
+        Ok(raw(&record.config))
+    }
+
+    /// Refuses a webhook that could not be delivered to, or not safely.
+    pub(super) fn check_push(&self, config: &TaskPushNotificationConfig) -> Result<(), A2aError> {
+        let Some(web) = &self.shared.webhooks else {
+            let text = "this gateway cannot store push notification configs: its user needs the role gateway";
+            return Err(A2aError::push_not_supported(text));
+        };
+        check_push_config(config)?;
+        let bad = |text: String| {
+            let fault = Fault::invalid(code::PUSH_ADDRESS_REFUSED.as_str(), text);
+            error_of(&fault)
+        };
+        if config.url.len() > MAX_URL {
+            return Err(bad(format!("url: more than {MAX_URL} bytes")));
+        }
+        let long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > MAX_CREDENTIALS);
+        let credentials = config.authentication.as_ref().and_then(|given| given.credentials.clone());
+        if long(&config.token)
+            || long(&credentials)
+            || config.id.as_ref().is_some_and(|id| id.len() > MAX_TEXT)
+        {
+            return Err(bad("id, token or credentials: too long".to_owned()));
+        }
+        let scheme = config.authentication.as_ref().map(|given| given.scheme.as_str()).unwrap_or_default();
+        let is_plain = |text: &str| text.chars().all(|c| !c.is_control() && c.is_ascii());
+        if !is_plain(scheme)
+            || ![&config.token, &credentials].into_iter().flatten().all(|text| is_plain(text))
+        {
+            return Err(bad("token and credentials: expected one line of ASCII".to_owned()));
+        }
+        web.check(&config.url).map_err(|error| bad(format!("url: {error}")))
+    }
+
+    pub(super) async fn get_push(
+        &self,
+        call: &OperationCall,
+        params: GetPushConfigParams,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let place = self.locate(call, &params.task_id).await?;
+        let (record, _) = self.own_push(call, &place, &params.id).await?;
+        Ok(raw(&record.config))
+    }
+
+    pub(super) async fn list_pushes(
+        &self,
+        call: &OperationCall,
+        params: ListPushConfigsParams,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let place = self.locate(call, &params.task_id).await?;
+        self.task_of_peer(call, &place).await?;
+        let configs: Vec<Value> =
+            self.pushes_of(call, &place).await?.into_iter().map(|(record, _)| record.config).collect();
+        Ok(raw(&json!({"configs": configs, "nextPageToken": ""})))
+    }
+
+    pub(super) async fn delete_push(
+        &self,
+        call: &OperationCall,
+        params: DeletePushConfigParams,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let place = self.locate(call, &params.task_id).await?;
+        self.own_push(call, &place, &params.id).await?;
+        let subject = push_subject(&place, &params.id);
+        let gone = self.shared.client.mesh().pushes().put(&subject, Bytes::new(), None);
+        gone.await.map_err(|error| mesh_failed(&error))?;
+        Ok(raw(&json!({})))
+    }
+
+    /// A webhook of the caller.
+    async fn own_push(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        id: &str,
+    ) -> Result<(PushSubscription, u64), A2aError> {
+        let absent = || A2aError::task_not_found(short(id, 64));
+        self.check_readable()?;
+        let stored = self.shared.client.mesh().pushes().get(&push_subject(place, id)).await;
+        let stored = stored.map_err(|error| mesh_failed(&error))?.ok_or_else(absent)?;
+        read(&stored).filter(|(record, _)| record.caller == call.caller).ok_or_else(absent)
+    }
+
+    /// The webhooks of the caller for a task.
+    async fn pushes_of(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+    ) -> Result<Vec<(PushSubscription, u64)>, A2aError> {
+        self.check_readable()?;
+        let (agent, task) = (Token::of(&place.agent), Token::of(&place.id));
+        let stored = self.shared.client.mesh().pushes().list(&["push", agent.as_str(), task.as_str()]).await;
+        let stored = stored.map_err(|error| mesh_failed(&error))?;
+        Ok(stored.values().filter_map(read).filter(|(record, _)| record.caller == call.caller).collect())
+    }
+
+    fn check_readable(&self) -> Result<(), A2aError> {
+        if self.shared.webhooks.is_some() {
+            return Ok(());
+        }
+        Err(A2aError::push_not_supported("the user of this gateway needs the role gateway"))
+    }
+}
+
+fn push_subject(place: &TaskPlace, id: &str) -> Subject {
+    Subject::Push { agent: Token::of(&place.agent), task: Token::of(&place.id), id: Token::of(id) }
+}
+
+fn read(stored: &StoredRecord) -> Option<(PushSubscription, u64)> {
+    Some((PushSubscription::read(&stored.body).ok()?, stored.revision))
+}

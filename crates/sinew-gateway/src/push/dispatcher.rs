@@ -1,0 +1,292 @@
+//! Deliveries of this gateway: which webhooks it holds, and what it tells each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::Rng as _;
+use sinew_agents::WebClient;
+use sinew_mesh::record::RecordView;
+use sinew_mesh::trace::TraceParent;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::a2a::ErrorCode;
+use sinew_protocol::access::AccessRole;
+use sinew_protocol::push::PushSubscription;
+use sinew_protocol::{Subject, Token};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
+use super::signer::GatewaySigner;
+use crate::access::now_ms;
+use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
+
+/// Time after which another gateway takes over from one that says nothing.
+const LEASE: Duration = Duration::from_secs(15);
+/// Time between two looks at webhooks whose lease may be over, and between two renewals of a lease.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// Changes of webhooks that come together are looked at together.
+const GATHER: Duration = Duration::from_millis(50);
+/// Wait before a stream of events that broke off is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// How long giving leases back may take.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Webhooks that one gateway delivers to at once.
+const MAX_HELD: usize = 5_000;
+
+/// A webhook as the view of all has it.
+struct KnownPush {
+    subject: Subject,
+    revision: u64,
+    record: PushSubscription,
+}
+
+/// Parts that all deliveries share.
+struct PushShared {
+    mesh: Mesh,
+    operations: A2aOperations,
+    web: WebClient,
+    signer: Arc<GatewaySigner>,
+    /// Name of this gateway in leases.
+    own: Token,
+    draining: CancellationToken,
+}
+
+/// Delivers for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct PushDispatcher(JoinHandle<()>);
+
+impl Drop for PushDispatcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl PushDispatcher {
+    /// Waits until leases are given back, once the gateway drains.
+    pub(crate) async fn end(mut self) {
+        if tokio::time::timeout(END_TIMEOUT, &mut self.0).await.is_err() {
+            tracing::warn!("leases of push notifications are left to run out");
+        }
+    }
+
+    /// Begins to deliver. Fails without the right to read the webhooks of a mesh.
+    pub(crate) async fn start(
+        operations: A2aOperations,
+        web: WebClient,
+        signer: Arc<GatewaySigner>,
+        draining: CancellationToken,
+    ) -> Result<Self, MeshError> {
+        let mesh = operations.client().mesh().clone();
+        // Says why at once, where a view would try for ever.
+        mesh.pushes().list(&["push"]).await?;
+        let view = mesh.pushes().follow(&["push"], |subject, stored| {
+            let record = PushSubscription::read(&stored.body).ok()?;
+            Some(KnownPush { subject: subject.clone(), revision: stored.revision, record })
+        });
+        let own = Token::of(&uuid::Uuid::new_v4().simple().to_string());
+        let shared = Arc::new(PushShared { mesh, operations, web, signer, own, draining });
+        Ok(Self(tokio::spawn(dispatch(shared, view))))
+    }
+}
+
+/// Takes webhooks that nobody delivers to.
+async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
+    let mut held = JoinSet::new();
+    // Subjects of webhooks that this gateway holds, by the task that delivers.
+    let mut working: BTreeMap<tokio::task::Id, String> = BTreeMap::new();
+    loop {
+        let now = now_ms();
+        let taken: BTreeSet<String> = working.values().cloned().collect();
+        for known in view.list() {
+            let name = known.subject.name(shared.mesh.namespace());
+            let is_free = known.record.lease.as_ref().is_none_or(|(_, until)| *until <= now);
+            if known.record.ended || !is_free || taken.contains(&name) || working.len() >= MAX_HELD {
+                continue;
+            }
+            let work = HeldPush {
+                shared: Arc::clone(&shared),
+                subject: known.subject.clone(),
+                revision: known.revision,
+                record: known.record.clone(),
+                renewed: Instant::now(),
+            };
+            let task = held.spawn(work.run());
+            working.insert(task.id(), name);
+        }
+        tokio::select! {
+            () = shared.draining.cancelled() => break,
+            () = view.changed() => sleep(GATHER).await,
+            () = sleep(RENEWAL) => {}
+            Some(ended) = held.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                working.remove(&id);
+            }
+        }
+    }
+    // Leases are given back, so that another gateway goes on at once.
+    while held.join_next().await.is_some() {}
+}
+
+/// A webhook whose lease this gateway has.
+struct HeldPush {
+    shared: Arc<PushShared>,
+    subject: Subject,
+    revision: u64,
+    record: PushSubscription,
+    renewed: Instant,
+}
+
+/// The lease has gone to another gateway, or the webhook was deleted.
+struct LeaseLost;
+
+impl HeldPush {
+    /// Delivers until the task has ended, the lease is lost or the gateway stops.
+    async fn run(mut self) {
+        if self.renew().await.is_err() {
+            return;
+        }
+        let draining = self.shared.draining.clone();
+        let worked = tokio::select! {
+            biased;
+            () = draining.cancelled() => Ok(()),
+            worked = self.work() => worked,
+        };
+        if worked.is_ok() {
+            self.record.lease = None;
+            let _ = self.store().await;
+        }
+    }
+
+    async fn work(&mut self) -> Result<(), LeaseLost> {
+        while !self.record.ended {
+            self.follow_once().await?;
+            if !self.record.ended {
+                self.pause(REOPEN_PAUSE).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the events behind the last that was delivered, and delivers them until they break off.
+    async fn follow_once(&mut self) -> Result<(), LeaseLost> {
+        let endpoint = if self.record.is_mesh_endpoint {
+            Endpoint::Mesh
+        } else {
+            Endpoint::Agent(self.record.agent.clone())
+        };
+        let call = OperationCall {
+            caller: self.record.caller.clone(),
+            role: AccessRole::Operator,
+            endpoint,
+            extensions: Vec::new(),
+            trace: TraceParent::fresh(),
+            last_event: Some(self.record.delivered),
+        };
+        let operations = self.shared.operations.clone();
+        let mut events = match operations.subscribe(&call, &self.record.shown_task).await {
+            Ok(events) => events,
+            Err(error) => {
+                let is_gone = matches!(error.code, ErrorCode::TaskNotFound | ErrorCode::UnsupportedOperation);
+                tracing::info!(task = self.record.task, %error, "the events of a push notification cannot be read");
+                self.record.ended = is_gone;
+                return if is_gone { self.store().await } else { Ok(()) };
+            }
+        };
+        let mut has_some = false;
+        loop {
+            let item = tokio::select! {
+                item = events.next() => item,
+                () = sleep(RENEWAL) => {
+                    self.renew().await?;
+                    continue;
+                }
+            };
+            let (seq, body) = match item {
+                Some(StreamItem::Event { seq, body }) => (seq, body),
+                // The task has ended with the last event that was delivered.
+                None if !has_some => {
+                    self.record.ended = true;
+                    return self.store().await;
+                }
+                // The stream broke off, or was given up because a webhook kept it waiting.
+                _ => return Ok(()),
+            };
+            has_some = true;
+            let seq = seq.unwrap_or(self.record.delivered + 1);
+            self.deliver(seq, &body).await?;
+            if self.record.ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Delivers one event, however often that has to be tried.
+    async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
+        loop {
+            let (web, signer) = (&self.shared.web, &self.shared.signer);
+            let outcome = deliver(web, signer, &self.record, (seq, body), now_ms() / 1000).await;
+            match outcome {
+                DeliveryOutcome::Delivered => {
+                    (self.record.delivered, self.record.attempts) = (seq.max(self.record.delivered), 0);
+                    self.record.ended = is_last(body);
+                    return self.renew().await;
+                }
+                DeliveryOutcome::Refused => {
+                    self.record.ended = true;
+                    return self.store().await;
+                }
+                DeliveryOutcome::Failed => {}
+            }
+            self.record.attempts += 1;
+            let Some(wait) = backoff(self.record.attempts, rand::rng().random()) else {
+                tracing::warn!(task = self.record.task, seq, "a webhook is given up");
+                self.record.ended = true;
+                return self.store().await;
+            };
+            self.renew().await?;
+            self.pause(wait).await?;
+        }
+    }
+
+    /// Waits, and keeps the lease meanwhile.
+    async fn pause(&mut self, wait: Duration) -> Result<(), LeaseLost> {
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            sleep(RENEWAL.min(until - Instant::now())).await;
+            if self.renewed.elapsed() >= RENEWAL {
+                self.renew().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the record with a new lease.
+    async fn renew(&mut self) -> Result<(), LeaseLost> {
+        let until = now_ms().saturating_add(u64::try_from(LEASE.as_millis()).unwrap_or_default());
+        self.record.lease = Some((self.shared.own.clone(), until));
+        self.store().await
+    }
+
+    /// Stores the record in place of the one that was read.
+    async fn store(&mut self) -> Result<(), LeaseLost> {
+        let body = serde_json::to_vec(&self.record).map_err(|_| LeaseLost)?;
+        let began = Instant::now();
+        let stored =
+            self.shared.mesh.pushes().put(&self.subject, Bytes::from(body), Some(self.revision)).await;
+        match stored {
+            Ok(Some(revision)) => {
+                (self.revision, self.renewed) = (revision, began);
+                Ok(())
+            }
+            Ok(None) => Err(LeaseLost),
+            Err(error) => {
+                // A gateway that finds the lease over goes on.
+                tracing::info!(task = self.record.task, %error, "the state of a webhook cannot be stored");
+                Err(LeaseLost)
+            }
+        }
+    }
+}

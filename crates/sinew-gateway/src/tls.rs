@@ -1,0 +1,126 @@
+//! TLS of a gateway: certificates from files, read again when they change, and the names of clients' certificates.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::access::PeerNames;
+use crate::error::GatewayError;
+use crate::options::TlsFiles;
+
+/// Time between two looks at the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Protocols that a client may choose from.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Offers TLS with the certificate that the files hold now.
+pub(crate) struct TlsListener {
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+impl TlsListener {
+    /// Reads the files, and looks at them from now on.
+    pub(crate) fn open(files: TlsFiles) -> Result<Self, GatewayError> {
+        let mut stamp = stamp_of(&files);
+        let config = Arc::new(RwLock::new(Arc::new(read_config(&files)?)));
+        let watched = Arc::clone(&config);
+        let watch = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(CHECK_INTERVAL).await;
+                let now = stamp_of(&files);
+                if now == stamp {
+                    continue;
+                }
+                // A certificate and its key may be replaced one after the other: until they fit, the old ones hold.
+                match read_config(&files) {
+                    Ok(new) => {
+                        *watched.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                        tracing::info!("the certificate was read again");
+                    }
+                    Err(error) => tracing::warn!(%error, "the new certificate is not used"),
+                }
+                stamp = now;
+            }
+        });
+        Ok(Self { config, _watch: AbortOnDropHandle::new(watch) })
+    }
+
+    /// Begins TLS on a connection. Gives the names of the client's certificate, if it has shown one.
+    pub(crate) async fn accept(
+        config: Arc<ServerConfig>,
+        stream: TcpStream,
+    ) -> std::io::Result<(TlsStream<TcpStream>, Option<PeerNames>)> {
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let certificates = stream.get_ref().1.peer_certificates();
+        let names = certificates.and_then(<[_]>::first).map(names_of);
+        Ok((stream, names))
+    }
+
+    /// The settings that new connections get.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// DNS names of a certificate that was verified.
+fn names_of(certificate: &CertificateDer<'_>) -> PeerNames {
+    let read = webpki::EndEntityCert::try_from(certificate);
+    let names = read.map(|read| read.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default();
+    PeerNames(names)
+}
+
+/// Times and lengths of the files.
+fn stamp_of(files: &TlsFiles) -> Vec<Option<(SystemTime, u64)>> {
+    let stamp = |path: &Path| {
+        let read = std::fs::metadata(path).ok()?;
+        Some((read.modified().ok()?, read.len()))
+    };
+    let paths = [Some(&files.certificate), Some(&files.key), files.client_authorities.as_ref()];
+    paths.into_iter().flatten().map(|path| stamp(path)).collect()
+}
+
+fn read_config(files: &TlsFiles) -> Result<ServerConfig, GatewayError> {
+    let bad = |path: &Path, reason: &dyn std::fmt::Display| GatewayError::Tls {
+        reason: format!("{}: {reason}", path.display()),
+    };
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| bad(&files.certificate, &error))?;
+    let builder = match &files.client_authorities {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for authority in certificates(path)? {
+                roots.add(authority).map_err(|error| bad(path, &error))?;
+            }
+            // Clients without a certificate may still have a key.
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.allow_unauthenticated().build().map_err(|error| bad(path, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| bad(&files.key, &error))?;
+    config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
+    Ok(config)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GatewayError> {
+    let bad = |reason: String| GatewayError::Tls { reason: format!("{}: {reason}", path.display()) };
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?;
+    let found = read.collect::<Result<Vec<_>, _>>().map_err(|error| bad(error.to_string()))?;
+    if found.is_empty() { Err(bad("it holds no certificate".to_owned())) } else { Ok(found) }
+}

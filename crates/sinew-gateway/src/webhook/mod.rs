@@ -1,0 +1,135 @@
+//! `/hooks/NAME`: requests of services outside that start executions.
+//!
+//! A request is verified before anything of it is read. It starts the execution that its delivery names, so a service may
+//! deliver as often as it likes.
+
+mod signature;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use sinew_executor::client::ClientError;
+use sinew_mesh::record::RecordView;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_operations::deployment::find_deployed;
+use sinew_operations::failure::Failure;
+use sinew_operations::input_check::check_input;
+use sinew_operations::mesh_operator::MeshOperator;
+use sinew_protocol::access::HOOK_CALLER_PREFIX;
+use sinew_protocol::subject::AccessKind;
+use sinew_protocol::unique_keys::read_unique;
+use sinew_protocol::webhook::WebhookTrigger;
+use sinew_protocol::{Subject, Token, code};
+
+use crate::http_error::HttpProblem;
+use crate::operations::short;
+use crate::request_body::{BodyError, is_json, read_body};
+use crate::state::GatewayState;
+
+/// First tokens of the subjects of triggers.
+const HOOK_TOKENS: [&str; 2] = ["access", "hook"];
+/// Characters of a delivery in the label of its execution.
+const MAX_LABEL: usize = 64;
+
+/// The webhook triggers of a mesh, as a live view.
+pub(crate) struct WebhookTriggers(RecordView<WebhookTrigger>);
+
+impl WebhookTriggers {
+    /// Follows the triggers of a mesh. Fails without the right to read them.
+    pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
+        mesh.access().list(&HOOK_TOKENS).await?;
+        let view = mesh.access().follow(&HOOK_TOKENS, |subject, stored| {
+            let Subject::Access { id, .. } = subject else { return None };
+            let read = WebhookTrigger::read(id, &stored.body);
+            read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "a trigger is passed over"))
+                .ok()
+        });
+        view.ready().await;
+        Ok(Self(view))
+    }
+
+    fn get(&self, name: &str) -> Option<Arc<WebhookTrigger>> {
+        let id = Token::parse(name).ok()?;
+        self.0.get(&Subject::Access { kind: AccessKind::Hook, id })
+    }
+}
+
+/// Answers one delivery.
+pub(crate) async fn serve(state: Arc<GatewayState>, name: &str, request: Request) -> Response {
+    let answer = deliver(&state, name, request).await;
+    answer.unwrap_or_else(HttpProblem::into_response)
+}
+
+async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<Response, HttpProblem> {
+    let trigger = state.webhooks.as_ref().and_then(|webhooks| webhooks.get(name));
+    let trigger = trigger.filter(|trigger| state.operations.offers(&trigger.workflow));
+    let absent = || HttpProblem::not_found(format!("there is no webhook trigger {:?}", short(name, 64)));
+    let trigger = trigger.ok_or_else(absent)?;
+    let (parts, body) = request.into_parts();
+    let body = read_body(&state.limits, body).await.map_err(|error| {
+        let (status, text) = match error {
+            BodyError::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this gateway reads")
+            }
+            BodyError::Broken => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole"),
+        };
+        HttpProblem::new(status, code::GATEWAY_REQUEST_WRONG, text)
+    })?;
+    let now = crate::access::now_ms() / 1000;
+    if let Err(refusal) = signature::verify(&trigger, &parts.headers, &body, now) {
+        tracing::info!(hook = name, %refusal, "a delivery was refused");
+        return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, code::WEBHOOK_REFUSED, refusal.to_string()));
+    }
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if !is_json(content_type) {
+        return Err(wrong("the body is not JSON: have the service send application/json".to_owned()));
+    }
+    let document: Value = read_unique(&body).map_err(|error| wrong(format!("the body: {error}")))?;
+    let delivery = signature::delivery_of(&trigger, &document, &body)
+        .ok_or_else(|| wrong("the body has no member id".to_owned()))?;
+    start(state, &trigger, &delivery, input_of(&trigger, document)?).await
+}
+
+fn wrong(text: String) -> HttpProblem {
+    HttpProblem::new(StatusCode::BAD_REQUEST, code::GATEWAY_REQUEST_WRONG, text)
+}
+
+/// The input that a body stands for.
+fn input_of(trigger: &WebhookTrigger, document: Value) -> Result<Value, HttpProblem> {
+    if trigger.input.is_empty() {
+        return Ok(document);
+    }
+    let members = trigger.input.iter().map(|(name, pointer)| match document.pointer(pointer) {
+        Some(value) => Ok((name.clone(), value.clone())),
+        None => Err(wrong(format!("the body has nothing at {pointer}"))),
+    });
+    Ok(Value::Object(members.collect::<Result<Map<_, _>, _>>()?))
+}
+
+async fn start(
+    state: &GatewayState,
+    trigger: &WebhookTrigger,
+    delivery: &str,
+    input: Value,
+) -> Result<Response, HttpProblem> {
+    let caller = Token::of(&format!("{HOOK_CALLER_PREFIX}{}", trigger.name));
+    let operator = MeshOperator::new(state.operations.client().on_behalf_of(caller));
+    let (workflow, digest) = find_deployed(&operator, &trigger.workflow, None).await?;
+    let program = operator.client.programs().by_digest(&digest).await;
+    let program = program.map_err(ClientError::Plan).map_err(Failure::from)?;
+    check_input(&program, &input, &sinew_engine::ExecutionMode::default())?;
+    let mut command = operator.client.start_command(delivery, workflow, input);
+    command.labels = BTreeMap::from([
+        ("webhook".to_owned(), trigger.name.to_string()),
+        ("delivery".to_owned(), short(delivery, MAX_LABEL)),
+    ]);
+    let execution = command.execution.to_string();
+    let is_new = operator.client.start(command).await.map_err(Failure::from)?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let body = json!({"execution": execution, "new": is_new}).to_string();
+    Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}

@@ -1,0 +1,249 @@
+//! Tokens of an OpenID provider: the right ones open, all others are refused, and keys may change.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::get;
+use data_encoding::BASE64URL_NOPAD;
+use reqwest::Method;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use serde_json::{Value, json};
+use sinew_gateway::OidcOptions;
+
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
+
+/// A provider that publishes the keys of a list.
+struct Provider {
+    issuer: String,
+    keys: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Provider {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = format!("http://{}/realm", listener.local_addr().unwrap());
+        let keys = Arc::new(Mutex::new(Vec::new()));
+        let (named, published) = (issuer.clone(), Arc::clone(&keys));
+        let discovery = json!({"issuer": issuer, "jwks_uri": format!("{named}/keys")}).to_string();
+        let router = Router::new()
+            .route("/realm/.well-known/openid-configuration", get(async move || discovery))
+            .route(
+                "/realm/keys",
+                get(async move || json!({"keys": published.lock().unwrap().clone()}).to_string()),
+            );
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { issuer, keys }
+    }
+
+    fn publish(&self, keys: &[&SigningKey]) {
+        *self.keys.lock().unwrap() = keys.iter().map(|key| key.public.clone()).collect();
+    }
+
+    /// Claims that open as a client.
+    fn claims(&self) -> Value {
+        let seconds = now() / 1000;
+        json!({
+            "iss": self.issuer, "aud": ["other", "sinew"], "sub": "ann@example.com",
+            "exp": seconds + 300, "nbf": seconds - 5, "scope": "openid sinew:client",
+        })
+    }
+}
+
+enum Signer {
+    P256(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// A key of a provider, with its public part as it is published.
+struct SigningKey {
+    kid: &'static str,
+    signer: Signer,
+    public: Value,
+}
+
+impl SigningKey {
+    fn p256(kid: &'static str) -> Self {
+        let chance = SystemRandom::new();
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &chance).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &chance).unwrap();
+        let point = &pair.public_key().as_ref()[1..];
+        let (x, y) = point.split_at(32);
+        let public = json!({
+            "kty": "EC", "crv": "P-256", "kid": kid, "use": "sig", "alg": "ES256",
+            "x": BASE64URL_NOPAD.encode(x), "y": BASE64URL_NOPAD.encode(y),
+        });
+        Self { kid, signer: Signer::P256(pair), public }
+    }
+
+    fn ed25519(kid: &'static str) -> Self {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+        let x = BASE64URL_NOPAD.encode(pair.public_key().as_ref());
+        let public = json!({"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x});
+        Self { kid, signer: Signer::Ed25519(pair), public }
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match self.signer {
+            Signer::P256(_) => "ES256",
+            Signer::Ed25519(_) => "EdDSA",
+        }
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        let encode = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
+        let told = format!("{}.{}", encode(header), encode(claims));
+        let signature = match &self.signer {
+            Signer::P256(pair) => pair.sign(&SystemRandom::new(), told.as_bytes()).unwrap().as_ref().to_vec(),
+            Signer::Ed25519(pair) => pair.sign(told.as_bytes()).as_ref().to_vec(),
+        };
+        format!("{told}.{}", BASE64URL_NOPAD.encode(&signature))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.sign(&json!({"alg": self.algorithm(), "kid": self.kid, "typ": "JWT"}), claims)
+    }
+}
+
+async fn world_of(provider: &Provider) -> GatewayWorld {
+    let oidc = OidcOptions::new(&provider.issuer, "sinew");
+    GatewayWorld::with(&[("single", SINGLE)], |options| {
+        (options.access.is_required, options.access.oidc) = (true, vec![oidc]);
+    })
+    .await
+}
+
+async fn ask(world: &GatewayWorld, token: &str) -> (u16, Value) {
+    let answer = world.request(Method::GET, "/api/v1/workflows").bearer_auth(token).send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn tokens_open_if_everything_about_them_is_right() {
+    let provider = Provider::start().await;
+    let (curve, edwards, stranger) = (SigningKey::p256("a"), SigningKey::ed25519("b"), SigningKey::p256("a"));
+    provider.publish(&[&curve, &edwards]);
+    let world = world_of(&provider).await;
+    let claims = provider.claims();
+    let with = |changes: Value| {
+        let mut claims = claims.clone();
+        for (name, value) in changes.as_object().unwrap() {
+            match value {
+                Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
+                value => claims[name] = value.clone(),
+            }
+        }
+        claims
+    };
+    for key in [&curve, &edwards] {
+        let (status, body) = ask(&world, &key.token(&claims)).await;
+        assert_eq!(status, 200, "{}: {body}", key.algorithm());
+    }
+    let seconds = now() / 1000;
+    let skewed = curve.token(&with(json!({"exp": seconds - 30, "nbf": seconds - 60})));
+    assert_eq!(ask(&world, &skewed).await.0, 200, "clocks differ by less than a minute");
+
+    let good = curve.token(&claims);
+    let (head, signature) = good.rsplit_once('.').unwrap();
+    let public = curve.public["x"].as_str().unwrap().as_bytes();
+    let shared = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, public);
+    let told = format!(
+        "{}.{}",
+        BASE64URL_NOPAD.encode(br#"{"alg":"HS256","kid":"a"}"#),
+        BASE64URL_NOPAD.encode(claims.to_string().as_bytes())
+    );
+    let confused =
+        format!("{told}.{}", BASE64URL_NOPAD.encode(ring::hmac::sign(&shared, told.as_bytes()).as_ref()));
+    let none = format!(
+        "{}.{}.",
+        BASE64URL_NOPAD.encode(br#"{"alg":"none","kid":"a"}"#),
+        head.split_once('.').unwrap().1
+    );
+    let other_kid = curve.sign(&json!({"alg": "ES256", "kid": "c"}), &claims);
+    let swapped_kid = curve.sign(&json!({"alg": "ES256", "kid": "b"}), &claims);
+    let no_kid = curve.sign(&json!({"alg": "ES256"}), &claims);
+    let own_key = stranger.sign(
+        &json!({"alg": "ES256", "kid": "x", "jwk": stranger.public, "jku": "http://127.0.0.1:1/"}),
+        &claims,
+    );
+    let cases: Vec<(&str, String)> = vec![
+        ("expired", curve.token(&with(json!({"exp": seconds - 120})))),
+        ("not yet valid", curve.token(&with(json!({"nbf": seconds + 120})))),
+        ("no end", curve.token(&with(json!({"exp": null})))),
+        ("an end that is a text", curve.token(&with(json!({"exp": "never"})))),
+        ("a begin that is a text", curve.token(&with(json!({"nbf": "always"})))),
+        ("another audience", curve.token(&with(json!({"aud": "other"})))),
+        ("no audience", curve.token(&with(json!({"aud": null})))),
+        ("another issuer", curve.token(&with(json!({"iss": "http://127.0.0.1:1/realm"})))),
+        ("no caller", curve.token(&with(json!({"sub": null})))),
+        ("a caller that is a number", curve.token(&with(json!({"sub": 7})))),
+        ("no scope of ours", curve.token(&with(json!({"scope": "openid profile"})))),
+        ("no scope", curve.token(&with(json!({"scope": null})))),
+        ("signed by somebody else", stranger.token(&claims)),
+        ("a key of its own", own_key),
+        ("no algorithm", none),
+        ("a shared secret", confused),
+        ("an unknown key", other_kid),
+        ("the key of another", swapped_kid),
+        ("no key", no_kid),
+        ("no signature", format!("{head}.")),
+        ("half a signature", format!("{head}.{}", &signature[..signature.len() / 2])),
+        ("another signature", format!("{head}.{}", "A".repeat(signature.len()))),
+        ("two parts", head.to_owned()),
+        ("not a token", "nothing".to_owned()),
+        ("empty parts", "..".to_owned()),
+        ("too long", format!("{head}.{}", "A".repeat(20_000))),
+    ];
+    for (what, token) in &cases {
+        let (status, body) = ask(&world, token).await;
+        assert_eq!((status, &body["code"]), (401, &json!("SINEW-9015")), "{what}: {body}");
+        assert!(!body.to_string().contains(token.as_str()), "{what}");
+    }
+    assert_eq!(ask(&world, &good).await.0, 200, "the right one still opens");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn scopes_limit_and_the_caller_is_recorded() {
+    let provider = Provider::start().await;
+    let key = SigningKey::ed25519("a");
+    provider.publish(&[&key]);
+    let world = world_of(&provider).await;
+    let start = async |scope: &str| {
+        let mut claims = provider.claims();
+        claims["scope"] = json!(scope);
+        let body = json!({"workflow": "single", "input": {"value": "v"}});
+        let request = world.request(Method::POST, "/api/v1/executions").bearer_auth(key.token(&claims));
+        let answer = request.json(&body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    assert_eq!(start("sinew:operator").await.0, 403);
+    assert_eq!(start("sinew:client:other-*").await.0, 404);
+    let (status, started) = start("sinew:client:sing*").await;
+    assert_eq!(status, 201, "{started}");
+    let path = format!("/api/v1/executions/{}/record", started["execution"].as_str().unwrap());
+    let record = world.request(Method::GET, &path).bearer_auth(key.token(&provider.claims()));
+    let record = record.send().await.unwrap().text().await.unwrap();
+    assert!(record.contains("\"oidc-ann@example.com\""), "{record}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn keys_of_a_provider_may_change_and_the_provider_may_go() {
+    let provider = Provider::start().await;
+    let (old, new) = (SigningKey::p256("old"), SigningKey::p256("new"));
+    provider.publish(&[&old]);
+    let world = world_of(&provider).await;
+    let claims = provider.claims();
+    assert_eq!(ask(&world, &old.token(&claims)).await.0, 200);
+    provider.publish(&[&new]);
+    // Keys are fetched again for an unknown one, though not at every request.
+    let rotated = async { while ask(&world, &new.token(&claims)).await.0 != 200 {} };
+    tokio::time::timeout(PATIENCE, rotated).await.unwrap();
+    assert_eq!(ask(&world, &old.token(&claims)).await.0, 401, "a key that is not published any more");
+    provider.publish(&[]);
+    assert_eq!(ask(&world, &new.token(&claims)).await.0, 200, "keys are kept for a while");
+    world.end().await;
+}

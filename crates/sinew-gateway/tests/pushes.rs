@@ -1,0 +1,345 @@
+//! Push notifications: everything arrives, in order, signed, also when receivers and gateways die.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use data_encoding::BASE64URL_NOPAD;
+use reqwest::Method;
+use ring::signature::{ED25519, UnparsedPublicKey};
+use serde_json::{Value, json};
+use sinew_gateway::ReachableAddresses;
+use sinew_protocol::access::AccessRole;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::push::PushSubscription;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, held, message, state};
+
+/// A delivery as it came.
+#[derive(Clone)]
+struct Delivery {
+    headers: HeaderMap,
+    body: Bytes,
+    accepted: bool,
+}
+
+impl Delivery {
+    fn seq(&self) -> u64 {
+        self.headers["sinew-event"].to_str().unwrap().parse().unwrap()
+    }
+
+    fn event(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn is_last(&self) -> bool {
+        self.accepted && self.event().to_string().contains("TASK_STATE_COMPLETED")
+    }
+}
+
+/// Answer of a receiver to its delivery of this number.
+type AnswerTo = dyn Fn(usize) -> Response + Send + Sync;
+
+/// Deliveries of all lives of a receiver.
+#[derive(Clone)]
+struct Inbox {
+    deliveries: Arc<Mutex<Vec<Delivery>>>,
+    count: watch::Sender<usize>,
+    answer: Arc<AnswerTo>,
+}
+
+/// A receiver of push notifications.
+struct Receiver {
+    inbox: Inbox,
+    address: SocketAddr,
+    life: AbortHandle,
+}
+
+impl Receiver {
+    async fn start(answer: impl Fn(usize) -> Response + Send + Sync + 'static) -> Self {
+        let inbox =
+            Inbox { deliveries: Arc::default(), count: watch::Sender::new(0), answer: Arc::new(answer) };
+        Self::at("127.0.0.1:0".parse().unwrap(), inbox).await
+    }
+
+    async fn at(address: SocketAddr, inbox: Inbox) -> Self {
+        let listener = loop {
+            // The port of a receiver that was killed is free in a moment.
+            match tokio::net::TcpListener::bind(address).await {
+                Ok(listener) => break listener,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(take).with_state(inbox.clone());
+        let life = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }).abort_handle();
+        Self { inbox, address, life }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/hook", self.address)
+    }
+
+    fn all(&self) -> Vec<Delivery> {
+        self.inbox.deliveries.lock().unwrap().clone()
+    }
+
+    async fn until(&self, is_wanted: impl Fn(&[Delivery]) -> bool) {
+        let mut count = self.inbox.count.subscribe();
+        let wanted = count.wait_for(|_| is_wanted(&self.all()));
+        let wanted = tokio::time::timeout(PATIENCE, wanted).await;
+        assert!(wanted.is_ok(), "{:?}", self.all().iter().map(Delivery::event).collect::<Vec<_>>());
+    }
+}
+
+async fn take(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
+    let number = inbox.deliveries.lock().unwrap().len();
+    let answer = (inbox.answer)(number);
+    let accepted = answer.status().is_success();
+    inbox.deliveries.lock().unwrap().push(Delivery { headers, body, accepted });
+    inbox.count.send_modify(|count| *count += 1);
+    answer
+}
+
+fn accept(_: usize) -> Response {
+    StatusCode::OK.into_response()
+}
+
+/// A world whose agent waits, and whose gateway reaches receivers of this machine.
+async fn pushing_world() -> (GatewayWorld, Arc<tokio::sync::Notify>) {
+    let (mut world, _begun, go_on) = held(&[("single", SINGLE)]).await;
+    drop(world.take_gateway());
+    let gateway = world.gateway(|options| options.push_addresses = ReachableAddresses::All).await;
+    world.base = gateway.base_url();
+    world.put_gateway(gateway);
+    (world, go_on)
+}
+
+fn pushed(id: &str, url: &str) -> Value {
+    let mut sent = message(id, json!([{"data": {"value": "v"}}]));
+    sent["metadata"] = json!({"skill": "single"});
+    sent["configuration"] = json!({"returnImmediately": true, "taskPushNotificationConfig": {
+        "id": "mine", "url": url, "token": "a-token", "authentication": {"scheme": "Bearer", "credentials": "a-secret"},
+    }});
+    sent
+}
+
+async fn start(world: &GatewayWorld, endpoint: &str, id: &str, url: &str) -> String {
+    let answer = world.rpc(endpoint, "SendMessage", &pushed(id, url)).await;
+    let task = &answer["result"]["task"];
+    assert_ne!(state(task), "TASK_STATE_COMPLETED");
+    task["id"].as_str().unwrap().to_owned()
+}
+
+/// Numbers of what a receiver accepted.
+fn accepted(receiver: &Receiver) -> Vec<u64> {
+    receiver.all().iter().filter(|one| one.accepted).map(Delivery::seq).collect()
+}
+
+#[tokio::test]
+async fn everything_arrives_though_the_receiver_fails_and_is_killed() {
+    let (world, go_on) = pushing_world().await;
+    let failing = |number: usize| match number {
+        0 | 1 => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        _ => accept(number),
+    };
+    let receiver = Receiver::start(failing).await;
+    let url = receiver.url();
+    let task = start(&world, "/agents/single", "m", &url).await;
+    receiver.until(|all| all.iter().any(|one| one.accepted)).await;
+    receiver.life.abort();
+    go_on.notify_one();
+    let ended = async {
+        loop {
+            let answer = world.rpc("/agents/single", "GetTask", &json!({"id": task})).await;
+            if state(&answer["result"]) == "TASK_STATE_COMPLETED" {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    let receiver = Receiver::at(receiver.address, receiver.inbox.clone()).await;
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+
+    let numbers = accepted(&receiver);
+    assert!(numbers.is_sorted(), "in order: {numbers:?}");
+    let mut once = numbers.clone();
+    once.dedup();
+    assert!(once.windows(2).all(|pair| pair[1] == pair[0] + 1), "without a gap: {once:?}");
+    assert_eq!(receiver.all()[0].seq(), receiver.all()[2].seq(), "what failed comes again");
+
+    let keys = world.request(Method::GET, "/.well-known/jwks.json").send().await.unwrap();
+    let keys: Value = keys.json().await.unwrap();
+    let key = &keys["keys"][0];
+    let public = BASE64URL_NOPAD.decode(key["x"].as_str().unwrap().as_bytes()).unwrap();
+    for one in receiver.all() {
+        assert_eq!(one.headers["x-a2a-notification-token"], "a-token");
+        assert_eq!(one.headers["authorization"], "Bearer a-secret");
+        assert_eq!(one.headers["content-type"], "application/a2a+json");
+        let signed = one.headers["sinew-signature"].to_str().unwrap();
+        let (told, signature) = signed.rsplit_once('.').unwrap();
+        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).unwrap();
+        UnparsedPublicKey::new(&ED25519, &public).verify(told.as_bytes(), &signature).unwrap();
+        let part = |nth| -> Value {
+            let part = told.split('.').nth(nth).unwrap();
+            serde_json::from_slice(&BASE64URL_NOPAD.decode(part.as_bytes()).unwrap()).unwrap()
+        };
+        assert_eq!(part(0)["kid"], key["kid"]);
+        assert_eq!(part(1)["request_body_sha256"], sha256(&one.body));
+        assert_eq!((&part(1)["task"], &part(1)["event"]), (&json!(task), &json!(one.seq())));
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn another_gateway_goes_on_when_one_dies() {
+    let (mut world, go_on) = pushing_world().await;
+    let receiver = Receiver::start(accept).await;
+    start(&world, "/a2a", "m", &receiver.url()).await;
+    receiver.until(|all| !all.is_empty()).await;
+    let other = world.gateway(|options| options.push_addresses = ReachableAddresses::All).await;
+    // The lease is not given back, so it has to run out.
+    drop(world.take_gateway());
+    go_on.notify_one();
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    let mut numbers = accepted(&receiver);
+    assert!(numbers.is_sorted());
+    numbers.dedup();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    other.drain().await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn configs_are_kept_by_both_bindings_for_their_caller_alone() {
+    let (mut world, go_on) = pushing_world().await;
+    drop(world.take_gateway());
+    let gateway = world
+        .gateway(|options| {
+            (options.access.is_required, options.push_addresses) = (true, ReachableAddresses::All);
+        })
+        .await;
+    world.base = gateway.base_url();
+    let (_, own) = world.key(|new| new.name = "ann".to_owned()).await;
+    let (_, other) = world.key(|new| new.name = "bob".to_owned()).await;
+    let (_, reader) = world.key(|new| (new.name, new.role) = ("ann".to_owned(), AccessRole::Operator)).await;
+    let receiver = Receiver::start(accept).await;
+    let rest = async |key: &str, method: Method, path: &str, body: Option<Value>| {
+        let mut request = world.request(method, path).bearer_auth(key);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap_or_default())
+    };
+    let rpc = async |key: &str, method: &str, params: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        rest(key, Method::POST, "/agents/single", Some(body)).await.1
+    };
+    let mut sent = message("m", json!([{"data": {"value": "v"}}]));
+    sent["configuration"] = json!({"returnImmediately": true});
+    let sent = rpc(&own, "SendMessage", sent).await;
+    let task = sent["result"]["task"]["id"].as_str().unwrap().to_owned();
+    let configs = format!("/agents/single/tasks/{task}/pushNotificationConfigs");
+
+    let wanted = json!({"id": "one", "url": receiver.url(), "token": "t"});
+    let (status, made) = rest(&own, Method::POST, &configs, Some(wanted)).await;
+    assert_eq!((status, &made["id"], &made["taskId"]), (200, &json!("one"), &json!(task)), "{made}");
+    let made =
+        rpc(&own, "CreateTaskPushNotificationConfig", json!({"taskId": task, "url": receiver.url()})).await;
+    let second = made["result"]["id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+    let (_, listed) = rest(&own, Method::GET, &configs, None).await;
+    assert_eq!(listed["configs"].as_array().unwrap().len(), 2, "{listed}");
+    let listed = rpc(&own, "ListTaskPushNotificationConfigs", json!({"taskId": task})).await;
+    assert_eq!(listed["result"]["configs"].as_array().unwrap().len(), 2, "{listed}");
+    let (_, found) = rest(&reader, Method::GET, &format!("{configs}/one"), None).await;
+    assert_eq!(found["url"], receiver.url(), "{found}");
+    assert_eq!(rest(&reader, Method::DELETE, &format!("{configs}/one"), None).await.0, 403);
+    for (method, path) in [
+        (Method::GET, configs.clone()),
+        (Method::GET, format!("{configs}/one")),
+        (Method::DELETE, format!("{configs}/one")),
+    ] {
+        let (status, body) = rest(&other, method.clone(), &path, None).await;
+        assert_eq!(status, 404, "{method} {path}: {body}");
+    }
+    let foreign = json!({"url": receiver.url()});
+    assert_eq!(rest(&other, Method::POST, &configs, Some(foreign)).await.0, 404);
+    assert_eq!(rest(&own, Method::DELETE, &format!("{configs}/{second}"), None).await.0, 200);
+    assert_eq!(rest(&own, Method::GET, &format!("{configs}/{second}"), None).await.0, 404);
+    let got = rpc(&own, "GetTaskPushNotificationConfig", json!({"taskId": task, "id": "one"})).await;
+    assert_eq!(got["result"]["token"], "t", "{got}");
+    go_on.notify_one();
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    gateway.drain().await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn private_addresses_are_never_reached() {
+    let (mut world, go_on) = pushing_world().await;
+    let behind = Receiver::start(accept).await;
+    let target = behind.url();
+    let redirecting = Receiver::start(move |_| {
+        (StatusCode::TEMPORARY_REDIRECT, [("location", target.clone())]).into_response()
+    })
+    .await;
+    // A receiver that may be reached sends elsewhere: nothing follows.
+    start(&world, "/agents/single", "redirected", &redirecting.url()).await;
+    redirecting.until(|all| all.len() > 1).await;
+    assert!(behind.all().is_empty());
+
+    // Only public addresses from here on.
+    drop(world.take_gateway());
+    let gateway = world.gateway(|_| {}).await;
+    world.base = gateway.base_url();
+    let port = behind.address.port();
+    for url in [
+        format!("http://127.0.0.1:{port}/"),
+        format!("http://[::1]:{port}/"),
+        format!("http://[::ffff:127.0.0.1]:{port}/"),
+        format!("http://2130706433:{port}/"),
+        format!("http://0x7f.1:{port}/"),
+        "http://169.254.169.254/latest/meta-data".to_owned(),
+        "http://10.0.0.1/".to_owned(),
+        "ftp://example.com/".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        "not an address".to_owned(),
+        format!("http://user:pw@127.0.0.1:{port}/"),
+        format!("https://example.com/{}", "x".repeat(3_000)),
+    ] {
+        let answer = world.rpc("/agents/single", "SendMessage", &pushed("refused", &url)).await;
+        assert!(answer["error"].to_string().contains("SINEW-9021"), "{url}: {answer}");
+    }
+    let mut forged = pushed("refused", "https://example.com/");
+    forged["configuration"]["taskPushNotificationConfig"]["token"] = json!("a\r\nX-Injected: 1");
+    let answer = world.rpc("/agents/single", "SendMessage", &forged).await;
+    assert!(answer["error"].to_string().contains("SINEW-9021"), "{answer}");
+
+    // A name that leads to this machine is found out when it is resolved.
+    start(&world, "/agents/single", "named", &format!("http://localhost:{port}/")).await;
+    let tried = async {
+        loop {
+            let records = world.mesh.pushes().list(&["push"]).await.unwrap();
+            let records = records.values().filter_map(|stored| PushSubscription::read(&stored.body).ok());
+            if records
+                .filter(|record| record.config["url"].as_str().unwrap().contains("localhost"))
+                .any(|record| record.attempts > 1)
+            {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, tried).await.unwrap();
+    assert!(behind.all().is_empty(), "nothing has come");
+    go_on.notify_one();
+    go_on.notify_one();
+    gateway.drain().await;
+    world.end().await;
+}

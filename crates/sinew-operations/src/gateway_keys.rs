@@ -1,0 +1,188 @@
+//! Keys of gateways: made, listed and revoked.
+
+use bytes::Bytes;
+use rand::Rng as _;
+use serde::Serialize;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::access::{
+    AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, PresentedKey, secret_digest,
+};
+use sinew_protocol::subject::AccessKind;
+use sinew_protocol::{Subject, Token, code};
+
+use crate::failure::{Failure, FailureKind};
+
+/// Letters and digits of ids and secrets: 32, so that each has five random bits.
+const ALPHABET: &[u8; 32] = b"abcdefghijkmnopqrstuvwxyz0123456";
+
+/// A key that is to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Name of its owner.
+    pub name: String,
+    /// Role that its rights follow from.
+    pub role: AccessRole,
+    /// Patterns of the workflows and agents that it may see and use.
+    pub patterns: Vec<String>,
+    /// When it ends to be valid, milliseconds since 1970 UTC.
+    pub expires_at: Option<u64>,
+    /// DNS name of the client certificate that proves it, instead of a secret.
+    pub certificate_name: Option<String>,
+    /// Limits of its requests.
+    pub limits: KeyLimits,
+}
+
+/// A key that was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct MadeKey {
+    /// The key without its secret.
+    #[serde(flatten)]
+    pub row: KeyRow,
+    /// The key, shown once; `None` for a key that a certificate proves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A key as lists show it.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeyRow {
+    /// Id of the key.
+    pub id: String,
+    /// Name of its owner.
+    pub name: String,
+    /// Role that its rights follow from.
+    pub role: &'static str,
+    /// Patterns of the workflows and agents that it may see and use.
+    pub patterns: Vec<String>,
+    /// `valid`, `expired` or `revoked`.
+    pub status: &'static str,
+    /// DNS name of the client certificate that proves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_name: Option<String>,
+    /// When it was made, milliseconds since 1970 UTC.
+    pub created_at: u64,
+    /// User who made it.
+    pub created_by: String,
+    /// When it ends to be valid, milliseconds since 1970 UTC.
+    pub expires_at: Option<u64>,
+    /// When it was revoked, milliseconds since 1970 UTC.
+    pub revoked_at: Option<u64>,
+    /// Limits of its requests.
+    pub limits: KeyLimits,
+}
+
+impl KeyRow {
+    /// The row of a key at a time, in milliseconds since 1970 UTC.
+    pub fn of(key: &AccessKey, now: u64) -> Self {
+        let certificate_name = match &key.proof {
+            KeyProof::CertificateName(name) => Some(name.clone()),
+            KeyProof::Digest(_) => None,
+        };
+        Self {
+            id: key.id.to_string(),
+            name: key.name.clone(),
+            role: key.role.as_str(),
+            patterns: key.patterns.clone(),
+            status: key.standing(now).as_str(),
+            certificate_name,
+            created_at: key.created_at,
+            created_by: key.created_by.clone(),
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            limits: key.limits,
+        }
+    }
+}
+
+fn subject_of(id: &Token) -> Subject {
+    Subject::Access { kind: AccessKind::Key, id: id.clone() }
+}
+
+fn random_text(chars: usize) -> String {
+    let mut chance = rand::rng();
+    (0..chars).map(|_| char::from(ALPHABET[chance.random_range(0..ALPHABET.len())])).collect()
+}
+
+/// Makes a key. `now` is in milliseconds since 1970 UTC.
+pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, Failure> {
+    let id = Token::of(&random_text(KEY_ID_CHARS));
+    let presented = PresentedKey { id: id.clone(), secret: random_text(KEY_SECRET_CHARS) };
+    let has_secret = new.certificate_name.is_none();
+    let proof = match new.certificate_name {
+        Some(name) => KeyProof::CertificateName(name),
+        None => KeyProof::Digest(secret_digest(&id, &presented.secret)),
+    };
+    let key = AccessKey {
+        id,
+        name: new.name,
+        role: new.role,
+        patterns: new.patterns,
+        proof,
+        created_at: now,
+        created_by: mesh.caller().to_string(),
+        expires_at: new.expires_at,
+        revoked_at: None,
+        limits: new.limits,
+    };
+    key.check().map_err(Failure::usage)?;
+    if store(mesh, &key, Some(0)).await?.is_none() {
+        return Err(conflict(&key.id));
+    }
+    let key_text = has_secret.then(|| presented.text());
+    Ok(MadeKey { row: KeyRow::of(&key, now), key: key_text })
+}
+
+/// All keys, by owner. `now` is in milliseconds since 1970 UTC.
+pub async fn list_keys(mesh: &Mesh, now: u64) -> Result<Vec<KeyRow>, Failure> {
+    let mut rows: Vec<KeyRow> = all(mesh).await?.iter().map(|(key, _)| KeyRow::of(key, now)).collect();
+    rows.sort_by(|a, b| (&a.name, a.created_at).cmp(&(&b.name, b.created_at)));
+    Ok(rows)
+}
+
+/// Revokes the key with this id, or all keys of an owner of this name. Gateways refuse it within a moment.
+pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<KeyRow>, Failure> {
+    let all = all(mesh).await?;
+    let is_id = all.iter().any(|(key, _)| key.id.as_str() == id_or_name);
+    let is_meant = |key: &AccessKey| {
+        let is_owned = key.name == id_or_name && key.revoked_at.is_none();
+        if is_id { key.id.as_str() == id_or_name } else { is_owned }
+    };
+    let meant = all.into_iter().filter(|(key, _)| is_meant(key));
+    let mut revoked = Vec::new();
+    for (key, revision) in meant {
+        let key = AccessKey { revoked_at: key.revoked_at.or(Some(now)), ..key };
+        if store(mesh, &key, Some(revision)).await?.is_none() {
+            return Err(conflict(&key.id));
+        }
+        revoked.push(KeyRow::of(&key, now));
+    }
+    if revoked.is_empty() {
+        let text =
+            format!("there is no key with the id {id_or_name:?}, and no valid key of an owner of this name");
+        return Err(Failure::new(FailureKind::NotFound, code::GATEWAY_CALLER_UNKNOWN.as_str(), text)
+            .hint("see `sinew gateway key list`"));
+    }
+    Ok(revoked)
+}
+
+async fn all(mesh: &Mesh) -> Result<Vec<(AccessKey, u64)>, Failure> {
+    let stored = mesh.access().list(&["access", "key"]).await?;
+    let read = stored.into_iter().filter_map(|(subject, record)| {
+        let Some(Subject::Access { id, .. }) = Subject::parse(mesh.namespace(), &subject) else {
+            return None;
+        };
+        Some((AccessKey::read(&id, &record.body).ok()?, record.revision))
+    });
+    Ok(read.collect())
+}
+
+async fn store(mesh: &Mesh, key: &AccessKey, revision: Option<u64>) -> Result<Option<u64>, Failure> {
+    let body = serde_json::to_vec(key)
+        .map_err(|error| MeshError::Malformed { what: "a key", reason: error.to_string() })?;
+    Ok(mesh.access().put(&subject_of(&key.id), Bytes::from(body), revision).await?)
+}
+
+fn conflict(id: &Token) -> Failure {
+    let text = format!("somebody else changed the key {id} at the same time");
+    Failure::new(FailureKind::Conflict, code::GATEWAY_CALLER_UNKNOWN.as_str(), text).hint("try again")
+}

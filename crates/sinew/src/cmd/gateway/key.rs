@@ -1,0 +1,179 @@
+//! `sinew gateway key`: keys of programs and people that call over HTTP.
+
+use clap::{Args, Subcommand};
+use sinew_inspection::words;
+use sinew_operations::duration::parse_duration;
+use sinew_operations::failure::Failure;
+use sinew_operations::gateway_keys::{KeyRow, NewKey, create_key, list_keys, revoke_keys};
+use sinew_operations::quantity::parse_byte_count;
+use sinew_protocol::access::{AccessRole, KeyLimits};
+use sinew_runtime::local;
+
+use crate::connect::Connection;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Commands for keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key; it is shown once
+    Create(CreateArgs),
+    /// List keys, without their secrets
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Take a key back; gateways refuse it at once
+    Revoke(RevokeArgs),
+}
+
+/// Arguments of `sinew gateway key create`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sinew gateway key create billing --role client --pattern 'orders-*' --expires 90d\n  sinew gateway key create ann --role admin\n  sinew gateway key create crm --certificate-name crm.internal.example.com"
+)]
+pub(crate) struct CreateArgs {
+    /// Name of the owner: the caller that executions and approvals record
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Role of the key: `operator` looks, `client` also starts, steers and answers, `admin` also deploys
+    #[arg(long, value_name = "ROLE", default_value = "client", value_parser = role)]
+    role: AccessRole,
+    /// Workflows and agents that the key may see and use; `*` stands for any text; may be given again
+    #[arg(long = "pattern", value_name = "PATTERN", default_value = "*")]
+    patterns: Vec<String>,
+    /// Time after which the key ends: 90d, 12h [default: never]
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<String>,
+    /// DNS name of the client certificate that proves the caller; there is no secret then
+    #[arg(long, value_name = "NAME")]
+    certificate_name: Option<String>,
+    /// Requests a second [default: the gateway's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: Option<u32>,
+    /// Requests at once [default: the gateway's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    in_flight: Option<u32>,
+    /// Streams of events at once [default: the gateway's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    streams: Option<u32>,
+    /// Size of a request's body: 64KiB, 1MB [default: the gateway's]
+    #[arg(long, value_name = "SIZE")]
+    max_body: Option<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Arguments of `sinew gateway key list`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sinew gateway key list\n  sinew gateway key list -o json")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Arguments of `sinew gateway key revoke`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sinew gateway key revoke k3vbq0a1xz2c\n  sinew gateway key revoke billing"
+)]
+pub(crate) struct RevokeArgs {
+    /// Id of the key, or the name of an owner, all of whose keys are meant
+    #[arg(value_name = "ID|NAME")]
+    key: String,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+fn role(word: &str) -> Result<AccessRole, String> {
+    let known = || AccessRole::ALL.map(AccessRole::as_str).join(", ");
+    AccessRole::parse(word).ok_or_else(|| format!("use one of {}", known()))
+}
+
+/// Does what the command line says.
+pub(super) async fn key(command: KeyCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        KeyCommand::Create(args) => create(args, output).await,
+        KeyCommand::List(args) => list(&args, output).await,
+        KeyCommand::Revoke(args) => revoke(&args, output).await,
+    }
+}
+
+async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
+    let now = local::now();
+    let expires_at = args.expires.as_deref().map(lifetime).transpose()?.map(|time| now.saturating_add(time));
+    let limits = KeyLimits {
+        requests_per_second: args.requests_per_second,
+        in_flight: args.in_flight,
+        streams: args.streams,
+        body_bytes: args.max_body.as_deref().map(parse_byte_count).transpose()?,
+    };
+    let new = NewKey {
+        name: args.name,
+        role: args.role,
+        patterns: args.patterns,
+        expires_at,
+        certificate_name: args.certificate_name,
+        limits,
+    };
+    let mesh = args.mesh.open("cli").await?;
+    let made = create_key(&mesh, new, now).await?;
+    output.value(&made, |made| match &made.key {
+        Some(key) => key.clone(),
+        None => format!("{}: proved by a certificate", made.row.id),
+    });
+    if made.key.is_some() {
+        output.note("the key is shown once; send it as `Authorization: Bearer KEY`");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.mesh.open("cli").await?;
+    let now = local::now();
+    let rows = list_keys(&mesh, now).await?;
+    output.value(&rows, |rows| table(rows, now));
+    Ok(Exit::Ok)
+}
+
+async fn revoke(args: &RevokeArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.mesh.open("cli").await?;
+    let now = local::now();
+    let rows = revoke_keys(&mesh, &args.key, now).await?;
+    output.value(&rows, |rows| table(rows, now));
+    Ok(Exit::Ok)
+}
+
+fn table(rows: &[KeyRow], now: u64) -> String {
+    if rows.is_empty() {
+        return "there are no keys".to_owned();
+    }
+    let mut lines =
+        vec![["KEY", "OWNER", "ROLE", "STATUS", "MADE", "ENDS", "PATTERNS"].map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|row| {
+        let ends = match row.expires_at {
+            None => "never".to_owned(),
+            Some(end) if end <= now => words::ago(end, now),
+            Some(end) => format!("in {} h", (end - now).div_ceil(60 * 60 * 1000)),
+        };
+        vec![
+            row.id.clone(),
+            words::one_line(&row.name, 64),
+            row.role.to_owned(),
+            row.status.to_owned(),
+            words::ago(row.created_at, now),
+            ends,
+            words::one_line(&row.patterns.join(" "), 80),
+        ]
+    }));
+    words::columns(&lines)
+}
+
+/// A duration that may be in days, in milliseconds.
+fn lifetime(text: &str) -> Result<u64, Failure> {
+    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
+        Some(days) => days.checked_mul(DAY_MS).ok_or_else(|| Failure::usage(format!("'{text}' is too long"))),
+        None => parse_duration(text),
+    }
+}
