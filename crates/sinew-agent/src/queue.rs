@@ -42,8 +42,6 @@ pub(crate) async fn serve(site: Arc<Site>) {
             delivery = queue.next() => delivery,
         };
         crash::point("work.taken");
-        metrics::gauge!("sinew_agent_queued", "agent" => site.agent.agent.name.clone())
-            .set(delivery.pending() as f64);
         let deliver = deliver(Arc::clone(&site), delivery);
         site.going_on.spawn(deliver);
     }

@@ -43,10 +43,17 @@ impl<'a> AdapterContext<'a> {
         Self { graph, state, now, execution: None, notes: RefCell::new(Vec::new()) }
     }
 
-    /// The same context with the id of the execution, for events and results that name it. Decisions never depend on it.
+    /// The same context with the id of the execution, for events and results that name it, and for chance: numbers that a
+    /// dialect draws while it decides come from the id, so that each owner and each replay draws the same.
     #[must_use]
     pub fn with_execution_id(self, id: &'a str) -> Self {
         Self { execution: Some(id), ..self }
+    }
+
+    /// The same context with the id of the execution, if it is known.
+    #[must_use]
+    pub(crate) fn with_id(self, id: Option<&'a str>) -> Self {
+        Self { execution: id.or(self.execution), ..self }
     }
 
     /// The id of the execution, where the caller knows it.

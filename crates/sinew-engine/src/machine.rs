@@ -48,6 +48,7 @@ pub struct Machine<J = Vec<Round>> {
     adapter: &'static dyn Adapter,
     state: ExecutionState,
     journal: J,
+    execution: Option<Box<str>>,
 }
 
 /// Consequences of one input.
@@ -117,7 +118,14 @@ impl<J: RoundJournal> Machine<J> {
         state: ExecutionState,
         journal: J,
     ) -> Self {
-        Self { graph, adapter, state, journal }
+        Self { graph, adapter, state, journal, execution: None }
+    }
+
+    /// The same machine with the id of its execution. Without one, numbers that a dialect draws by chance are the same for
+    /// all executions of a plan.
+    #[must_use]
+    pub fn with_execution_id(self, id: &str) -> Self {
+        Self { execution: Some(id.into()), ..self }
     }
 
     /// Folds one more round of a stored journal. A round with an impossible fact leaves the state of the facts before it.
@@ -135,7 +143,8 @@ impl<J: RoundJournal> Machine<J> {
     /// never runs backwards in a journal.
     pub fn handle(&mut self, now: Time, input: EngineInput) -> Result<Decided, InputRefusal> {
         let at = now.max(self.state.at);
-        let facts = decide(&self.graph, self.adapter, &mut self.state, at, input)?;
+        let place = (self.execution.as_deref(), at);
+        let facts = decide(&self.graph, self.adapter, &mut self.state, place, input)?;
         let actions = facts.iter().flat_map(|fact| react(&self.graph, &self.state, fact)).collect();
         let round = Round { at, facts };
         if !round.facts.is_empty() {
@@ -161,7 +170,7 @@ impl<J: RoundJournal> Machine<J> {
 
     /// Returns what an adapter sees now.
     pub fn context(&self) -> AdapterContext<'_> {
-        AdapterContext::new(&self.graph, &self.state, self.state.at)
+        AdapterContext::new(&self.graph, &self.state, self.state.at).with_id(self.execution.as_deref())
     }
 
     /// Returns the id in the plan of the node that an activation runs.
@@ -197,7 +206,8 @@ impl Machine {
         for round in &self.journal {
             for fact in &round.facts {
                 apply(&self.graph, &mut state, round.at, fact);
-                visit(&AdapterContext::new(&self.graph, &state, round.at), fact);
+                let ctx = AdapterContext::new(&self.graph, &state, round.at);
+                visit(&ctx.with_id(self.execution.as_deref()), fact);
             }
         }
     }
@@ -210,6 +220,7 @@ impl<J: Clone> Clone for Machine<J> {
             adapter: self.adapter,
             state: self.state.clone(),
             journal: self.journal.clone(),
+            execution: self.execution.clone(),
         }
     }
 }

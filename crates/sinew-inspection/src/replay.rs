@@ -9,7 +9,6 @@ use sinew_engine::{
     ATTEMPT_TIMED_OUT, EngineInput, ExecutionState, Fact, IndexedPlan, Machine, RetryRequest, Round,
     SharedJson, TokenValue,
 };
-use sinew_runtime::Program;
 
 use crate::record::Record;
 use crate::words;
@@ -62,14 +61,13 @@ pub fn replay(record: &Record, decide: bool) -> ReplayReport {
     if !decide {
         return report;
     }
-    let program = record.execution.program();
-    let mut machine = fold(program, &[]);
+    let mut machine = fold(record, &[]);
     for (n, round) in rounds.iter().enumerate() {
         let mut found = None;
         for (again, input) in inputs(machine.graph(), machine.state(), round).into_iter().enumerate() {
             if again > 0 {
                 // The first guess was decided and has changed the state.
-                machine = fold(program, &rounds[..n]);
+                machine = fold(record, &rounds[..n]);
             }
             let decided = machine.handle(round.at, input).unwrap_or_default();
             let difference = differs(round, decided.facts());
@@ -87,14 +85,16 @@ pub fn replay(record: &Record, decide: bool) -> ReplayReport {
                 report.difference = Some(RoundDifference { round: n + 1, recorded, decided });
                 return report;
             }
-            None => machine = fold(program, &rounds[..=n]),
+            None => machine = fold(record, &rounds[..=n]),
         }
     }
     report
 }
 
-fn fold(program: &Program, rounds: &[Round]) -> Machine<()> {
-    Machine::recover(Arc::clone(&program.graph), program.adapter, rounds)
+fn fold(record: &Record, rounds: &[Round]) -> Machine<()> {
+    let program = record.execution.program();
+    let machine = Machine::recover(Arc::clone(&program.graph), program.adapter, rounds);
+    machine.with_execution_id(record.execution.id().as_str())
 }
 
 /// Inputs that the facts of a round may have come of, the likeliest first.

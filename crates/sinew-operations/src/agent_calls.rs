@@ -1,4 +1,4 @@
-//! Calls of agents through their A2A endpoints.
+//! Calls of agents through their A2A endpoints, and of agents that have none through an execution.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use sinew_protocol::a2a::{
     A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, StreamResponse, Task,
     TaskState, is_terminal,
 };
+use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, Delivery, agent_call};
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::{NodeOutput, read_result};
@@ -16,6 +17,7 @@ use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code, hea
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind, known};
+use crate::mesh_operator::online;
 
 /// Time for an answer, unless the caller sets one.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
@@ -54,14 +56,15 @@ pub struct AgentAnswer {
     pub task: TaskId,
 }
 
-/// Asks an agent through its A2A endpoint, and waits for the answer.
+/// Asks an agent through its A2A endpoint, and waits for the answer. An agent that is alive and reads nothing but its queue,
+/// as those of `sinew_agent.py` do, is asked by an execution.
 ///
 /// # Errors
 /// The mesh or the agent does not answer, or the answer cannot be read.
 pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<AgentAnswer, Failure> {
     let id = uuid::Uuid::now_v7().to_string();
     let execution = ExecutionId::of(mesh.namespace(), mesh.caller().as_str(), &id);
-    let mut asked = Box::pin(cancellable(mesh, &question, &execution, exchange(mesh, &question, &id)));
+    let mut asked = Box::pin(cancellable(mesh, &question, &execution, exchange_anyhow(mesh, &question, &id)));
     let Some(said) = &question.progress else { return asked.await };
     let mut feed = mesh.tasks().watch_progress(Some(&execution), None).await?;
     let told = async {
@@ -85,7 +88,7 @@ async fn cancellable(
     mesh: &Mesh,
     question: &AgentQuestion<'_>,
     execution: &ExecutionId,
-    asked: impl Future<Output = Result<(Result<Value, Fault>, Value), Failure>>,
+    asked: impl Future<Output = Result<Exchanged, Failure>>,
 ) -> Result<AgentAnswer, Failure> {
     let mut asked = std::pin::pin!(asked);
     let answer = tokio::select! {
@@ -112,6 +115,12 @@ async fn cancel(mesh: &Mesh, agent: &str, execution: &ExecutionId) {
     let body = Request::new("cancel", method, &json!({ "id": task.as_str() })).to_bytes();
     let told = mesh.services().call_rpc(agent, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
     // An agent that does not hear it ends by itself; its answer says what became of the task.
+    drop(told);
+    let body = Request::new("cancel", method, &json!({ "id": execution.as_str() })).to_bytes();
+    let endpoint = agent_call(agent);
+    let told =
+        mesh.services().call_rpc(&endpoint, method.as_str(), a2a_headers(), body, CANCEL_TIMEOUT).await;
+    // The execution, if it is the one that asks the agent.
     drop(told);
 }
 
@@ -144,11 +153,45 @@ fn unreadable(agent: &str, reason: &str) -> Failure {
     Failure::new(FailureKind::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
 }
 
+/// Output or fault, and usage.
+type Exchanged = (Result<Value, Fault>, Value);
+
+/// Asks at the endpoint of the agent, or, if there is none and the agent is alive, at the one of the execution that asks it.
+async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) -> Result<Exchanged, Failure> {
+    let direct = exchange(mesh, question, question.agent, id).await;
+    let Err(failure) = direct else { return direct };
+    if failure.code != code::NOBODY_ANSWERS.as_str() || !reads_queue(mesh, question.agent).await {
+        return Err(failure);
+    }
+    let (output, usage) = match exchange(mesh, question, &agent_call(question.agent), id).await {
+        // No executor is there to ask.
+        Err(other) if other.code == code::NOBODY_ANSWERS.as_str() => return Err(failure),
+        exchanged => exchanged?,
+    };
+    let output = output.map(|output| match output {
+        Value::Object(mut members) => members.remove("output").unwrap_or_default(),
+        other => other,
+    });
+    Ok((output, usage))
+}
+
+/// Whether an agent was heard of lately and takes tasks from a queue.
+async fn reads_queue(mesh: &Mesh, agent: &str) -> bool {
+    let cards = online(mesh).await;
+    let is_heard = cards.age(agent).is_some_and(|age| age < CARD_LATE_AFTER);
+    is_heard
+        && cards.get(agent).is_some_and(|announced| {
+            card::kind(&announced.card) == AgentKind::Agent
+                && card::delivery(&announced.card) == Delivery::Queue
+        })
+}
+
 async fn exchange(
     mesh: &Mesh,
     question: &AgentQuestion<'_>,
+    endpoint: &str,
     id: &str,
-) -> Result<(Result<Value, Fault>, Value), Failure> {
+) -> Result<Exchanged, Failure> {
     let agent = question.agent;
     let node = MeshMessage::from(WorkflowNodeRequestData {
         workflow_name: "sinew-cli".to_owned(),
@@ -169,7 +212,7 @@ async fn exchange(
     sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
     let timeout = question.timeout.unwrap_or(CALL_TIMEOUT);
     let reply =
-        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), timeout).await?;
+        mesh.services().call_rpc(endpoint, method.as_str(), headers, request.to_bytes(), timeout).await?;
     let response = Response::read(&reply.body).map_err(|error| unreadable(agent, &error.to_string()))?;
     let mut result = match response.into_result() {
         Ok(result) => result,

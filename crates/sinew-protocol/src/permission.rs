@@ -298,6 +298,7 @@ impl Table<'_> {
         for call in ["INFO", "DELETE"] {
             self.api(&format!("CONSUMER.{call}.{tasks}.*"));
         }
+        self.api(&format!("CONSUMER.LIST.{tasks}"));
         self.get(&tasks);
         for subject in [
             "journal.*",

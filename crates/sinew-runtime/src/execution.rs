@@ -19,19 +19,21 @@ pub struct Execution {
 impl Execution {
     /// Returns an execution that has not begun.
     pub fn new(id: ExecutionId, program: Program) -> Self {
-        let machine = program.machine();
+        let machine = program.machine().with_execution_id(id.as_str());
         Self { id, program, machine }
     }
 
     /// Folds a journal that was stored elsewhere, and refuses one that does not fit the plan.
     pub fn read(id: ExecutionId, program: Program, journal: &[Round]) -> Result<Self, FactError> {
         let machine = Machine::replay(Arc::clone(&program.graph), program.adapter, journal)?;
+        let machine = machine.with_execution_id(id.as_str());
         Ok(Self { id, program, machine })
     }
 
     /// Folds a journal that this process wrote. [`Execution::outstanding`] has what was under way.
     pub fn recover(id: ExecutionId, program: Program, journal: &[Round]) -> Self {
         let machine = Machine::recover(Arc::clone(&program.graph), program.adapter, journal);
+        let machine = machine.with_execution_id(id.as_str());
         Self { id, program, machine }
     }
 

@@ -16,7 +16,7 @@ use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::events::KnownTasks;
 use crate::program::Program;
-use crate::stored::{RoundLog, StoredExecution};
+use crate::stored::StoredExecution;
 use crate::summary::RowState;
 
 /// The dialect's or engine's code broke on an input.
@@ -80,7 +80,7 @@ impl ActiveExecution {
     /// An execution that has not begun.
     pub(crate) fn new(meta: ExecutionMeta, program: Program) -> Self {
         let stored = StoredExecution::new(meta);
-        let machine = program.machine();
+        let machine = program.machine().with_execution_id(stored.meta.execution.as_str());
         Self::with_machine(stored, program, machine)
     }
 
@@ -91,7 +91,7 @@ impl ActiveExecution {
 
     /// Folds what the journal holds.
     pub(crate) fn fold(stored: StoredExecution, program: Program) -> Result<Self, LoadError> {
-        match refold(&stored.rounds, &program) {
+        match refold(&stored, &program) {
             Ok(machine) => {
                 let mut open = Self::with_machine(stored, program, machine);
                 open.index_tasks();
@@ -115,7 +115,7 @@ impl ActiveExecution {
             Ok(Err(refused)) => return Err(InputError::Refused(refused)),
             Err(_) => {
                 // Half a decision may be folded in: only the stored rounds are true.
-                if let Ok(machine) = refold(&self.stored.rounds, &self.program) {
+                if let Ok(machine) = refold(&self.stored, &self.program) {
                     self.machine = machine;
                 }
                 let text = "the workflow's code broke on this input; it was set aside";
@@ -228,10 +228,10 @@ impl std::fmt::Debug for ActiveExecution {
 }
 
 /// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
-fn refold(rounds: &RoundLog, program: &Program) -> Result<Machine<()>, Fault> {
+fn refold(stored: &StoredExecution, program: &Program) -> Result<Machine<()>, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
-    let mut machine = program.machine();
-    for (nth, bytes) in rounds.iter().enumerate() {
+    let mut machine = program.machine().with_execution_id(stored.meta.execution.as_str());
+    for (nth, bytes) in stored.rounds.iter().enumerate() {
         let round = decode_round(bytes)
             .map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
         machine

@@ -133,7 +133,7 @@ pub const METRICS: &[MetricDescription] = &[
         "sinew_agent_queued",
         Unit::Count,
         &["agent"],
-        "tasks left in an agent's queue when it last took one",
+        "tasks that wait in an agent's queue, told by one executor whether or not the agent lives: 200 names, then `other`",
     ),
     counter("sinew_model_calls_total", &["outcome"], "calls of language models, by how they ended"),
     histogram(

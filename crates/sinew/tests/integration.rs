@@ -10,6 +10,7 @@
 
 mod architecture;
 mod bench;
+mod chance;
 mod chat;
 mod commands;
 mod common;
@@ -26,6 +27,7 @@ mod local_model;
 mod mcp;
 mod mesh;
 mod permission;
+mod python_project;
 mod test_command;
 mod tools;
 mod trace_of_processes;

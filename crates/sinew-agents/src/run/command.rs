@@ -13,6 +13,7 @@ use sinew_source::HostReferences;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::task_folder::TaskFolder;
 use super::{Limits, RunnerSurroundings, left_behind};
@@ -95,6 +96,7 @@ impl Command {
             max_output: self.max_output,
             secrets,
             progress: call.progress.clone(),
+            reader: None,
         };
         let value = tokio::spawn(supervisor.run(stdin))
             .await
@@ -163,6 +165,8 @@ struct ProgramSupervisor {
     max_output: u64,
     secrets: ResolvedSecrets,
     progress: tokio::sync::mpsc::UnboundedSender<Value>,
+    /// Reader of standard error, once it reads.
+    reader: Option<AbortOnDropHandle<()>>,
 }
 
 impl ProgramSupervisor {
@@ -174,7 +178,12 @@ impl ProgramSupervisor {
             () = abandoned.cancelled() => Err(AgentError::Cancelled),
             result = self.talk(stdin) => result,
         };
+        let reader = self.reader.take();
         self.end().await;
+        if let Some(reader) = reader {
+            // A process that the program left behind may keep the pipe open.
+            let _late = tokio::time::timeout(DRAIN, reader).await;
+        }
         result
     }
 
@@ -190,9 +199,14 @@ impl ProgramSupervisor {
             let _unread = stdin.write_all(&input).await;
         };
         let (secrets, progress) = (self.secrets.clone(), self.progress.clone());
+        let (said, tail) = tokio::sync::oneshot::channel();
+        // Standard error is read to its end also if the program is ended.
+        self.reader = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let _unheard = said.send(read_tail(stderr, &secrets, &progress).await);
+        })));
         let io = async {
             let output = read_all(stdout, self.max_output);
-            let tail = async { Ok(read_tail(stderr, &secrets, &progress).await) };
+            let tail = async { Ok(tail.await.unwrap_or_default()) };
             let input = async {
                 feed.await;
                 Ok(())

@@ -179,6 +179,29 @@ async fn keeps_the_end_of_a_long_standard_error() {
 }
 
 #[tokio::test]
+async fn keeps_the_end_of_the_standard_error_of_a_program_that_is_ended() {
+    let script =
+        "i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done; echo ready > pipe; sleep 1000";
+    let fixture = Fixture::new(&sh(script));
+    rustix::fs::mkfifoat(rustix::fs::CWD, fixture.path().join("pipe"), 0o600.into()).unwrap();
+    let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+    let mut call = fixture.input(json!({}));
+    call.progress = sender;
+    let cancel = call.cancel.clone();
+    let pipe = fixture.path().join("pipe");
+    let calling = fixture.agent.call(call);
+    let stopping = async {
+        let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(pipe)).await;
+        assert_eq!(read.unwrap().unwrap(), "ready\n");
+        cancel.cancel();
+    };
+    let (ended, ()) = tokio::join!(calling, stopping);
+    assert!(ended.is_err());
+    let heard = heard(&mut progress);
+    assert_eq!((heard.len(), heard[356].as_str()), (357, "line 999"));
+}
+
+#[tokio::test]
 async fn a_process_left_behind_does_not_hold_up_the_answer() {
     // It keeps stdout open; the group is ended with its leader.
     assert_eq!(Fixture::new(&sh("sleep 1000 & echo 1")).output(json!({})).await, Ok(json!(1)));

@@ -13,6 +13,7 @@ use sinew_protocol::Fault;
 use sinew_script::{python_repr, python_type};
 use sinew_source::violation_code;
 
+use super::chance::ConditionPlace;
 use super::execution_state::execution_state;
 use super::lower::{MOST, OUT};
 use super::model::{Strategy, Work};
@@ -132,7 +133,7 @@ struct StartingNode<'c> {
 impl<'c> StartingNode<'c> {
     fn new(ctx: &'c AdapterContext<'c>, program: &'c CompiledPlan, act: ActivationId) -> Self {
         let one = ctx.act(act);
-        let view = ScopeView::new(ctx, program, one.scope);
+        let view = ScopeView::of_activation(ctx, program, act);
         Self { ctx, program, act, node: program.node(one.node), view }
     }
 
@@ -147,7 +148,9 @@ impl<'c> StartingNode<'c> {
             return Err(Fault::invalid(code::WORKFLOW_CALLS_ITSELF.as_str(), message));
         }
         if let Some(when) = &self.node.when
-            && !self.holds(when).unwrap_or_else(|reason| self.not_evaluated("when", &reason))
+            && !self
+                .holds(when, ConditionPlace::When)
+                .unwrap_or_else(|reason| self.not_evaluated("when", &reason))
         {
             // With its own port only, none of a branching node's targets is chosen.
             let output = match self.node.def.work.targets().as_slice() {
@@ -168,7 +171,7 @@ impl<'c> StartingNode<'c> {
             }
             Work::Switch { cases, default } => {
                 let hit = self.node.conditions.iter().enumerate().position(|(n, read)| {
-                    self.holds(read)
+                    self.holds(read, ConditionPlace::Case(n))
                         .unwrap_or_else(|reason| self.not_evaluated(&format!("cases[{n}]"), &reason))
                 });
                 let branch = hit.and_then(|n| cases.get(n)).map(|case| &case.node).or(default.as_ref());
@@ -191,15 +194,15 @@ impl<'c> StartingNode<'c> {
         }
     }
 
-    fn holds(&self, read: &Read) -> Result<bool, String> {
+    fn holds(&self, read: &Read, place: ConditionPlace) -> Result<bool, String> {
         match read {
-            Ok(condition) => condition.holds(&self.view),
+            Ok(condition) => condition.holds(&self.view, place),
             Err(unreadable) => Err(unreadable.to_string()),
         }
     }
 
     fn first_condition(&self) -> Result<bool, String> {
-        self.node.conditions.first().map_or(Ok(false), |read| self.holds(read))
+        self.node.conditions.first().map_or(Ok(false), |read| self.holds(read, ConditionPlace::Case(0)))
     }
 
     /// A `when` or a case that cannot be evaluated does not hold; operators can read why.
@@ -353,7 +356,9 @@ fn gathered(
             let done = ctx.act(act).children.as_ref().map_or(0, |children| children.acts.len());
             let view = ScopeView::after_iteration(ctx, program, act);
             let goes_on = match node.conditions.first() {
-                Some(Ok(condition)) => condition.holds(&view).map_err(cannot_evaluate)?,
+                Some(Ok(condition)) => {
+                    condition.holds(&view, ConditionPlace::Iteration(done)).map_err(cannot_evaluate)?
+                }
                 Some(Err(unreadable)) => return Err(cannot_evaluate(unreadable.to_string())),
                 None => false,
             };

@@ -10,6 +10,7 @@
 mod adapter;
 mod agent_call;
 mod agent_schemas;
+mod chance;
 mod condition;
 pub mod duration;
 mod execution_state;
@@ -21,7 +22,6 @@ mod path;
 mod portable;
 pub mod probe;
 mod program;
-mod python;
 mod read;
 mod shape;
 mod template;

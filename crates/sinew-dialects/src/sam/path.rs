@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::chance::{ChanceSeed, ConditionPlace};
 use crate::fill::filled_bytes;
 
 /// A parsed path.
@@ -96,6 +97,10 @@ pub(super) trait TemplateScope {
     fn iteration(&self) -> Option<u32>;
     /// A node's output.
     fn node(&self, id: &str) -> NodeLookup<'_>;
+    /// Digest of the place of a decision, which chance is drawn from: the same for every owner of an execution.
+    fn chance_seed(&self, _place: ConditionPlace) -> ChanceSeed {
+        ChanceSeed::default()
+    }
     /// True if missing fields are null: in a dry run agents answer nothing.
     fn lenient(&self) -> bool {
         false

@@ -4,6 +4,7 @@ use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeId, SharedJson};
 use sinew_plan::{NodeIndex, NodeOperation};
 
+use super::chance::{ChanceSeed, ConditionPlace, chance_seed};
 use super::path::{NodeLookup, TemplateScope};
 use super::program::CompiledPlan;
 
@@ -12,6 +13,8 @@ pub(super) struct ScopeView<'c> {
     ctx: &'c AdapterContext<'c>,
     program: &'c CompiledPlan,
     scope: ScopeId,
+    /// The activation that decides.
+    act: Option<ActivationId>,
     workflow: Option<Value>,
     item: Option<&'c Value>,
     index: Option<u32>,
@@ -21,8 +24,9 @@ pub(super) struct ScopeView<'c> {
 impl<'c> ScopeView<'c> {
     /// As nodes of this scope see it.
     pub(super) fn new(ctx: &'c AdapterContext<'c>, program: &'c CompiledPlan, scope: ScopeId) -> Self {
+        let (item, index, iteration) = (None, None, None);
         let mut view =
-            Self { ctx, program, scope, workflow: workflow(ctx), item: None, index: None, iteration: None };
+            Self { ctx, program, scope, act: None, workflow: workflow(ctx), item, index, iteration };
         let mut at = scope;
         while let Some(inner) = ctx.state.scope(at) {
             match ctx.node_of(inner.owner).op {
@@ -38,13 +42,22 @@ impl<'c> ScopeView<'c> {
         view
     }
 
+    /// As an activation sees it that is about to begin.
+    pub(super) fn of_activation(
+        ctx: &'c AdapterContext<'c>,
+        program: &'c CompiledPlan,
+        act: ActivationId,
+    ) -> Self {
+        Self { act: Some(act), ..Self::new(ctx, program, ctx.act(act).scope) }
+    }
+
     /// As the condition of a loop sees it, after its latest iteration.
     pub(super) fn after_iteration(
         ctx: &'c AdapterContext<'c>,
         program: &'c CompiledPlan,
         owner: ActivationId,
     ) -> Self {
-        let mut view = Self::new(ctx, program, ctx.act(owner).scope);
+        let mut view = Self::of_activation(ctx, program, owner);
         let done = ctx.act(owner).children.as_ref().map_or(0, |children| children.acts.len());
         view.iteration = u32::try_from(done).ok().and_then(|done| done.checked_sub(1));
         view
@@ -138,6 +151,13 @@ impl TemplateScope for ScopeView<'_> {
             None if self.skipped(id) => NodeLookup::Skipped,
             None => NodeLookup::Absent,
         }
+    }
+
+    fn chance_seed(&self, place: ConditionPlace) -> ChanceSeed {
+        let execution = self.ctx.execution_id().unwrap_or_default();
+        let Some(act) = self.act else { return chance_seed(&[execution], 0, place) };
+        let (node, label) = (&self.ctx.node_of(act).id, name(self.ctx, act));
+        chance_seed(&[execution, node, &label], self.ctx.act(act).ordinal, place)
     }
 
     fn lenient(&self) -> bool {

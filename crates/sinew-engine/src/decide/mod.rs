@@ -42,10 +42,11 @@ pub(crate) fn decide(
     graph: &IndexedPlan,
     adapter: &dyn Adapter,
     state: &mut ExecutionState,
-    now: Time,
+    (execution, now): (Option<&str>, Time),
     input: EngineInput,
 ) -> Result<Vec<Fact>, InputRefusal> {
-    let mut decider = Decider { graph, adapter, state, now, facts: Vec::new(), arrivals: VecDeque::new() };
+    let (facts, arrivals) = (Vec::new(), VecDeque::new());
+    let mut decider = Decider { graph, adapter, state, execution, now, facts, arrivals };
     decider.input(input)?;
     Ok(decider.facts)
 }
@@ -91,6 +92,7 @@ pub(crate) struct Decider<'a> {
     graph: &'a IndexedPlan,
     adapter: &'a dyn Adapter,
     state: &'a mut ExecutionState,
+    execution: Option<&'a str>,
     now: Time,
     facts: Vec<Fact>,
     /// Tokens that were placed and may make activations.
@@ -133,7 +135,7 @@ impl Decider<'_> {
         act: Option<ActivationId>,
         hook: impl FnOnce(&dyn Adapter, &AdapterContext<'_>) -> T,
     ) -> T {
-        let ctx = AdapterContext::new(self.graph, self.state, self.now);
+        let ctx = AdapterContext::new(self.graph, self.state, self.now).with_id(self.execution);
         let answer = hook(self.adapter, &ctx);
         for note in ctx.into_notes() {
             self.emit(Fact::Noted { act, note });

@@ -18,6 +18,7 @@ mod observe;
 mod outbox;
 mod output_check;
 mod questions;
+mod queue_gauges;
 mod read_room;
 mod round_time;
 mod shard;

@@ -21,6 +21,7 @@ use sinew_shard::{
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, error, warn};
 
 use super::effects::{self, FactMeter};
@@ -29,6 +30,7 @@ use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
+use super::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
 use super::round_time::RoundTime;
 use super::start_desk::StartDesk;
 use super::store_desk::StoreDesk;
@@ -94,6 +96,7 @@ pub(super) struct Shard {
     /// The purge of the journal that is under way.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
+    _queue_lengths: Option<AbortOnDropHandle<()>>,
     /// Events of stored commits that have not left yet: nothing waits for them.
     reports: Vec<ShardReport>,
     /// Executions that have ended in a stored commit and were not archived yet.
@@ -204,6 +207,7 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
+        let queue_lengths = (id == TELLING_SHARD).then(|| tell_queue_lengths(shared.mesh.clone()));
         Ok(Self {
             shared,
             id,
@@ -222,6 +226,7 @@ impl Shard {
             note,
             purge: None,
             gauges: ExecutionGauges::new(id),
+            _queue_lengths: queue_lengths,
             reports: Vec::new(),
             ended: Vec::new(),
         })

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use async_nats::client::Request;
 use async_nats::jetstream::consumer::pull::Config;
-use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::{HeaderMap, Subject as Name};
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use sinew_protocol::stream::bucket;
 use sinew_protocol::subject::below;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
@@ -112,6 +112,15 @@ impl Drop for WorkSlot {
     }
 }
 
+/// How many tasks wait for an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLength {
+    /// The agent.
+    pub agent: Token,
+    /// Tasks that no process has taken.
+    pub queued: u64,
+}
+
 /// Tasks of a mesh: the queues of agents, results, progress, and control messages.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskExchange<'a> {
@@ -137,6 +146,28 @@ impl TaskExchange<'_> {
             waiting: VecDeque::new(),
             state: WorkState::Opening(opening(self.mesh.clone(), agent.clone())),
         }
+    }
+
+    /// Returns how many tasks wait in the queues of agents, of at most so many: of those that processes serve, and of others.
+    /// Executors and operators may ask.
+    pub async fn queue_lengths(self, max_queues: usize) -> Result<Vec<QueueLength>, MeshError> {
+        const WHAT: &str = "look at the queues of agents";
+        let stream = bucket(self.mesh.namespace(), "TASKS");
+        let call = format!("$JS.API.CONSUMER.LIST.{stream}");
+        let jetstream = self.mesh.jetstream();
+        let listed = async move {
+            let stream =
+                jetstream.get_stream_no_info(stream).await.map_err(|error| unreachable(WHAT, &error))?;
+            let consumers = stream.consumers().take(max_queues).map_err(|error| unreachable(WHAT, &error));
+            consumers.try_collect::<Vec<_>>().await
+        };
+        let consumers = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, listed)).await???;
+        let length = |consumer: Info| {
+            let agent = Token::parse(consumer.name.strip_prefix("agent-")?).ok()?;
+            (queue_name(&agent) == consumer.name)
+                .then_some(QueueLength { agent, queued: consumer.num_pending })
+        };
+        Ok(consumers.into_iter().filter_map(length).collect())
     }
 
     /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
@@ -208,7 +239,7 @@ impl AgentQueue {
 
     /// A delivery of what came; none for what is no task at all, which is set aside.
     fn delivery(&self, item: Item) -> Option<Delivery> {
-        let Item { seq, delivered, time, pending, message, .. } = item;
+        let Item { seq, delivered, time, message, .. } = item;
         let answers =
             Answers { mesh: self.mesh.clone(), reply: message.reply.unwrap_or(Name::from_static("_")) };
         let name = message.subject.as_str().to_owned();
@@ -216,7 +247,7 @@ impl AgentQueue {
         let body = message.payload;
         if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
             let slot = WorkSlot::take(&self.slots);
-            let place = Place { seq, delivered, time, pending };
+            let place = Place { seq, delivered, time };
             return Some(Delivery {
                 agent,
                 execution,
@@ -337,7 +368,6 @@ struct Place {
     seq: u64,
     delivered: u64,
     time: u64,
-    pending: u64,
 }
 
 /// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
@@ -364,11 +394,6 @@ impl Delivery {
     /// How often it was delivered, this time included.
     pub fn delivered(&self) -> u64 {
         self.place.delivered
-    }
-
-    /// Tasks that were left in the queue when it was delivered.
-    pub fn pending(&self) -> u64 {
-        self.place.pending
     }
 
     /// Its place in the stream.

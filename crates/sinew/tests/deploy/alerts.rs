@@ -16,7 +16,7 @@ use super::{deploy, said, yaml};
 use crate::common::{Role, Said, World};
 
 /// Alerts whose causes are in `rare_alerts.rs`.
-const CAUSED_RARELY: [&str; 10] = [
+const CAUSED_RARELY: [&str; 12] = [
     "SinewBudgetsUsedUp",
     "SinewCommitsSlow",
     "SinewExecutionSetAside",
@@ -25,6 +25,8 @@ const CAUSED_RARELY: [&str; 10] = [
     "SinewMemoryRunsOut",
     "SinewMessagesUndeliverable",
     "SinewQuarantineLost",
+    "SinewQueueGrows",
+    "SinewQueueStands",
     "SinewResultsForeign",
     "SinewStreamBehind",
 ];

@@ -80,15 +80,21 @@ impl ScrapeWindow {
             Expr::Paren(inner) => self.evaluate(&inner.expr),
             Expr::VectorSelector(selector) => Evaluated::Vector(selected(&self.last, selector)),
             Expr::Aggregate(aggregate) => {
-                assert_eq!(aggregate.op.to_string(), "sum", "only sums are evaluated");
-                Evaluated::Vector(sum(self.vector(&aggregate.expr), aggregate.modifier.as_ref()))
+                let together = match aggregate.op.to_string().as_str() {
+                    "sum" => |all: f64, one: f64| all + one,
+                    "max" => f64::max,
+                    other => panic!("{other} is not evaluated here"),
+                };
+                let samples = self.vector(&aggregate.expr);
+                Evaluated::Vector(aggregated(samples, aggregate.modifier.as_ref(), together))
             }
             Expr::Call(call) => {
                 let args: Vec<&Expr> = call.args.args.iter().map(|arg| &**arg).collect();
                 Evaluated::Vector(match (call.func.name, args.as_slice()) {
-                    ("increase", [range]) => self.increase(range),
+                    ("increase", [range]) => self.change(range, grown),
+                    ("delta", [range]) => self.change(range, |then, now| now - then),
                     ("rate", [range]) => {
-                        let mut all = self.increase(range);
+                        let mut all = self.change(range, grown);
                         for one in &mut all {
                             one.value /= self.seconds;
                         }
@@ -117,18 +123,21 @@ impl ScrapeWindow {
         }
     }
 
-    /// Increases within the window. A series that was not there at its begin has none, as in Prometheus.
-    fn increase(&self, range: &Expr) -> Vec<Sample> {
+    /// Changes within the window. A series that was not there at its begin has none, as in Prometheus.
+    fn change(&self, range: &Expr, changed: impl Fn(f64, f64) -> f64) -> Vec<Sample> {
         let Expr::MatrixSelector(range) = range else { panic!("no range: {range:?}") };
         let before = selected(&self.first, &range.vs);
-        let grown = |now: Sample| {
+        let change = |now: Sample| {
             let then = before.iter().find(|then| then.labels == now.labels)?.value;
-            // A process that began anew counts from 0.
-            let value = if now.value < then { now.value } else { now.value - then };
-            Some(Sample { labels: without_name(now.labels), value })
+            Some(Sample { labels: without_name(now.labels), value: changed(then, now.value) })
         };
-        selected(&self.last, &range.vs).into_iter().filter_map(grown).collect()
+        selected(&self.last, &range.vs).into_iter().filter_map(change).collect()
     }
+}
+
+/// The increase of a counter: a process that began anew counts from 0.
+fn grown(then: f64, now: f64) -> f64 {
+    if now < then { now } else { now - then }
 }
 
 fn without_name(mut labels: SeriesLabels) -> SeriesLabels {
@@ -147,8 +156,12 @@ fn selected(samples: &[Sample], selector: &VectorSelector) -> Vec<Sample> {
     samples.iter().filter(fits).cloned().collect()
 }
 
-fn sum(samples: Vec<Sample>, modifier: Option<&LabelModifier>) -> Vec<Sample> {
-    let mut sums: BTreeMap<SeriesLabels, f64> = BTreeMap::new();
+fn aggregated(
+    samples: Vec<Sample>,
+    modifier: Option<&LabelModifier>,
+    together: fn(f64, f64) -> f64,
+) -> Vec<Sample> {
+    let mut all: BTreeMap<SeriesLabels, f64> = BTreeMap::new();
     for sample in samples {
         let mut labels = without_name(sample.labels);
         match modifier {
@@ -156,9 +169,9 @@ fn sum(samples: Vec<Sample>, modifier: Option<&LabelModifier>) -> Vec<Sample> {
             Some(LabelModifier::Include(kept)) => labels.retain(|name, _| kept.labels.contains(name)),
             Some(LabelModifier::Exclude(left)) => labels.retain(|name, _| !left.labels.contains(name)),
         }
-        *sums.entry(labels).or_default() += sample.value;
+        all.entry(labels).and_modify(|all| *all = together(*all, sample.value)).or_insert(sample.value);
     }
-    sums.into_iter().map(|(labels, value)| Sample { labels, value }).collect()
+    all.into_iter().map(|(labels, value)| Sample { labels, value }).collect()
 }
 
 fn combined(operator: &str, left: Evaluated, right: Evaluated) -> Evaluated {
@@ -201,6 +214,14 @@ fn combined(operator: &str, left: Evaluated, right: Evaluated) -> Evaluated {
             };
             let more: Vec<Sample> = right.into_iter().filter(missing).collect();
             left.extend(more);
+            Evaluated::Vector(left)
+        }
+        (Evaluated::Vector(mut left), Evaluated::Vector(right)) if matches!(operator, "and" | "unless") => {
+            let is_there = |one: &Sample| {
+                let labels = without_name(one.labels.clone());
+                right.iter().any(|other| without_name(other.labels.clone()) == labels)
+            };
+            left.retain(|one| is_there(one) == (operator == "and"));
             Evaluated::Vector(left)
         }
         (Evaluated::Vector(left), Evaluated::Vector(right)) => Evaluated::Vector(

@@ -141,6 +141,52 @@ fn rarer_causes_fire_their_alerts() {
     rare.fires("SinewFilesRunOut", |_| ());
 }
 
+/// Tasks of an agent whose only process was killed: executors tell of them, one after the other.
+#[test]
+fn queues_of_a_dead_agent_fire_their_alerts() {
+    let (world, first) = World::new();
+    first.stop();
+    let one = ScrapedExecutor::start(&world);
+    scraped_until(&[&one], |samples| (owned(samples) - 4.0).abs() < 0.5);
+    world.write("prompt.agent.yaml", PROMPT);
+    world.write("leaf.yaml", &flow(NESTED[2].0, NESTED[2].1));
+    let agent = world.serve(&["serve", "agent", "prompt.agent.yaml"]);
+    world.online(&["Prompt"]);
+    world.ok(&["workflow", "deploy", "leaf.yaml"]);
+    world.ok(&["run", "leaf", "--mesh", "--wait", "-q"]);
+    drop(agent);
+
+    let waits = |samples: &[Sample], tasks: f64| {
+        let told = count(samples, "sinew_agent_queued", Some(("agent", "Prompt")));
+        (told - tasks).abs() < 0.5
+    };
+    let fired = |first: &[Sample], last: &[Sample]| {
+        let window = ScrapeWindow { first: first.to_vec(), last: last.to_vec(), seconds: 60.0 };
+        let of_queues = rules().into_iter().filter(|(name, _)| name.starts_with("SinewQueue"));
+        let firing = of_queues.filter(|(_, expression)| {
+            let samples = window.firing(expression);
+            samples.iter().any(|one| one.labels.get("agent").is_some_and(|agent| agent == "Prompt"))
+        });
+        firing.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let quiet = scraped_until(&[&one], |samples| waits(samples, 0.0));
+    assert_eq!(fired(&quiet, &quiet), Vec::<String>::new());
+    world.ok(&["run", "leaf", "--mesh", "--detach", "-q"]);
+    let few = scraped_until(&[&one], |samples| waits(samples, 1.0));
+    world.ok(&["run", "leaf", "--mesh", "--detach", "-q"]);
+    let many = scraped_until(&[&one], |samples| waits(samples, 2.0));
+    assert_eq!(fired(&few, &many), ["SinewQueueGrows", "SinewQueueStands"]);
+
+    // The executor that tells dies as well.
+    let two = ScrapedExecutor::start(&world);
+    drop(one.role);
+    let later = scraped_until(&[&two], |samples| waits(samples, 2.0));
+    assert_eq!(fired(&later, &later), ["SinewQueueStands"]);
+    let _agent = world.serve(&["serve", "agent", "prompt.agent.yaml"]);
+    let drained = scraped_until(&[&two], |samples| waits(samples, 0.0));
+    assert_eq!(fired(&later, &drained), Vec::<String>::new());
+}
+
 /// An execution that three executors in a row had in hand when they were killed, and commits that are late.
 #[test]
 fn owners_behind_a_bad_link_fire_their_alerts() {

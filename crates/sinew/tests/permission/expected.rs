@@ -181,7 +181,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
             ('M', "jhctrekwqsfapx"),
         ],
     ),
-    ("CONSUMER.LIST.{s}", &[('O', ALL), ('M', ALL)]),
+    ("CONSUMER.LIST.{s}", &[('E', "t"), ('O', ALL), ('M', ALL)]),
     ("CONSUMER.NAMES.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.PAUSE.{s}.x", &[]),
     ("CONSUMER.UNPIN.{s}.x", &[]),

@@ -1,27 +1,41 @@
 //! Evaluates a condition over the values of its templates.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use serde_json::Value;
 use sinew_script::{python_repr, python_str};
 
+use super::super::chance::{ChanceDraws, ChanceSeed};
 use super::super::path::{OUTPUT, PathValue};
 use super::TextPiece;
+use super::callables::ConditionFunction;
+use super::complex::ComplexNumber;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::parse::{Compute, Expr, FormatPart};
 use super::percent::{self, PercentValues};
 use super::{format, methods};
 
-/// Whether the condition holds for these values of its templates.
-pub(super) fn holds(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<bool> {
-    let mut evaluation = ConditionEvaluation { templates, fuel: EvaluationFuel::new() };
+/// Steps that a drawn number costs: two digests.
+const STEPS_OF_DRAW: u64 = 50;
+
+/// Whether the condition holds for these values of its templates. `seed` is the place of the decision, for chance.
+pub(super) fn holds(
+    expr: &Expr,
+    templates: &[PathValue<'_>],
+    seed: &dyn Fn() -> ChanceSeed,
+) -> Evaluated<bool> {
+    let mut evaluation =
+        ConditionEvaluation { templates, fuel: EvaluationFuel::new(), draws: ChanceDraws::new(seed) };
     evaluation.value(expr).map(|value| value.truth())
 }
 
 /// The value of an expression as Python's `str()` shows it.
 #[cfg(test)]
 pub(super) fn shown(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<String> {
-    let mut evaluation = ConditionEvaluation { templates, fuel: EvaluationFuel::new() };
+    let seed = || ChanceSeed::default();
+    let mut evaluation =
+        ConditionEvaluation { templates, fuel: EvaluationFuel::new(), draws: ChanceDraws::new(&seed) };
     let value = evaluation.value(expr)?;
     value.converted('s', &mut EvaluationFuel::new())
 }
@@ -29,6 +43,7 @@ pub(super) fn shown(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<Strin
 struct ConditionEvaluation<'a> {
     templates: &'a [PathValue<'a>],
     fuel: EvaluationFuel,
+    draws: ChanceDraws<'a>,
 }
 
 impl<'a> ConditionEvaluation<'a> {
@@ -53,12 +68,15 @@ impl<'a> ConditionEvaluation<'a> {
         self.fuel.pay(1)?;
         match expr {
             Expr::Const(value) => Ok(value.into()),
+            Expr::Int(int) => Ok(Operand::Int(int.clone())),
+            Expr::Float(float) => Ok(Operand::Float(*float)),
+            Expr::Imaginary(size) => Ok(Operand::Complex(ComplexNumber::new(0.0, *size))),
+            Expr::Bytes(bytes) => Ok(Operand::Bytes(Cow::Borrowed(bytes))),
             Expr::Var(at) => Ok(self.template(*at)),
             Expr::Text(pieces) => self.text(pieces).map(|text| Operand::Text(Cow::Owned(text))),
             Expr::Format(parts) => self.format(parts).map(|text| Operand::Text(Cow::Owned(text))),
-            Expr::List(items) | Expr::Tuple(items) => {
-                self.values(items).map(|items| Operand::list(items.into_iter()))
-            }
+            Expr::List(items) => self.values(items).map(|items| Operand::list(items.into_iter())),
+            Expr::Tuple(items) => self.values(items).map(|items| Operand::tuple(items.into_iter())),
             Expr::Not(inner) => Ok(Operand::Bool(!self.value(inner)?.truth())),
             Expr::Sign(inner, minus) => self.value(inner)?.signed(*minus),
             Expr::All(list) => self.first_with(list, false),
@@ -81,7 +99,15 @@ impl<'a> ConditionEvaluation<'a> {
             }
             Expr::Call(function, args) => {
                 let args = self.values(args)?;
-                methods::call(*function, &args, &mut self.fuel)
+                match (function, args.as_slice()) {
+                    (ConditionFunction::Rand, []) => self.drawn(),
+                    (ConditionFunction::RandInt, [top]) => {
+                        let product =
+                            self.drawn()?.compute(Compute::Multiply, top.clone(), &mut self.fuel)?;
+                        methods::call(ConditionFunction::Int, &[product], &mut self.fuel)
+                    }
+                    _ => methods::call(*function, &args, &mut self.fuel),
+                }
             }
             Expr::Method(on, method, args) => {
                 let on = self.value(on)?;
@@ -105,13 +131,21 @@ impl<'a> ConditionEvaluation<'a> {
             Expr::Compute(Compute::Remainder, left, right) => {
                 let left = self.value(left)?;
                 match (&left, &**right) {
-                    (Operand::Text(template), Expr::Tuple(values)) => {
-                        let values = self.values(values)?;
-                        percent::format(template, &PercentValues::Tuple(values), &mut self.fuel)
+                    (Operand::Text(_) | Operand::Bytes(_), Expr::Tuple(values)) => {
+                        let values = PercentValues::Tuple(self.values(values)?);
+                        percent::format(&left, &values, &mut self.fuel)
                     }
-                    (Operand::Text(template), right) => {
-                        let value = self.value(right)?;
-                        percent::format(template, &PercentValues::Single(value), &mut self.fuel)
+                    (Operand::Text(_) | Operand::Bytes(_), right) => {
+                        let values = match self.value(right)? {
+                            Operand::Tuple(values) => {
+                                let bytes =
+                                    values.iter().map(|one| size_of_val(one) + one.text_bytes()).sum();
+                                self.fuel.pay_copy(bytes)?;
+                                PercentValues::Tuple(Rc::unwrap_or_clone(values))
+                            }
+                            value => PercentValues::Single(value),
+                        };
+                        percent::format(&left, &values, &mut self.fuel)
                     }
                     (_, right) => {
                         let right = self.value(right)?;
@@ -124,6 +158,11 @@ impl<'a> ConditionEvaluation<'a> {
                 left.compute(*how, right, &mut self.fuel)
             }
         }
+    }
+
+    fn drawn(&mut self) -> Evaluated<Operand<'a>> {
+        self.fuel.pay(STEPS_OF_DRAW)?;
+        Ok(Operand::Float(self.draws.next_float()))
     }
 
     fn values(&mut self, list: &'a [Expr]) -> Evaluated<Vec<Operand<'a>>> {

@@ -7,6 +7,8 @@ use num_traits::{Signed as _, ToPrimitive as _};
 use serde_json::Value;
 use sinew_script::python_str;
 
+use super::complex::ComplexNumber;
+use super::number::float_repr;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
 /// Most digits after the point: more than a float has.
@@ -63,6 +65,7 @@ pub(super) fn format_value(value: &Operand<'_>, spec: &str, fuel: &mut Evaluatio
         Operand::Bool(truth) => spec.int(&BigInt::from(u8::from(*truth))),
         Operand::Int(int) => spec.int(int),
         Operand::Float(float) => spec.float(*float, "float"),
+        Operand::Complex(number) => spec.complex(*number),
         other => {
             let name = other.type_name();
             Err(format!("TypeError: unsupported format string passed to {name}.__format__"))
@@ -187,6 +190,38 @@ impl FormatSpec {
         Ok(self.number(number, 3))
     }
 
+    fn complex(&self, number: ComplexNumber) -> Evaluated<String> {
+        let kind = self.kind.unwrap_or('r');
+        if !matches!(kind, 'r' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 'n') || self.kind == Some('r') {
+            return Err(unknown_code(kind, "complex"));
+        }
+        if self.zeros {
+            return Err("ValueError: Zero padding is not allowed in complex format specifier".to_owned());
+        }
+        if self.align == Some('=') {
+            let problem = "ValueError: '=' alignment flag is not allowed in complex format specifier";
+            return Err(problem.to_owned());
+        }
+        let part = |float: f64, sign: Option<char>| {
+            let part = float_text(float, kind, self.precision, self.alternate, sign)?;
+            // Without a presentation a whole number has no point.
+            let digits = match part.digits.strip_suffix(".0") {
+                Some(whole) if kind == 'r' && !self.alternate => whole.to_owned(),
+                _ => part.digits,
+            };
+            let padded = Self { width: 0, align: None, ..self.clone() };
+            Ok::<_, String>(padded.number(NumberText { prefix: part.prefix, digits }, 3))
+        };
+        let is_imaginary = kind == 'r' && number.real == 0.0 && number.real.is_sign_positive();
+        let text = if is_imaginary {
+            format!("{}j", part(number.imaginary, self.sign)?)
+        } else {
+            let both = format!("{}{}j", part(number.real, self.sign)?, part(number.imaginary, Some('+'))?);
+            if kind == 'r' { format!("({both})") } else { both }
+        };
+        Ok(self.padded("", &text, '>'))
+    }
+
     /// Groups the digits before the point, and pads.
     fn number(&self, mut number: NumberText, group_digits: usize) -> String {
         if let Some(separator) = self.grouping {
@@ -275,17 +310,22 @@ pub(super) fn float_text(
     sign: Option<char>,
 ) -> Evaluated<NumberText> {
     check_size(precision.unwrap_or_default(), MAX_PRECISION_DIGITS, "text")?;
-    let prefix = sign_text(float.is_sign_negative(), sign).to_owned();
+    let prefix = sign_text(float.is_sign_negative() && !float.is_nan(), sign).to_owned();
     let size = float.abs();
+    if !size.is_finite() || (kind == '%' && !(size * 100.0).is_finite()) {
+        let mut digits = float_repr(if size.is_nan() { size } else { f64::INFINITY });
+        if kind.is_ascii_uppercase() {
+            digits.make_ascii_uppercase();
+        }
+        digits.push_str(if kind == '%' { "%" } else { "" });
+        return Ok(NumberText { prefix, digits });
+    }
     let precision_or_six = precision.unwrap_or(6);
     let mut digits = match kind.to_ascii_lowercase() {
         'e' => with_point(&format!("{size:.precision_or_six$e}"), alternate),
         'f' => with_point(&format!("{size:.precision_or_six$}"), alternate),
         '%' => {
             let percent = size * 100.0;
-            if !percent.is_finite() {
-                return Err("OverflowError: the result is too large".to_owned());
-            }
             format!("{}%", with_point(&format!("{percent:.precision_or_six$}"), alternate))
         }
         'r' => match precision {

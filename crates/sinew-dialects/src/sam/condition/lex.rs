@@ -1,8 +1,10 @@
 //! From text to tokens.
 
+use num_bigint::BigInt;
+
 use super::super::path::Path;
-use super::super::python::NumberLiteral;
 use super::field::FieldReader;
+use super::number::NumberLiteral;
 use super::{TextPiece, pieces, variable};
 
 /// A token.
@@ -10,6 +12,7 @@ use super::{TextPiece, pieces, variable};
 pub(super) enum Token {
     Number(NumberLiteral),
     Text(Vec<TextPiece>),
+    Bytes(Vec<u8>),
     /// A string with fields in it: `f'…'`.
     Format(Vec<FormatToken>),
     /// A template outside quotes.
@@ -75,7 +78,7 @@ pub(super) fn tokens_of(source: &str, vars: &mut Vec<Path>) -> Result<Vec<Token>
                 let name = &rest[..length];
                 let after = &rest[length..];
                 if let Some(quote) = after.chars().next().filter(|c| matches!(c, '\'' | '"'))
-                    && let Some(prefix) = StringPrefix::of(name)?
+                    && let Some(prefix) = StringPrefix::of(name)
                 {
                     let string = string_length(after, quote).ok_or_else(unterminated)?;
                     tokens.push(prefix.token(&after[1..string - 1], vars)?);
@@ -110,6 +113,8 @@ fn unterminated() -> String {
 /// The letters before a string literal.
 #[derive(Clone, Copy)]
 pub(super) struct StringPrefix {
+    /// The string is bytes.
+    bytes: bool,
     /// Escapes stand for themselves.
     pub(super) raw: bool,
     /// The string has fields.
@@ -118,15 +123,16 @@ pub(super) struct StringPrefix {
 
 impl StringPrefix {
     /// Reads the letters; `None` if they are a name.
-    fn of(name: &str) -> Result<Option<Self>, String> {
-        Ok(Some(match name.to_ascii_lowercase().as_str() {
-            "r" => Self { raw: true, fields: false },
-            "u" => Self { raw: false, fields: false },
-            "f" => Self { raw: false, fields: true },
-            "rf" | "fr" => Self { raw: true, fields: true },
-            "b" | "rb" | "br" => return Err(syntax("bytes are left out; write a string")),
-            _ => return Ok(None),
-        }))
+    fn of(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "r" => Self { bytes: false, raw: true, fields: false },
+            "u" => Self { bytes: false, raw: false, fields: false },
+            "f" => Self { bytes: false, raw: false, fields: true },
+            "rf" | "fr" => Self { bytes: false, raw: true, fields: true },
+            "b" => Self { bytes: true, raw: false, fields: false },
+            "rb" | "br" => Self { bytes: true, raw: true, fields: false },
+            _ => return None,
+        })
     }
 
     fn token(self, body: &str, vars: &mut Vec<Path>) -> Result<Token, String> {
@@ -134,7 +140,26 @@ impl StringPrefix {
             let mut fields = FieldReader { rest: body, vars, prefix: self, depth: 0 };
             return fields.parts(false).map(Token::Format);
         }
+        if self.bytes {
+            return self.byte_string(body).map(Token::Bytes);
+        }
         pieces(body, vars, |text| self.unescape(text)).map(Token::Text)
+    }
+
+    fn byte_string(self, body: &str) -> Result<Vec<u8>, String> {
+        if body.contains("{{") {
+            return Err(syntax("a template cannot stand in bytes; write '{{…}}'.encode()"));
+        }
+        if !body.is_ascii() {
+            return Err(syntax("bytes can only contain ASCII literal characters"));
+        }
+        if self.raw {
+            return Ok(body.as_bytes().to_vec());
+        }
+        // Bytes have no escapes for characters by their number.
+        let body = body.replace("\\\\", "\\x5c").replace("\\u", "\\\\u").replace("\\U", "\\\\U");
+        let bytes = unescape(&body).chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<_, _>>();
+        bytes.map_err(|_| syntax("an escape is beyond the bytes"))
     }
 
     pub(super) fn unescape(self, text: &str) -> String {
@@ -214,23 +239,30 @@ fn number(text: &str) -> Result<(NumberLiteral, usize), String> {
     if radix != 10 && bytes[0] == b'0' {
         let length = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
         let digits = text[2..length].replace('_', "");
-        return i128::from_str_radix(&digits, radix)
-            .map(|int| (NumberLiteral::Int(int), length))
-            .map_err(|_| invalid());
+        let int = BigInt::parse_bytes(digits.as_bytes(), radix).filter(|_| !digits.starts_with(['+', '-']));
+        return int.map(|int| (NumberLiteral::Int(int), length)).ok_or_else(invalid);
     }
     let mut length = 0;
-    let mut float = false;
+    let (mut float, mut imaginary) = (false, false);
     while let Some(byte) = bytes.get(length) {
         match byte {
-            b'0'..=b'9' | b'_' => {}
-            b'.' | b'e' | b'E' => float = true,
+            b'0'..=b'9' | b'_' if !imaginary => {}
+            b'.' if float => break,
+            b'.' | b'e' | b'E' if !imaginary => float = true,
             b'+' | b'-' if matches!(bytes[length - 1], b'e' | b'E') => {}
+            byte if imaginary && !byte.is_ascii_alphanumeric() => break,
+            _ if imaginary => return Err(invalid()),
+            b'j' | b'J' => imaginary = true,
             byte if byte.is_ascii_alphanumeric() => return Err(invalid()),
             _ => break,
         }
         length += 1;
     }
     let digits = text[..length].replace('_', "");
+    if imaginary {
+        let size = digits.trim_end_matches(['j', 'J']).parse();
+        return size.map(|size| (NumberLiteral::Imaginary(size), length)).map_err(|_| invalid());
+    }
     if float {
         digits.parse().map(|float| (NumberLiteral::Float(float), length)).map_err(|_| invalid())
     } else {

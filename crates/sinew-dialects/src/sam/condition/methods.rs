@@ -10,9 +10,14 @@ use serde_json::Value;
 use sinew_script::{python_repr, python_str};
 
 use super::super::path::OUTPUT;
+use super::bytes::{bytes_method, bytes_repr, veiled};
+use super::callables::{ConditionFunction, ConditionMethod};
+use super::container_methods::{dict_method, list_method, member};
+use super::number::float_repr;
+use super::number_methods::number_method;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
-use super::parse::{Compare, ConditionFunction, ConditionMethod};
-use super::text_methods::{list_of, text_method};
+use super::text_methods::text_method;
+use super::translation::{translated, translation, translation_of};
 
 /// Longest text that is read as a number, in bytes.
 const MAX_NUMBER_BYTES: usize = 4_096;
@@ -29,6 +34,10 @@ pub(super) fn call<'a>(
         (ConditionFunction::Int, [Operand::Text(text), base]) => {
             int_of_text(text, small_count(base, "base")?)
         }
+        (ConditionFunction::Int, [Operand::Bytes(bytes)]) => int_of_text(&veiled(bytes, false), 10),
+        (ConditionFunction::Int, [Operand::Bytes(bytes), base]) => {
+            int_of_text(&veiled(bytes, false), small_count(base, "base")?)
+        }
         (ConditionFunction::Int, [Operand::Int(int)]) => Ok(Operand::Int(int.clone())),
         (ConditionFunction::Int, [Operand::Bool(truth)]) => Ok(Operand::Int(u8::from(*truth).into())),
         (ConditionFunction::Int, [Operand::Float(float)]) => {
@@ -37,6 +46,7 @@ pub(super) fn call<'a>(
         }
         (ConditionFunction::Float, []) => Ok(Operand::Float(0.0)),
         (ConditionFunction::Float, [Operand::Text(text)]) => float_of_text(text),
+        (ConditionFunction::Float, [Operand::Bytes(bytes)]) => float_of_text(&veiled(bytes, false)),
         (ConditionFunction::Float, [Operand::Float(float)]) => Ok(Operand::Float(*float)),
         (ConditionFunction::Float, [Operand::Bool(truth)]) => Ok(Operand::Float(u8::from(*truth).into())),
         (ConditionFunction::Float, [Operand::Int(int)]) => {
@@ -46,6 +56,10 @@ pub(super) fn call<'a>(
         }
         (ConditionFunction::Str, []) => Ok(text(String::new())),
         (ConditionFunction::Str, [value]) => value.to_text(fuel).map(text),
+        (ConditionFunction::Str, [Operand::Bytes(bytes), how @ ..]) => super::bytes::decode(bytes, how, fuel),
+        (ConditionFunction::Str, [value, _] | [value, _, _]) => {
+            Err(format!("TypeError: decoding to str: need a bytes-like object, {} found", value.type_name()))
+        }
         (function, [value]) => Err(format!(
             "TypeError: {}() argument must be a string or a real number, not '{}'",
             function.name(),
@@ -82,7 +96,7 @@ fn float_of_text<'a>(written: &str) -> Evaluated<Operand<'a>> {
     let invalid = || format!("ValueError: could not convert string to float: {}", shown(written));
     let digits = plain_digits(written).ok_or_else(invalid)?;
     let float: f64 = digits.parse().map_err(|_| invalid())?;
-    if float.is_finite() { Ok(Operand::Float(float)) } else { Err(invalid()) }
+    Ok(Operand::Float(float))
 }
 
 /// Digits without blanks around them and single underscores between them; none for what is not a number in any case.
@@ -117,135 +131,31 @@ pub(super) fn call_method<'a>(
 ) -> Evaluated<Operand<'a>> {
     fuel.pay(1 + args.len() as u64)?;
     let found = match on {
-        Operand::Text(text) => text_method(text, method, args, fuel)?,
+        Operand::Text(on) => match (method, args) {
+            (ConditionMethod::Encode, args) => Some(super::bytes::encode(on, args, fuel)?),
+            (ConditionMethod::Translate, [table]) => Some(translated(on, table, fuel)?),
+            (ConditionMethod::MakeTranslation, args) => Some(translation(args, fuel)?),
+            _ => text_method(on, method, args, fuel)?,
+        },
+        Operand::Bytes(on) => bytes_method(on, method, args, fuel)?,
         Operand::Dict(_) | Operand::OutputDict(_) => dict_method(on, method, args, fuel)?,
-        Operand::List(_) | Operand::Items(_) => list_method(on, method, args, fuel)?,
-        Operand::Int(_) | Operand::Bool(_) | Operand::Float(_) if args.is_empty() => {
-            number_method(on, method)
+        Operand::List(_) | Operand::Tuple(_) | Operand::Items(_) => list_method(on, method, args, fuel)?,
+        Operand::Translation(table) => match (method, args) {
+            (ConditionMethod::Get, [code]) => Some(translation_of(table, code).unwrap_or(Operand::None)),
+            (ConditionMethod::Get, [code, otherwise]) => {
+                Some(translation_of(table, code).unwrap_or_else(|| otherwise.clone()))
+            }
+            _ => None,
+        },
+        Operand::Int(_) | Operand::Bool(_) | Operand::Float(_) | Operand::Complex(_) => {
+            number_method(on, method, args, fuel)?
         }
-        _ => None,
+        Operand::None => None,
     };
     found.ok_or_else(|| {
         let (name, kind) = (method.name(), on.type_name());
         format!("AttributeError: '{kind}' has no method '{name}' with {} arguments", args.len())
     })
-}
-
-/// Methods of numbers; none for another method.
-fn number_method<'a>(on: &Operand<'a>, method: ConditionMethod) -> Option<Operand<'a>> {
-    let ratio = |numerator: BigInt, denominator: BigInt| {
-        Operand::list([Operand::Int(numerator), Operand::Int(denominator)].into_iter())
-    };
-    Some(match (method, on) {
-        (ConditionMethod::Conjugate, Operand::Bool(truth)) => Operand::Int(u8::from(*truth).into()),
-        (ConditionMethod::Conjugate, number) => number.clone(),
-        (ConditionMethod::IsInteger, Operand::Float(float)) => Operand::Bool(float.fract() == 0.0),
-        (ConditionMethod::IntegerRatio, Operand::Float(float)) => {
-            let (mut float, mut denominator) = (*float, BigInt::from(1));
-            while float.fract() != 0.0 {
-                float *= 2.0;
-                denominator *= 2;
-            }
-            ratio(BigInt::from_f64(float)?, denominator)
-        }
-        (_, Operand::Float(_)) => return None,
-        (_, Operand::Bool(truth)) => {
-            return number_method(&Operand::Int(u8::from(*truth).into()), method);
-        }
-        (ConditionMethod::IsInteger, _) => Operand::Bool(true),
-        (ConditionMethod::IntegerRatio, Operand::Int(int)) => ratio(int.clone(), 1.into()),
-        (ConditionMethod::BitLength, Operand::Int(int)) => Operand::Int(int.bits().into()),
-        (ConditionMethod::BitCount, Operand::Int(int)) => Operand::Int(int.magnitude().count_ones().into()),
-        _ => return None,
-    })
-}
-
-fn dict_method<'a>(
-    on: &Operand<'a>,
-    method: ConditionMethod,
-    args: &[Operand<'a>],
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Option<Operand<'a>>> {
-    Ok(Some(match (method, args) {
-        (ConditionMethod::Copy, []) => on.clone(),
-        (ConditionMethod::Get, [name]) => member(on, name, fuel)?.unwrap_or(Operand::None),
-        (ConditionMethod::Get, [name, otherwise]) => {
-            member(on, name, fuel)?.unwrap_or_else(|| otherwise.clone())
-        }
-        (ConditionMethod::Keys, []) => list_of(keys(on).into_iter(), fuel)?,
-        (ConditionMethod::Values, []) => Operand::list(values(on, fuel)?.into_iter()),
-        (ConditionMethod::Items, []) => {
-            let mut items = Vec::new();
-            for (name, value) in keys(on).into_iter().zip(values(on, fuel)?) {
-                fuel.pay_copy(2 * size_of::<Operand<'_>>() + name.len())?;
-                items.push(Operand::list([text(name.to_owned()), value].into_iter()));
-            }
-            Operand::list(items.into_iter())
-        }
-        _ => return Ok(None),
-    }))
-}
-
-fn keys<'o>(on: &'o Operand<'_>) -> Vec<&'o str> {
-    match on {
-        Operand::Dict(members) => members.keys().map(String::as_str).collect(),
-        Operand::OutputDict(_) => vec![OUTPUT],
-        _ => Vec::new(),
-    }
-}
-
-fn values<'a>(on: &Operand<'a>, fuel: &mut EvaluationFuel) -> Evaluated<Vec<Operand<'a>>> {
-    let values: Vec<Operand<'a>> = match on {
-        Operand::Dict(members) => members.values().map(Operand::from).collect(),
-        Operand::OutputDict(output) => vec![Operand::from(*output)],
-        _ => Vec::new(),
-    };
-    fuel.pay_copy(values.len() * size_of::<Operand<'_>>())?;
-    Ok(values)
-}
-
-/// Returns the member of a dict; none if it has no such member.
-fn member<'a>(
-    on: &Operand<'a>,
-    name: &Operand<'a>,
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Option<Operand<'a>>> {
-    let Some(name) = name.as_str() else { return Ok(None) };
-    fuel.pay_bytes(name.len())?;
-    Ok(match on {
-        Operand::Dict(members) => members.get(name).map(Operand::from),
-        Operand::OutputDict(output) if name == OUTPUT => Some(Operand::from(*output)),
-        _ => None,
-    })
-}
-
-fn list_method<'a>(
-    on: &Operand<'a>,
-    method: ConditionMethod,
-    args: &[Operand<'a>],
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Option<Operand<'a>>> {
-    let [wanted] = args else {
-        return match (method, args) {
-            (ConditionMethod::Copy, []) => Ok(Some(on.clone())),
-            _ => Ok(None),
-        };
-    };
-    let mut count = 0_usize;
-    for at in 0..on.length() {
-        let item = on.item(at).unwrap_or(Operand::None);
-        if item.compare(Compare::Equal, wanted, fuel)? {
-            if method == ConditionMethod::Index {
-                return Ok(Some(Operand::Int(at.into())));
-            }
-            count += 1;
-        }
-    }
-    match method {
-        ConditionMethod::Count => Ok(Some(Operand::Int(count.into()))),
-        ConditionMethod::Index => Err("ValueError: the list does not contain the value".to_owned()),
-        _ => Ok(None),
-    }
 }
 
 /// Returns `value.name`: the member of a dict, or a part of a number.
@@ -263,6 +173,8 @@ pub(super) fn attribute<'a>(
         (Operand::Int(_), "real" | "numerator") | (Operand::Float(_), "real") => return Ok(on.clone()),
         (Operand::Int(_) | Operand::Bool(_), "denominator") => return Ok(number(1)),
         (Operand::Int(_) | Operand::Bool(_) | Operand::Float(_), "imag") => return Ok(number(0)),
+        (Operand::Complex(number), "real") => return Ok(Operand::Float(number.real)),
+        (Operand::Complex(number), "imag") => return Ok(Operand::Float(number.imaginary)),
         _ => {}
     }
     let found = member(on, &Operand::Text(Cow::Owned(name.to_owned())), fuel)?;
@@ -283,12 +195,17 @@ pub(super) fn subscript<'a>(
             None => format!("KeyError: a member's name is not of type {}", key.type_name()),
         });
     }
+    if let Operand::Translation(table) = on {
+        let found = translation_of(table, key);
+        return found.ok_or_else(|| format!("KeyError: no {} of this value", key.type_name()));
+    }
     let length = match on {
         Operand::Text(text) => {
             fuel.pay_bytes(text.len())?;
             text.chars().count()
         }
-        Operand::List(_) | Operand::Items(_) => on.length(),
+        Operand::Bytes(bytes) => bytes.len(),
+        Operand::List(_) | Operand::Tuple(_) | Operand::Items(_) => on.length(),
         other => return Err(format!("TypeError: '{}' object is not subscriptable", other.type_name())),
     };
     let kind = on.type_name();
@@ -306,7 +223,8 @@ pub(super) fn subscript<'a>(
     let at = at.ok_or_else(|| format!("IndexError: {kind} index out of range"))?;
     Ok(match on {
         Operand::Text(on) => text(on.chars().nth(at).map(String::from).unwrap_or_default()),
-        Operand::List(items) => {
+        Operand::Bytes(bytes) => Operand::Int(bytes[at].into()),
+        Operand::List(items) | Operand::Tuple(items) => {
             fuel.pay_copy(items[at].text_bytes())?;
             items[at].clone()
         }
@@ -326,17 +244,24 @@ pub(super) fn slice<'a>(
             fuel.pay_copy(text.len().saturating_mul(size_of::<char>()))?;
             text.chars().collect()
         }
-        Operand::List(_) | Operand::Items(_) => Vec::new(),
+        Operand::Bytes(_) | Operand::List(_) | Operand::Tuple(_) | Operand::Items(_) => Vec::new(),
         other => return Err(format!("TypeError: '{}' object is not subscriptable", other.type_name())),
     };
-    let length = if matches!(on, Operand::Text(_)) { chars.len() } else { on.length() };
+    let length = match on {
+        Operand::Text(_) => chars.len(),
+        Operand::Bytes(bytes) => bytes.len(),
+        _ => on.length(),
+    };
     let positions = slice_positions(length, bounds)?;
     fuel.pay_copy(positions.len().saturating_mul(size_of::<Operand<'_>>()))?;
     Ok(match on {
+        Operand::Bytes(bytes) => {
+            Operand::Bytes(Cow::Owned(positions.into_iter().map(|at| bytes[at]).collect()))
+        }
         Operand::Text(_) => text(positions.into_iter().map(|at| chars[at]).collect()),
-        Operand::List(items) => {
+        Operand::List(items) | Operand::Tuple(items) => {
             fuel.pay_copy(positions.iter().map(|at| items[*at].text_bytes()).sum())?;
-            Operand::list(positions.into_iter().map(|at| items[at].clone()))
+            on.alike(positions.into_iter().map(|at| items[at].clone()))
         }
         Operand::Items(items) => Operand::list(positions.into_iter().map(|at| Operand::from(&items[at]))),
         _ => Operand::None,
@@ -384,7 +309,10 @@ impl Operand<'_> {
     }
 
     pub(super) fn text_bytes(&self) -> usize {
-        self.as_str().map_or(0, str::len)
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            other => other.as_str().map_or(0, str::len),
+        }
     }
 
     /// Returns the value as Python's `str()` shows it.
@@ -409,7 +337,23 @@ impl Operand<'_> {
             Self::None => "None".to_owned(),
             Self::Bool(truth) => python_str(&Value::Bool(*truth)),
             Self::Int(int) => int.to_string(),
-            Self::Float(float) => python_str(&Value::from(*float)),
+            Self::Float(float) => float_repr(*float),
+            Self::Complex(number) => number.shown(),
+            Self::Bytes(bytes) => {
+                fuel.pay_copy(bytes.len().saturating_mul(4))?;
+                bytes_repr(bytes)
+            }
+            Self::Translation(table) => {
+                out.push('{');
+                for (at, (code, target)) in table.iter().enumerate() {
+                    fuel.pay_copy(16)?;
+                    out.push_str(if at > 0 { ", " } else { "" });
+                    out.push_str(&code.to_string());
+                    out.push_str(": ");
+                    target.write_repr(out, fuel)?;
+                }
+                "}".to_owned()
+            }
             Self::Text(text) => {
                 fuel.pay_copy(text.len())?;
                 python_repr(&Value::String(text.to_string()))
@@ -422,13 +366,19 @@ impl Operand<'_> {
                 }
                 "]".to_owned()
             }
-            Self::List(items) => {
-                out.push('[');
+            Self::List(items) | Self::Tuple(items) => {
+                let is_tuple = matches!(self, Self::Tuple(_));
+                out.push(if is_tuple { '(' } else { '[' });
                 for (at, item) in items.iter().enumerate() {
                     out.push_str(if at > 0 { ", " } else { "" });
                     item.write_repr(out, fuel)?;
                 }
-                "]".to_owned()
+                let end = match (is_tuple, items.len()) {
+                    (true, 1) => ",)",
+                    (true, _) => ")",
+                    (false, _) => "]",
+                };
+                end.to_owned()
             }
             Self::Dict(members) => {
                 out.push('{');

@@ -2,26 +2,35 @@
 //!
 //! The language is that of the specification's evaluator, `simpleeval`: comparisons, `in`, `is`, `and`/`or`/`not`,
 //! arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of texts, dicts, lists and numbers, `int()`,
-//! `float()`, `str()`, formatted texts (`%`, `f''`); beyond it, lists. Chance is left out, because a replay must decide the
-//! same, and so are bytes. A condition is read once, for the rules and
-//! error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
+//! `float()`, `str()`, `rand()`, `randint()`, formatted texts (`%`, `f''`), bytes and complex numbers; beyond it, lists.
+//! Chance is derived from the place of the decision, so every replica decides the same. A condition is read once, for the
+//! rules and error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
 //! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
 //! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
 //! can ever change what is asked; inside quotes it becomes a part of that string, as Python's `str()` shows it. Equal
 //! templates are one variable, and variables borrow the data.
 
+mod bytes;
+mod callables;
+mod codec;
+mod complex;
+mod container_methods;
 mod eval;
 mod field;
 mod format;
 mod lex;
 mod methods;
+mod number;
+mod number_methods;
 mod operand;
 mod parse;
 mod percent;
 #[cfg(test)]
 mod tests;
 mod text_methods;
+mod translation;
 
+use super::chance::ConditionPlace;
 use super::path::{Path, TemplateScope, TextPart};
 
 /// A condition, read.
@@ -42,10 +51,11 @@ impl Condition {
 
     /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
     /// by luck of the order.
-    pub(super) fn holds(&self, world: &dyn TemplateScope) -> Result<bool, String> {
+    /// `place` tells conditions of one activation apart, for chance.
+    pub(super) fn holds(&self, world: &dyn TemplateScope, place: ConditionPlace) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
         values
-            .and_then(|values| eval::holds(&self.expr, &values))
+            .and_then(|values| eval::holds(&self.expr, &values, &|| world.chance_seed(place)))
             .map_err(|reason| failed(&self.source, &reason))
     }
 

@@ -7,12 +7,16 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use num_bigint::{BigInt, Sign};
-use num_traits::{FromPrimitive as _, Signed as _, ToPrimitive as _, Zero as _};
+use num_bigint::BigInt;
+use num_traits::{Signed as _, ToPrimitive as _, Zero as _};
 use serde_json::{Map, Value};
 
 use super::super::path::OUTPUT;
+use super::bytes::byte_of;
+use super::complex::ComplexNumber;
+use super::number::{Numeric, int_bytes};
 use super::parse::{Compare, Compute};
+use super::translation::TranslationTable;
 
 /// Steps of one evaluation: a node, a compared element or [`BYTES_PER_STEP`] bytes of a text each take one.
 const MAX_STEPS: u64 = 1_000_000;
@@ -23,7 +27,7 @@ const MAX_COPIED_BYTES: usize = 16 << 20;
 /// Longest text that a condition may make.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Largest integer that a condition may make, in bits.
-const MAX_INTEGER_BITS: u64 = 8_192;
+pub(super) const MAX_INTEGER_BITS: u64 = 8_192;
 /// Longest list that a condition may make.
 const MAX_LIST_ITEMS: usize = 100_000;
 
@@ -74,21 +78,20 @@ pub(super) enum Operand<'a> {
     Bool(bool),
     Int(BigInt),
     Float(f64),
+    Complex(ComplexNumber),
     Text(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
     /// A list of the condition; shared, so that a repeated list costs nothing.
     List(Rc<Vec<Operand<'a>>>),
+    /// Values in parentheses, shared as well.
+    Tuple(Rc<Vec<Operand<'a>>>),
     /// A list of the data.
     Items(&'a [Value]),
     Dict(&'a Map<String, Value>),
+    /// A table that `maketrans` made: characters by number, and what stands for each.
+    Translation(Rc<TranslationTable>),
     /// A dict whose only member is the output of a node.
     OutputDict(&'a Value),
-}
-
-/// A number, whichever type it has; truth counts as 0 and 1.
-#[derive(Clone)]
-enum Numeric {
-    Int(BigInt),
-    Float(f64),
 }
 
 impl<'a> From<&'a Value> for Operand<'a> {
@@ -116,8 +119,11 @@ impl Operand<'_> {
             Self::Bool(truth) => *truth,
             Self::Int(int) => !int.is_zero(),
             Self::Float(float) => *float != 0.0,
+            Self::Complex(number) => number.truth(),
             Self::Text(text) => !text.is_empty(),
-            Self::List(items) => !items.is_empty(),
+            Self::Bytes(bytes) => !bytes.is_empty(),
+            Self::Translation(table) => !table.is_empty(),
+            Self::List(items) | Self::Tuple(items) => !items.is_empty(),
             Self::Items(items) => !items.is_empty(),
             Self::Dict(members) => !members.is_empty(),
             Self::OutputDict(_) => true,
@@ -130,9 +136,12 @@ impl Operand<'_> {
             Self::Bool(_) => "bool",
             Self::Int(_) => "int",
             Self::Float(_) => "float",
+            Self::Complex(_) => "complex",
             Self::Text(_) => "str",
+            Self::Bytes(_) => "bytes",
             Self::List(_) | Self::Items(_) => "list",
-            Self::Dict(_) | Self::OutputDict(_) => "dict",
+            Self::Tuple(_) => "tuple",
+            Self::Dict(_) | Self::OutputDict(_) | Self::Translation(_) => "dict",
         }
     }
 
@@ -145,14 +154,53 @@ impl Operand<'_> {
         }
     }
 
+    /// The number as a complex one; none if it is none.
+    fn complex(&self) -> Option<Evaluated<ComplexNumber>> {
+        match self {
+            Self::Complex(number) => Some(Ok(*number)),
+            other => other.numeric().map(|number| number.float().map(|real| ComplexNumber::new(real, 0.0))),
+        }
+    }
+
+    /// Both as complex numbers, if both are numbers and one of them is complex.
+    fn complex_pair(&self, right: &Self) -> Option<Evaluated<(ComplexNumber, ComplexNumber)>> {
+        if !matches!((self, right), (Self::Complex(_), _) | (_, Self::Complex(_))) {
+            return None;
+        }
+        let (left, right) = (self.complex()?, right.complex()?);
+        Some(left.and_then(|left| right.map(|right| (left, right))))
+    }
+
     pub(super) fn list(items: impl Iterator<Item = Self>) -> Self {
         Self::List(Rc::new(items.collect()))
+    }
+
+    pub(super) fn tuple(items: impl Iterator<Item = Self>) -> Self {
+        Self::Tuple(Rc::new(items.collect()))
+    }
+
+    /// Values of the same kind as this list or tuple.
+    pub(super) fn alike(&self, items: impl Iterator<Item = Self>) -> Self {
+        if matches!(self, Self::Tuple(_)) { Self::tuple(items) } else { Self::list(items) }
+    }
+
+    /// Whether it is a list or a tuple.
+    pub(super) fn is_row(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Tuple(_) | Self::Items(_))
+    }
+
+    /// Whether both are lists, or both tuples.
+    fn are_rows(&self, other: &Self) -> bool {
+        let is_list = |one: &Self| matches!(one, Self::List(_) | Self::Items(_));
+        let is_tuple = |one: &Self| matches!(one, Self::Tuple(_));
+        (is_list(self) && is_list(other)) || (is_tuple(self) && is_tuple(other))
     }
 
     /// Bytes that a clone allocates. Lists within a list are shared.
     fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
             Self::Int(int) => int_bytes(int),
             _ => 0,
         }
@@ -160,7 +208,7 @@ impl Operand<'_> {
 
     pub(super) fn length(&self) -> usize {
         match self {
-            Self::List(items) => items.len(),
+            Self::List(items) | Self::Tuple(items) => items.len(),
             Self::Items(items) => items.len(),
             _ => 0,
         }
@@ -168,7 +216,7 @@ impl Operand<'_> {
 
     pub(super) fn item(&self, at: usize) -> Option<Operand<'_>> {
         match self {
-            Self::List(items) => items.get(at).map(Operand::borrowed),
+            Self::List(items) | Self::Tuple(items) => items.get(at).map(Operand::borrowed),
             Self::Items(items) => items.get(at).map(Operand::from),
             _ => None,
         }
@@ -177,12 +225,17 @@ impl Operand<'_> {
     fn borrowed(&self) -> Operand<'_> {
         match self {
             Self::Text(text) => Operand::Text(Cow::Borrowed(text)),
+            Self::Bytes(bytes) => Operand::Bytes(Cow::Borrowed(bytes)),
             other => other.clone(),
         }
     }
 
     /// The number with its sign changed or kept.
     pub(super) fn signed(self, minus: bool) -> Evaluated<Self> {
+        if let Self::Complex(number) = self {
+            let negative = ComplexNumber::new(-number.real, -number.imaginary);
+            return Ok(Self::Complex(if minus { negative } else { number }));
+        }
         match (self.numeric(), minus) {
             (Some(Numeric::Int(int)), minus) => Ok(Self::Int(if minus { -int } else { int })),
             (Some(Numeric::Float(float)), minus) => Ok(Self::Float(if minus { -float } else { float })),
@@ -204,14 +257,13 @@ impl Operand<'_> {
     /// Whether a comparison holds.
     pub(super) fn compare(&self, how: Compare, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
         let order = |symbol: &str, fuel: &mut EvaluationFuel| self.order(right, symbol, fuel);
-        // Numbers that are not a number do not occur: JSON has none, and arithmetic that makes one is an error.
         Ok(match how {
             Compare::Equal => self.equals(right, fuel)?,
             Compare::NotEqual => !self.equals(right, fuel)?,
-            Compare::Less => order("<", fuel)?.is_lt(),
-            Compare::LessOrEqual => order("<=", fuel)?.is_le(),
-            Compare::Greater => order(">", fuel)?.is_gt(),
-            Compare::GreaterOrEqual => order(">=", fuel)?.is_ge(),
+            Compare::Less => order("<", fuel)?.is_some_and(Ordering::is_lt),
+            Compare::LessOrEqual => order("<=", fuel)?.is_some_and(Ordering::is_le),
+            Compare::Greater => order(">", fuel)?.is_some_and(Ordering::is_gt),
+            Compare::GreaterOrEqual => order(">=", fuel)?.is_some_and(Ordering::is_ge),
             Compare::In => right.contains(self, fuel)?,
             Compare::NotIn => !right.contains(self, fuel)?,
             Compare::Is => self.is_same(right, fuel)?,
@@ -222,7 +274,15 @@ impl Operand<'_> {
     /// Whether two values are one: values of data have no identity, so type and value decide, and lists and dicts are
     /// never the same.
     fn is_same(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
-        let scalar = !matches!(self, Self::List(_) | Self::Items(_) | Self::Dict(_) | Self::OutputDict(_));
+        let scalar = !matches!(
+            self,
+            Self::List(_)
+                | Self::Tuple(_)
+                | Self::Items(_)
+                | Self::Dict(_)
+                | Self::OutputDict(_)
+                | Self::Translation(_)
+        );
         Ok(scalar && self.type_name() == right.type_name() && self.equals(right, fuel)?)
     }
 
@@ -232,8 +292,27 @@ impl Operand<'_> {
             fuel.pay_numbers(&left, &right)?;
             return Ok(left.order(&right) == Some(Ordering::Equal));
         }
+        if let (Self::Complex(complex), other) | (other, Self::Complex(complex)) = (self, right) {
+            return Ok(match other {
+                Self::Complex(other) => complex == other,
+                other => complex.imaginary == 0.0 && Self::Float(complex.real).equals(other, fuel)?,
+            });
+        }
         Ok(match (self, right) {
             (Self::None, Self::None) => true,
+            (Self::Bytes(left), Self::Bytes(right)) => {
+                fuel.pay_bytes(left.len().min(right.len()))?;
+                left == right
+            }
+            (Self::Translation(left), Self::Translation(right)) => {
+                for (code, target) in left.iter() {
+                    match right.get(code) {
+                        Some(other) if target.equals(other, fuel)? => {}
+                        _ => return Ok(false),
+                    }
+                }
+                left.len() == right.len()
+            }
             (Self::Text(left), Self::Text(right)) => {
                 fuel.pay_bytes(left.len().min(right.len()))?;
                 left == right
@@ -261,7 +340,7 @@ impl Operand<'_> {
                 }
                 _ => false,
             },
-            (Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
+            _ if self.are_rows(right) => {
                 self.length() == right.length() && self.first_difference(right, fuel)?.is_none()
             }
             _ => false,
@@ -279,31 +358,40 @@ impl Operand<'_> {
         Ok(None)
     }
 
-    fn order(&self, right: &Self, symbol: &str, fuel: &mut EvaluationFuel) -> Evaluated<Ordering> {
+    /// The order of two values; none beside a value that is not a number.
+    pub(super) fn order(
+        &self,
+        right: &Self,
+        symbol: &str,
+        fuel: &mut EvaluationFuel,
+    ) -> Evaluated<Option<Ordering>> {
         fuel.pay(1)?;
-        let order = match (self, right) {
+        Ok(match (self, right) {
             (Self::Text(left), Self::Text(right)) => {
                 fuel.pay_bytes(left.len().min(right.len()))?;
                 Some(left.cmp(right))
             }
-            (Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
+            (Self::Bytes(left), Self::Bytes(right)) => {
+                fuel.pay_bytes(left.len().min(right.len()))?;
+                Some(left.cmp(right))
+            }
+            _ if self.are_rows(right) => {
                 let differs = self.first_difference(right, fuel)?;
                 match differs.map(|at| (self.item(at), right.item(at))) {
-                    Some((Some(left), Some(right))) => Some(left.order(&right, symbol, fuel)?),
+                    Some((Some(left), Some(right))) => left.order(&right, symbol, fuel)?,
                     _ => Some(self.length().cmp(&right.length())),
                 }
             }
-            _ => match (self.numeric(), right.numeric()) {
-                (Some(left), Some(right)) => {
-                    fuel.pay_numbers(&left, &right)?;
-                    left.order(&right)
-                }
-                _ => None,
-            },
-        };
-        order.ok_or_else(|| {
-            let (left, right) = (self.type_name(), right.type_name());
-            format!("TypeError: '{symbol}' not supported between instances of '{left}' and '{right}'")
+            _ => {
+                let (Some(left), Some(right)) = (self.numeric(), right.numeric()) else {
+                    let (left, right) = (self.type_name(), right.type_name());
+                    return Err(format!(
+                        "TypeError: '{symbol}' not supported between instances of '{left}' and '{right}'"
+                    ));
+                };
+                fuel.pay_numbers(&left, &right)?;
+                left.order(&right)
+            }
         })
     }
 
@@ -313,6 +401,21 @@ impl Operand<'_> {
             (Self::Text(whole), Self::Text(part)) => {
                 fuel.pay_bytes(whole.len() + part.len())?;
                 Ok(whole.contains(&**part))
+            }
+            (Self::Bytes(whole), Self::Bytes(part)) => {
+                fuel.pay_bytes(whole.len() + part.len())?;
+                Ok(memchr::memmem::find(whole, part).is_some())
+            }
+            (Self::Bytes(whole), Self::Int(_) | Self::Bool(_)) => {
+                fuel.pay_bytes(whole.len())?;
+                Ok(whole.contains(&byte_of(part)?))
+            }
+            (Self::Bytes(_), part) => {
+                let name = part.type_name();
+                Err(format!("TypeError: a bytes-like object is required, not '{name}'"))
+            }
+            (Self::Translation(table), Self::Int(code)) => {
+                Ok(code.to_u32().is_some_and(|code| table.contains_key(&code)))
             }
             (Self::Text(_), part) => {
                 let name = part.type_name();
@@ -330,8 +433,8 @@ impl Operand<'_> {
                 let name = part.type_name();
                 Err(format!("TypeError: cannot use '{name}' as a dict key (unhashable type: '{name}')"))
             }
-            (Self::Dict(_) | Self::OutputDict(_), _) => Ok(false),
-            (Self::List(_) | Self::Items(_), _) => {
+            (Self::Dict(_) | Self::OutputDict(_) | Self::Translation(_), _) => Ok(false),
+            (Self::List(_) | Self::Tuple(_) | Self::Items(_), _) => {
                 for at in 0..self.length() {
                     if self.item(at).map_or(Ok(false), |item| item.equals(part, fuel))? {
                         return Ok(true);
@@ -363,6 +466,13 @@ impl Operand<'_> {
                 return left.compute(how, &right, fuel);
             }
         }
+        if let Some(pair) = self.complex_pair(&right) {
+            let (left_number, right_number) = pair?;
+            return match left_number.compute(how, right_number) {
+                Some(found) => found.map(Self::Complex),
+                None => Err(unsupported(how, &self, &right)),
+            };
+        }
         match (how, &self, &right) {
             (Compute::Add, Self::Text(left), Self::Text(right)) => {
                 let bytes = left.len() + right.len();
@@ -370,11 +480,19 @@ impl Operand<'_> {
                 fuel.pay_copy(bytes)?;
                 Ok(Self::Text(Cow::Owned(format!("{left}{right}"))))
             }
-            (Compute::Add, Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
+            (Compute::Add, Self::Bytes(left), Self::Bytes(right)) => {
+                let bytes = left.len() + right.len();
+                check_size(bytes, MAX_TEXT_BYTES, "text")?;
+                fuel.pay_copy(bytes)?;
+                Ok(Self::Bytes(Cow::Owned([&left[..], &right[..]].concat())))
+            }
+            (Compute::Add, ..) if self.are_rows(&right) => {
                 let count = self.length() + right.length();
                 check_size(count, MAX_LIST_ITEMS, "list")?;
                 fuel.pay_copy(count * size_of::<Self>())?;
-                Ok(Self::list(self.into_items().into_iter().chain(right.into_items())))
+                let is_tuple = matches!(self, Self::Tuple(_));
+                let all = self.into_items().into_iter().chain(right.into_items());
+                Ok(if is_tuple { Self::tuple(all) } else { Self::list(all) })
             }
             (Compute::Multiply, list, count) if list.is_sequence() && count.as_count().is_some() => {
                 let count = count.as_count().unwrap_or_default();
@@ -389,7 +507,7 @@ impl Operand<'_> {
     }
 
     fn is_sequence(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::List(_) | Self::Items(_))
+        matches!(self, Self::Text(_) | Self::Bytes(_) | Self::List(_) | Self::Tuple(_) | Self::Items(_))
     }
 
     fn as_count(&self) -> Option<BigInt> {
@@ -401,7 +519,7 @@ impl Operand<'_> {
 
     fn into_items(self) -> Vec<Self> {
         match self {
-            Self::List(items) => Rc::unwrap_or_clone(items),
+            Self::List(items) | Self::Tuple(items) => Rc::unwrap_or_clone(items),
             Self::Items(items) => items.iter().map(Operand::from).collect(),
             _ => Vec::new(),
         }
@@ -415,150 +533,23 @@ impl Operand<'_> {
             fuel.pay_copy(bytes)?;
             return Ok(Self::Text(Cow::Owned(text.repeat(count))));
         }
+        if let Self::Bytes(bytes) = &self {
+            let size = bytes.len().saturating_mul(count);
+            check_size(size, MAX_TEXT_BYTES, "text")?;
+            fuel.pay_copy(size)?;
+            return Ok(Self::Bytes(Cow::Owned(bytes.repeat(count))));
+        }
         check_size(self.length().saturating_mul(count), MAX_LIST_ITEMS, "list")?;
         if count == 0 || self.length() == 0 {
-            return Ok(Self::list(std::iter::empty()));
+            return Ok(self.alike(std::iter::empty()));
         }
+        let empty = self.alike(std::iter::empty());
         fuel.pay(self.length() as u64)?;
         let once = self.into_items();
         let bytes: usize = once.iter().map(|item| size_of::<Self>() + item.heap_bytes()).sum();
         fuel.pay_copy(bytes.saturating_mul(count))?;
-        Ok(Self::list((0..count).flat_map(|_| once.iter().cloned())))
+        Ok(empty.alike((0..count).flat_map(|_| once.iter().cloned())))
     }
-}
-
-impl Numeric {
-    fn heap_bytes(&self) -> usize {
-        match self {
-            Self::Int(int) => int_bytes(int),
-            Self::Float(_) => 0,
-        }
-    }
-
-    fn float(&self) -> Evaluated<f64> {
-        match self {
-            Self::Int(int) => {
-                let float = int.to_f64().filter(|float| float.is_finite());
-                float.ok_or_else(|| "OverflowError: int too large to convert to float".to_owned())
-            }
-            Self::Float(float) => Ok(*float),
-        }
-    }
-
-    /// The order of the exact values; none beside a value that is not a number.
-    fn order(&self, right: &Self) -> Option<Ordering> {
-        match (self, right) {
-            (Self::Int(left), Self::Int(right)) => Some(left.cmp(right)),
-            (Self::Int(left), Self::Float(right)) => int_and_float(left, *right),
-            (Self::Float(left), Self::Int(right)) => int_and_float(right, *left).map(Ordering::reverse),
-            (Self::Float(left), Self::Float(right)) => left.partial_cmp(right),
-        }
-    }
-
-    fn compute<'a>(&self, how: Compute, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
-        match (self, right) {
-            (Self::Int(left), Self::Int(right)) => {
-                fuel.pay((left.bits() + right.bits()) / 64)?;
-                compute_ints(how, left, right)
-            }
-            (left, right) => compute_floats(how, left.float()?, right.float()?).map(Operand::Float),
-        }
-    }
-}
-
-fn int_bytes(int: &BigInt) -> usize {
-    usize::try_from(int.bits().div_ceil(8)).unwrap_or(usize::MAX)
-}
-
-/// The order of an integer and a float, by their exact values.
-fn int_and_float(int: &BigInt, float: f64) -> Option<Ordering> {
-    if float.is_infinite() {
-        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
-    }
-    let whole = BigInt::from_f64(float.trunc())?;
-    Some(int.cmp(&whole).then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal)))
-}
-
-fn compute_ints<'a>(how: Compute, left: &BigInt, right: &BigInt) -> Evaluated<Operand<'a>> {
-    let floats = || {
-        let float = |int: &BigInt| Numeric::Int(int.clone()).float();
-        compute_floats(how, float(left)?, float(right)?).map(Operand::Float)
-    };
-    if right.is_zero() && matches!(how, Compute::Divide | Compute::FloorDivide | Compute::Remainder) {
-        return Err(by_zero());
-    }
-    // Python rounds down, Rust towards zero.
-    let rounds_down = || !(left % right).is_zero() && left.is_negative() != right.is_negative();
-    let int = match how {
-        Compute::Add => left + right,
-        Compute::Subtract => left - right,
-        Compute::Multiply if left.bits() + right.bits() > MAX_INTEGER_BITS => return Err(too_large()),
-        Compute::Multiply => left * right,
-        Compute::Divide => return floats(),
-        Compute::FloorDivide => left / right - u8::from(rounds_down()),
-        Compute::Remainder if rounds_down() => left % right + right,
-        Compute::Remainder => left % right,
-        Compute::BitAnd => left & right,
-        Compute::BitOr => left | right,
-        Compute::BitXor => left ^ right,
-        Compute::ShiftLeft | Compute::ShiftRight if right.is_negative() => {
-            return Err("ValueError: negative shift count".to_owned());
-        }
-        Compute::ShiftLeft => match right.to_u64() {
-            Some(count) if left.bits().saturating_add(count) <= MAX_INTEGER_BITS => left << count,
-            _ if left.is_zero() => left.clone(),
-            _ => return Err(too_large()),
-        },
-        Compute::ShiftRight => left >> right.to_u64().unwrap_or(u64::MAX).min(MAX_INTEGER_BITS),
-        Compute::Power if right.sign() == Sign::Minus => return floats(),
-        Compute::Power => {
-            // 0, 1 and -1 stay small whatever the power.
-            let exponent = right.to_u32().filter(|exponent| {
-                left.bits() > 1 && left.bits().saturating_mul((*exponent).into()) <= MAX_INTEGER_BITS
-            });
-            match exponent {
-                Some(exponent) => left.pow(exponent),
-                None if left.bits() > 1 => return Err(too_large()),
-                None if right.is_zero() => 1.into(),
-                None if left.is_negative() && (right % 2_u8).is_zero() => 1.into(),
-                None => left.clone(),
-            }
-        }
-    };
-    if int.bits() > MAX_INTEGER_BITS { Err(too_large()) } else { Ok(Operand::Int(int)) }
-}
-
-fn compute_floats(how: Compute, left: f64, right: f64) -> Evaluated<f64> {
-    let modulus = || {
-        let rest = left % right;
-        if rest != 0.0 && (rest < 0.0) != (right < 0.0) { rest + right } else { rest }
-    };
-    let float = match how {
-        Compute::Add => left + right,
-        Compute::Subtract => left - right,
-        Compute::Multiply => left * right,
-        Compute::Divide | Compute::FloorDivide | Compute::Remainder if right == 0.0 => {
-            return Err(by_zero());
-        }
-        Compute::Divide => left / right,
-        Compute::FloorDivide => ((left - modulus()) / right).round(),
-        Compute::Remainder => modulus(),
-        Compute::Power if left == 0.0 && right < 0.0 => {
-            return Err("ZeroDivisionError: zero to a negative power".to_owned());
-        }
-        Compute::Power => left.powf(right),
-        // Bits of floats are refused before.
-        _ => return Err(too_large()),
-    };
-    if float.is_finite() { Ok(float) } else { Err(too_large()) }
-}
-
-fn by_zero() -> String {
-    "ZeroDivisionError: division by zero".to_owned()
-}
-
-fn too_large() -> String {
-    "OverflowError: the result is too large".to_owned()
 }
 
 pub(super) fn check_size(size: usize, max: usize, what: &str) -> Evaluated<()> {
@@ -570,7 +561,12 @@ pub(super) fn check_size(size: usize, max: usize, what: &str) -> Evaluated<()> {
 
 fn unsupported(how: Compute, left: &Operand<'_>, right: &Operand<'_>) -> String {
     let (name, other) = (left.type_name(), right.type_name());
-    if let (Compute::Add, Operand::Text(_) | Operand::List(_) | Operand::Items(_)) = (how, left) {
+    if let (Compute::Add, Operand::Bytes(_)) = (how, left) {
+        return format!("TypeError: can't concat {other} to bytes");
+    }
+    if let (Compute::Add, Operand::Text(_) | Operand::List(_) | Operand::Tuple(_) | Operand::Items(_)) =
+        (how, left)
+    {
         return format!("TypeError: can only concatenate {name} (not \"{other}\") to {name}");
     }
     let symbol = match how {

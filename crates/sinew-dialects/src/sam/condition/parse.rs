@@ -1,21 +1,29 @@
 //! From tokens to an expression, in Python's precedence.
 
+use num_bigint::BigInt;
 use serde_json::Value;
 
 use super::super::path::Path;
 use super::TextPiece;
+use super::callables::{CallParameter, ConditionFunction, ConditionMethod};
 use super::lex::{FormatToken, Token, syntax, tokens};
 
 /// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Const(Value),
+    /// An integer beyond those of JSON.
+    Int(BigInt),
+    /// A float that JSON does not have.
+    Float(f64),
+    Imaginary(f64),
+    Bytes(Vec<u8>),
     Text(Vec<TextPiece>),
     /// A string with fields.
     Format(Vec<FormatPart>),
     Var(usize),
     List(Vec<Expr>),
-    /// A list in parentheses: the values of `text % (…)`, anywhere else a list.
+    /// Values in parentheses.
     Tuple(Vec<Expr>),
     Not(Box<Expr>),
     Sign(Box<Expr>, bool),
@@ -41,113 +49,6 @@ pub(super) enum FormatPart {
     Text(Vec<TextPiece>),
     /// A value, `r`, `s` or `a` where it is converted to a text first, and its specification.
     Field(Box<Expr>, Option<char>, Vec<FormatPart>),
-}
-
-/// A function that conditions may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConditionFunction {
-    Int,
-    Float,
-    Str,
-}
-
-impl ConditionFunction {
-    /// The name, as conditions write it.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Str => "str",
-        }
-    }
-
-    fn of(name: &str) -> Result<Self, String> {
-        match name {
-            "int" => Ok(Self::Int),
-            "float" => Ok(Self::Float),
-            "str" => Ok(Self::Str),
-            "rand" | "randint" => {
-                Err(format!("Function '{name}' is left out: a replay of the execution must decide the same"))
-            }
-            _ => Err(format!("Function '{name}' not defined; conditions have int, float and str")),
-        }
-    }
-}
-
-macro_rules! methods {
-    ($($method:ident = $name:literal),+ $(,)?) => {
-        /// A method that conditions may call.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum ConditionMethod { $($method),+ }
-
-        impl ConditionMethod {
-            /// The name, as conditions write it.
-            pub(super) const fn name(self) -> &'static str {
-                match self { $(Self::$method => $name),+ }
-            }
-
-            fn of(name: &str) -> Option<Self> {
-                match name { $($name => Some(Self::$method),)+ _ => None }
-            }
-        }
-    };
-}
-
-methods! {
-    Upper = "upper", Lower = "lower", CaseFold = "casefold", Capitalize = "capitalize", Title = "title",
-    SwapCase = "swapcase", Strip = "strip", LeftStrip = "lstrip", RightStrip = "rstrip",
-    StartsWith = "startswith", EndsWith = "endswith", Find = "find", RightFind = "rfind", Index = "index",
-    RightIndex = "rindex", Count = "count", Replace = "replace", Split = "split", RightSplit = "rsplit",
-    SplitLines = "splitlines", Partition = "partition", RightPartition = "rpartition", Join = "join",
-    RemovePrefix = "removeprefix", RemoveSuffix = "removesuffix", ZeroFill = "zfill", IsDigit = "isdigit",
-    IsNumeric = "isnumeric", IsDecimal = "isdecimal", IsAlpha = "isalpha", IsAlphanumeric = "isalnum",
-    IsSpace = "isspace", IsUpper = "isupper", IsLower = "islower", IsTitle = "istitle", IsAscii = "isascii",
-    IsIdentifier = "isidentifier", IsPrintable = "isprintable", Center = "center", LeftJustify = "ljust",
-    RightJustify = "rjust", ExpandTabs = "expandtabs", Get = "get", Keys = "keys", Values = "values",
-    Items = "items", Copy = "copy", BitLength = "bit_length", BitCount = "bit_count", IsInteger = "is_integer",
-    Conjugate = "conjugate", IntegerRatio = "as_integer_ratio",
-}
-
-/// Name of a parameter that may be named in a call, and its value where it is left out.
-type CallParameter = (&'static str, DefaultArgument);
-
-/// The value of a parameter that a call leaves out.
-#[derive(Clone, Copy, Debug)]
-enum DefaultArgument {
-    None,
-    Int(i64),
-}
-
-impl DefaultArgument {
-    fn value(self) -> Value {
-        match self {
-            Self::None => Value::Null,
-            Self::Int(int) => Value::from(int),
-        }
-    }
-}
-
-impl ConditionFunction {
-    const fn parameters(self) -> &'static [CallParameter] {
-        match self {
-            Self::Int => &[("", DefaultArgument::None), ("base", DefaultArgument::Int(10))],
-            Self::Str => &[("object", DefaultArgument::None)],
-            Self::Float => &[],
-        }
-    }
-}
-
-impl ConditionMethod {
-    const fn parameters(self) -> &'static [CallParameter] {
-        match self {
-            Self::Split | Self::RightSplit => {
-                &[("sep", DefaultArgument::None), ("maxsplit", DefaultArgument::Int(-1))]
-            }
-            Self::SplitLines => &[("keepends", DefaultArgument::Int(0))],
-            Self::ExpandTabs => &[("tabsize", DefaultArgument::Int(8))],
-            _ => &[],
-        }
-    }
 }
 
 /// A comparison.
@@ -270,7 +171,7 @@ impl ConditionParser {
         self.count()?;
         let test = self.nested(Self::any)?;
         // A choice between two values that no data takes part in is a slip of the pen.
-        if matches!(test, Expr::Const(_)) {
+        if is_constant(&test) {
             return Err(format!("{} with a constant condition", unsupported("IfExp")));
         }
         if !self.name("else") {
@@ -314,7 +215,7 @@ impl ConditionParser {
             self.count()?;
             let right = self.bit_or()?;
             let left = rest.last().map_or(&first, |(_, left)| left);
-            if let (Compare::Is | Compare::IsNot, Expr::Const(_), Expr::Const(_)) = (compare, left, &right) {
+            if matches!(compare, Compare::Is | Compare::IsNot) && is_constant(left) && is_constant(&right) {
                 let name = if matches!(compare, Compare::Is) { "Is" } else { "IsNot" };
                 return Err(format!("Unsupported comparison operator: {name} between two constants"));
             }
@@ -428,8 +329,15 @@ impl ConditionParser {
             _ => None,
         };
         let expr = match token.clone() {
-            Token::Number(number) => number.json().map(Expr::Const).map_err(|reason| syntax(&reason))?,
+            Token::Number(number) => number.expr().map_err(|reason| syntax(&reason))?,
             Token::Var(var) => Expr::Var(var),
+            Token::Bytes(mut bytes) => {
+                while let Some(Token::Bytes(more)) = self.peek() {
+                    bytes.extend(more);
+                    self.at += 1;
+                }
+                Expr::Bytes(bytes)
+            }
             Token::Text(mut pieces) => {
                 // Neighbours are one string.
                 while let Some(Token::Text(more)) = self.peek() {
@@ -657,6 +565,10 @@ fn text(pieces: Vec<TextPiece>) -> Expr {
     }
 }
 
+fn is_constant(expr: &Expr) -> bool {
+    matches!(expr, Expr::Const(_) | Expr::Int(_) | Expr::Float(_) | Expr::Imaginary(_) | Expr::Bytes(_))
+}
+
 fn is_literal(name: &str) -> bool {
     ["true", "false", "null", "none"].contains(&name.to_lowercase().as_str())
 }
@@ -674,7 +586,7 @@ fn unexpected(token: &Token) -> String {
         Token::Symbol(symbol) => format!("unexpected '{symbol}'"),
         Token::Name(name) => format!("unexpected '{name}'"),
         Token::Number(_) => "unexpected number".to_owned(),
-        Token::Text(_) | Token::Format(_) => "unexpected string".to_owned(),
+        Token::Text(_) | Token::Bytes(_) | Token::Format(_) => "unexpected string".to_owned(),
         Token::Var(_) => "unexpected template".to_owned(),
     })
 }

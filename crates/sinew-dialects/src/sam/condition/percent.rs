@@ -1,11 +1,13 @@
 //! Texts formatted by `%`, as Python formats them.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive as _, ToPrimitive as _};
 
+use super::bytes::{byte_of, bytes_repr, unveiled, veiled};
 use super::format::{FormatSpec, char_of, float_text, int_text};
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 
@@ -18,12 +20,17 @@ pub(super) enum PercentValues<'a> {
 
 /// Fills the values into the text.
 pub(super) fn format<'a>(
-    template: &str,
+    template: &Operand<'a>,
     values: &PercentValues<'a>,
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Operand<'a>> {
-    fuel.pay_copy(template.len())?;
-    let mut format = PercentFormat { values, next: 0, named: false, fuel };
+    fuel.pay_copy(template.text_bytes().saturating_mul(3))?;
+    let of_bytes = matches!(template, Operand::Bytes(_));
+    let template = match template {
+        Operand::Bytes(bytes) => Cow::Owned(veiled(bytes, false)),
+        other => Cow::Borrowed(other.as_str().unwrap_or_default()),
+    };
+    let mut format = PercentFormat { values, next: 0, named: false, of_bytes, fuel };
     let mut out = String::new();
     let mut chars = template.chars().peekable();
     while let Some(c) = chars.next() {
@@ -37,7 +44,7 @@ pub(super) fn format<'a>(
         }
     }
     format.check_all_used()?;
-    Ok(Operand::Text(out.into()))
+    Ok(if of_bytes { Operand::Bytes(unveiled(&out).into()) } else { Operand::Text(out.into()) })
 }
 
 struct PercentFormat<'v, 'a> {
@@ -45,6 +52,8 @@ struct PercentFormat<'v, 'a> {
     next: usize,
     /// A field has named a member.
     named: bool,
+    /// The text stands for bytes.
+    of_bytes: bool,
     fuel: &'v mut EvaluationFuel,
 }
 
@@ -110,6 +119,11 @@ impl<'a> PercentFormat<'_, 'a> {
         }
         spec.check_sizes()?;
         self.fuel.pay_copy(spec.width + spec.precision.unwrap_or_default())?;
+        let kind = match kind {
+            'b' if self.of_bytes => 's',
+            'r' if self.of_bytes => 'a',
+            kind => kind,
+        };
         if !kind.is_ascii_alphabetic() || !"diouxXeEfFgGcrsa".contains(kind) {
             let code = u32::from(kind);
             return Err(format!("ValueError: unsupported format character '{kind}' (0x{code:x})"));
@@ -118,6 +132,7 @@ impl<'a> PercentFormat<'_, 'a> {
             Some(value) => value,
             None => self.next_value()?,
         };
+        let value = if self.of_bytes { bytes_argument(value, kind)? } else { value };
         field_text(&value, kind, spec, self.fuel)
     }
 
@@ -140,6 +155,9 @@ impl<'a> PercentFormat<'_, 'a> {
         let PercentValues::Single(dict @ (Operand::Dict(_) | Operand::OutputDict(_))) = self.values else {
             return Err("TypeError: format requires a mapping".to_owned());
         };
+        if self.of_bytes {
+            return Err(format!("KeyError: {}", bytes_repr(&unveiled(&name))));
+        }
         super::methods::subscript(dict, &Operand::Text(name.into()), self.fuel)
     }
 
@@ -161,6 +179,24 @@ impl<'a> PercentFormat<'_, 'a> {
             count = Some(count.unwrap_or(0_i64).saturating_mul(10).saturating_add(digit.into()));
         }
         Ok(count)
+    }
+}
+
+/// A value for a field of bytes: `%s` and `%c` take bytes, and no text.
+fn bytes_argument(value: Operand<'_>, kind: char) -> Evaluated<Operand<'_>> {
+    match (kind, value) {
+        ('s' | 'c', Operand::Bytes(bytes)) => Ok(Operand::Text(veiled(&bytes, false).into())),
+        ('s', other) => {
+            let name = other.type_name();
+            Err(format!("TypeError: %b requires a bytes-like object, not '{name}'"))
+        }
+        ('c', Operand::Text(_)) => {
+            Err("TypeError: %c requires an integer in range(256) or a single byte".to_owned())
+        }
+        ('c', number @ (Operand::Int(_) | Operand::Bool(_))) => {
+            Ok(Operand::Text(veiled(&[byte_of(&number)?], false).into()))
+        }
+        (_, other) => Ok(other),
     }
 }
 

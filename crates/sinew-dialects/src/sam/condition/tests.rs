@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_script::{Function, Limits, ScriptErrorKind};
 
+use super::super::chance::ChanceSeed;
 use super::super::path::{Path, PathValue};
 use super::super::probe;
 use super::parse::parse;
@@ -36,7 +37,7 @@ fn templates() -> Vec<Value> {
 /// The condition as this module evaluates it: its truth, or the class of the error.
 fn here(source: &str) -> Result<bool, String> {
     let parsed = parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
-    eval::holds(&parsed.expr, &bound(&parsed.vars))
+    eval::holds(&parsed.expr, &bound(&parsed.vars), &ChanceSeed::default)
 }
 
 /// Values of templates by their paths.
@@ -228,18 +229,21 @@ fn the_rest_of_the_language_means_what_python_means() {
 
 /// Expressions with the text that `simpleeval` 1.0.8 makes of their value, or the class of its error. Lists in parentheses,
 /// which it does not have, are evaluated by CPython.
+const RECORDED: [&str; 2] =
+    [include_str!("simpleeval.json"), include_str!("simpleeval_bytes_and_numbers.json")];
+
 #[test]
 fn values_are_those_that_the_library_makes() {
-    let recorded: Vec<(String, Option<String>, Option<String>)> =
-        serde_json::from_str::<Vec<Vec<Option<String>>>>(include_str!("simpleeval.json"))
-            .unwrap()
-            .into_iter()
-            .map(|row| {
-                let mut row = row.into_iter();
-                (row.next().flatten().unwrap(), row.next().flatten(), row.next().flatten())
-            })
-            .collect();
-    assert!(recorded.len() > 3_000);
+    let rows = RECORDED.iter().flat_map(|text| {
+        serde_json::from_str::<Vec<Vec<Option<String>>>>(text).expect("rows of an expression and its value")
+    });
+    let recorded: Vec<(String, Option<String>, Option<String>)> = rows
+        .map(|row| {
+            let mut row = row.into_iter();
+            (row.next().flatten().unwrap(), row.next().flatten(), row.next().flatten())
+        })
+        .collect();
+    assert!(recorded.len() > 6_000);
     let mut wrong = Vec::new();
     for (source, wanted, class) in &recorded {
         let shown = parse(source).and_then(|parsed| eval::shown(&parsed.expr, &bound(&parsed.vars)));
@@ -282,6 +286,48 @@ fn calls_pay_for_their_work() {
     ] {
         let failed = probe::condition(&source, &data).expect_err(&source);
         let words = ["large", "steps", "copies", "invalid literal"];
+        assert!(words.iter().any(|word| failed.contains(word)), "{source}: {failed}");
+    }
+}
+
+/// Bytes, complex numbers, tables and numbers drawn by chance end within the same bounds as texts and integers.
+#[test]
+fn bytes_and_numbers_pay_for_their_work() {
+    let data = json!({
+        "text": "x".repeat(1 << 20),
+        "list": vec!["y"; 100_000],
+        "wide": { "x": "z".repeat(1_000) },
+    });
+    let many = |one: &str| vec![one; 60].join(" or ");
+    for source in [
+        many("{{text.output}}.encode() == b'a'"),
+        many("{{text.output}}.encode().hex() == 'a'"),
+        many("{{text.output}}.encode().upper() == b'a'"),
+        many("{{text.output}}.encode().decode() == 'a'"),
+        many("{{text.output}}.encode()[::-1] == b'a'"),
+        many("b'a' in {{text.output}}.encode()"),
+        many("{{text.output}}.translate(''.maketrans('x', 'y')) == 'a'"),
+        "{{text.output}}.encode('utf-32').decode('utf-16', 'replace') == ''".to_owned(),
+        "{{text.output}}.translate(''.maketrans({{wide.output}})) == ''".to_owned(),
+        "('\u{2030}' * 1000000).encode('ascii', 'xmlcharrefreplace') == b''".to_owned(),
+        "(b'\\xff' * 4000000).decode('utf-8', 'backslashreplace') == ''".to_owned(),
+        "b'x' * 10 ** 12 == b''".to_owned(),
+        "(b'x' * 4000000) + (b'x' * 4000000) == b''".to_owned(),
+        "b'a'.center(10 ** 9) == b''".to_owned(),
+        "b'x'.join([b'y' * 100] * 90000) == b''".to_owned(),
+        "b'%999999999d' % 1 == b''".to_owned(),
+        "str(b'\\xff' * 3000000) == ''".to_owned(),
+        "(5).to_bytes(10 ** 9) == b''".to_owned(),
+        "(5).from_bytes({{text.output}}.encode()) == 1".to_owned(),
+        "(1.0).fromhex('0x' + '1' * 100000 + 'p99999999999') == 1 or 1 << 10 ** 9".to_owned(),
+        "((9 + 9j) ** 100) ** 100 == 1".to_owned(),
+        "1j ** 10 ** 300 == 1".to_owned(),
+        "(10 ** 400) * 1j == 1".to_owned(),
+        "randint(10 ** 400) == 1".to_owned(),
+        "10 ** 300 * 10 ** 300 * 1.0 ** rand() == 1 or '9' * randint(1) == '' and 9 ** 9 ** 9".to_owned(),
+    ] {
+        let failed = probe::condition(&source, &data).expect_err(&source);
+        let words = ["large", "steps", "copies", "invalid hexadecimal"];
         assert!(words.iter().any(|word| failed.contains(word)), "{source}: {failed}");
     }
 }

@@ -8,9 +8,9 @@ use num_bigint::BigInt;
 use num_traits::ToPrimitive as _;
 use regex::Regex;
 
+use super::callables::ConditionMethod;
 use super::methods::{small_count, text};
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
-use super::parse::ConditionMethod;
 
 /// Methods of texts; none for another method, or for other arguments.
 pub(super) fn text_method<'a>(
@@ -29,7 +29,7 @@ pub(super) fn text_method<'a>(
         return Ok(Some(found));
     }
     Ok(match (method, args) {
-        (ConditionMethod::StartsWith | ConditionMethod::EndsWith, [list]) => {
+        (ConditionMethod::StartsWith | ConditionMethod::EndsWith, [list]) if list.is_row() => {
             let mut found = false;
             for part in (0..list.length()).filter_map(|at| list.item(at)) {
                 let Some(part) = part.as_str() else { return Ok(None) };
@@ -60,7 +60,7 @@ pub(super) fn text_method<'a>(
             split_at_most(on, method, separator, most, fuel)?
         }
         (ConditionMethod::Join, [Operand::Text(chars)]) => Some(join_chars(on, chars, fuel)?),
-        (ConditionMethod::Join, [list]) => Some(join_list(on, list, fuel)?),
+        (ConditionMethod::Join, [list]) if list.is_row() => Some(join_list(on, list, fuel)?),
         (
             ConditionMethod::Find
             | ConditionMethod::RightFind
@@ -279,11 +279,11 @@ fn with_texts<'a>(
         (ConditionMethod::Partition, [separator]) => {
             let (head, tail) = on.split_once(separator).unwrap_or((on, ""));
             let between = if on.contains(separator) { *separator } else { "" };
-            list_of([head, between, tail].into_iter(), fuel)?
+            tuple_of([head, between, tail], fuel)?
         }
         (ConditionMethod::RightPartition, [separator]) => match on.rsplit_once(separator) {
-            Some((head, tail)) => list_of([head, separator, tail].into_iter(), fuel)?,
-            None => list_of(["", "", on].into_iter(), fuel)?,
+            Some((head, tail)) => tuple_of([head, separator, tail], fuel)?,
+            None => tuple_of(["", "", on], fuel)?,
         },
         (ConditionMethod::RemovePrefix, [part]) => text(on.strip_prefix(part).unwrap_or(on).to_owned()),
         (ConditionMethod::RemoveSuffix, [part]) => text(on.strip_suffix(part).unwrap_or(on).to_owned()),
@@ -484,6 +484,14 @@ fn replaced<'a>(
     check_size(bytes, MAX_TEXT_BYTES, "text")?;
     fuel.pay_copy(bytes)?;
     Ok(text(on.replacen(old, new, count)))
+}
+
+fn tuple_of<'a>(parts: [&str; 3], fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
+    let list = list_of(parts.into_iter(), fuel)?;
+    Ok(match list {
+        Operand::List(items) => Operand::Tuple(items),
+        other => other,
+    })
 }
 
 pub(super) fn list_of<'a, 's>(

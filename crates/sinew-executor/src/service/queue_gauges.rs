@@ -1,0 +1,79 @@
+//! Tasks that wait in the queues of agents, told by the owner of the first shard: an agent whose processes are all gone
+//! cannot tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sinew_mesh::Mesh;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, warn};
+
+use super::label_names::AGENT_NAMES;
+
+/// The shard whose owner tells the lengths, so that one executor of a mesh does.
+pub(super) const TELLING_SHARD: u32 = 0;
+/// Time between two questions to the server.
+const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
+/// Queues that are looked at: four pages of an answer.
+const MAX_QUEUES: usize = 1_024;
+
+/// Tells the lengths of all queues until the handle is dropped.
+pub(super) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut told = ToldQueues::default();
+        let mut is_refused = false;
+        let mut turns = interval(QUEUE_INTERVAL);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            match mesh.tasks().queue_lengths(MAX_QUEUES).await {
+                Ok(lengths) => {
+                    is_refused = false;
+                    told.tell(lengths.into_iter().map(|one| {
+                        let name = one.agent.name().unwrap_or_else(|| one.agent.to_string());
+                        (name, one.queued)
+                    }));
+                }
+                Err(error) if is_refused => debug!(%error, "lengths of queues are still unknown"),
+                Err(error) => {
+                    is_refused = true;
+                    warn!(%error, "sinew_agent_queued is not kept: lengths of queues are unknown");
+                }
+            }
+        }
+    }))
+}
+
+/// Labels that have a value. They say zero once another executor tells them.
+#[derive(Debug, Default)]
+struct ToldQueues(BTreeSet<String>);
+
+impl ToldQueues {
+    fn tell(&mut self, lengths: impl Iterator<Item = (String, u64)>) {
+        let mut by_label: BTreeMap<String, u64> = BTreeMap::new();
+        for (agent, queued) in lengths {
+            *by_label.entry(AGENT_NAMES.label(&agent).0).or_default() += queued;
+        }
+        // A queue that was deleted has no tasks.
+        for gone in self.0.iter().filter(|label| !by_label.contains_key(*label)) {
+            set_gauge(gone, 0);
+        }
+        for (label, queued) in &by_label {
+            set_gauge(label, *queued);
+        }
+        self.0 = by_label.into_keys().collect();
+    }
+}
+
+impl Drop for ToldQueues {
+    fn drop(&mut self) {
+        for label in &self.0 {
+            set_gauge(label, 0);
+        }
+    }
+}
+
+fn set_gauge(label: &str, queued: u64) {
+    metrics::gauge!("sinew_agent_queued", "agent" => label.to_owned()).set(queued as f64);
+}
