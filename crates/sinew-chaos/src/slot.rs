@@ -14,10 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::Fallible;
-use crate::conversations::PROCESS_VARIABLE;
 use crate::points::{Killing, Queue};
 use crate::roles::Place;
 use crate::target_group::TargetGroup;
+
+/// Variable with the place and the life of a process of the agent; the provider hears it in each request.
+pub(crate) const PROCESS_VARIABLE: &str = "CHAOS_PROCESS";
 
 /// Between the end of a process that was not told to end, and the next one.
 const AGAIN: Duration = Duration::from_millis(300);

@@ -19,7 +19,7 @@ use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::{GatewaySigner, PushDispatcher};
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
-use crate::webhook::WebhookTriggers;
+use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.

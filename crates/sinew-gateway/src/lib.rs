@@ -29,12 +29,14 @@ mod stall_guard;
 mod state;
 mod tls;
 mod webhook;
+mod webhook_triggers;
 
-pub use access::OidcOptions;
 pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use mcp::{serve_mcp, serve_mcp_stdio};
-pub use options::{AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, TlsFiles, TransportSecurity};
+pub use options::{
+    AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, OidcOptions, TlsFiles, TransportSecurity,
+};
 pub use routes::{RouteDescription, described_routes};
 pub use sinew_agents::ReachableAddresses;
 pub use sinew_console::ConsoleMode;

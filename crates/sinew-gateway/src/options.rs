@@ -9,8 +9,6 @@ use sinew_console::ConsoleMode;
 use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
 
-use crate::access::OidcOptions;
-
 /// Port that a gateway listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 8234;
 
@@ -140,6 +138,34 @@ impl Default for GatewayLimits {
             sessions: 1_000,
             blocking: Duration::from_mins(10),
             slow_client: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An OpenID provider whose tokens open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OidcOptions {
+    /// Address of the provider, as `iss` of its tokens has it. HTTPS, or HTTP to this machine.
+    pub issuer: String,
+    /// Value that `aud` of a token must contain.
+    pub audience: String,
+    /// Claim that names the caller; `sub` unless told otherwise.
+    pub caller_claim: String,
+    /// Claim with the scopes, as a text with blanks or a list; `scope` unless told otherwise.
+    pub scope_claim: String,
+    /// Difference of clocks that is forgiven.
+    pub clock_skew: Duration,
+}
+
+impl OidcOptions {
+    /// The usual settings.
+    pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
+        Self {
+            issuer: issuer.into(),
+            audience: audience.into(),
+            caller_claim: "sub".to_owned(),
+            scope_claim: "scope".to_owned(),
+            clock_skew: Duration::from_mins(1),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
 use crate::push::GatewaySigner;
-use crate::webhook::WebhookTriggers;
+use crate::webhook_triggers::WebhookTriggers;
 
 /// State that all requests share.
 pub(crate) struct GatewayState {

@@ -26,6 +26,7 @@ mod rights;
 mod screen;
 pub mod server;
 mod service;
+mod service_listing;
 mod store;
 mod stream;
 pub mod trace;

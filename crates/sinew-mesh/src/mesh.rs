@@ -11,7 +11,7 @@ use crate::denied::DeniedOperations;
 use crate::layout::Layout;
 use crate::random_token::random_token;
 use crate::screen::ScreenedRoute;
-use crate::service::micro::ServiceListing;
+use crate::service_listing::ServiceListing;
 
 /// A connection to one mesh. Clones share it.
 ///

@@ -11,8 +11,6 @@ use crate::roles::{Place, prepare};
 
 /// Name of the agent.
 pub(crate) const CLERK: &str = "Clerk";
-/// Variable with the place and the life of a process of the agent; the provider hears it in each request.
-pub(crate) const PROCESS_VARIABLE: &str = "CHAOS_PROCESS";
 
 /// The agent. `URL` is that of the provider. Crashes spend turns, so there are more of them than usual.
 const FILE: &str = r#"

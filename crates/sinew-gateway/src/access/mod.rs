@@ -17,5 +17,3 @@ pub(crate) use caller::CallerIdentity;
 pub(crate) use caller_meter::{CallerMeters, CallerPermit, MeterRefusal};
 pub(crate) use gate::{AccessGate, AccessRefusal, PeerNames, now_ms, shared_secret};
 pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME};
-
-pub use oidc::OidcOptions;

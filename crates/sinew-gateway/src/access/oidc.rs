@@ -16,6 +16,7 @@ use url::Url;
 use super::caller::CallerIdentity;
 use super::ring_verifier::{ALGORITHMS, install};
 use crate::error::GatewayError;
+use crate::options::OidcOptions;
 
 /// Bytes of a token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -29,34 +30,6 @@ const MAX_KEY_AGE: Duration = Duration::from_mins(10);
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 /// Scopes that give rights begin with this: `sinew:client`, `sinew:client:orders-*`.
 const SCOPE_PREFIX: &str = "sinew:";
-
-/// An OpenID provider whose tokens open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OidcOptions {
-    /// Address of the provider, as `iss` of its tokens has it. HTTPS, or HTTP to this machine.
-    pub issuer: String,
-    /// Value that `aud` of a token must contain.
-    pub audience: String,
-    /// Claim that names the caller; `sub` unless told otherwise.
-    pub caller_claim: String,
-    /// Claim with the scopes, as a text with blanks or a list; `scope` unless told otherwise.
-    pub scope_claim: String,
-    /// Difference of clocks that is forgiven.
-    pub clock_skew: Duration,
-}
-
-impl OidcOptions {
-    /// The usual settings.
-    pub fn new(issuer: impl Into<String>, audience: impl Into<String>) -> Self {
-        Self {
-            issuer: issuer.into(),
-            audience: audience.into(),
-            caller_claim: "sub".to_owned(),
-            scope_claim: "scope".to_owned(),
-            clock_skew: Duration::from_mins(1),
-        }
-    }
-}
 
 /// Reason why a token does not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

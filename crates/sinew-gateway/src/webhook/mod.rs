@@ -13,50 +13,22 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use sinew_executor::client::ClientError;
-use sinew_mesh::record::RecordView;
-use sinew_mesh::{Mesh, MeshError};
 use sinew_operations::deployment::find_deployed;
 use sinew_operations::failure::Failure;
 use sinew_operations::input_check::check_input;
 use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::access::HOOK_CALLER_PREFIX;
-use sinew_protocol::subject::AccessKind;
 use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::webhook::WebhookTrigger;
-use sinew_protocol::{Subject, Token, code};
+use sinew_protocol::{Token, code};
 
 use crate::http_error::HttpProblem;
 use crate::operations::short;
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::state::GatewayState;
 
-/// First tokens of the subjects of triggers.
-const HOOK_TOKENS: [&str; 2] = ["access", "hook"];
 /// Characters of a delivery in the label of its execution.
 const MAX_LABEL: usize = 64;
-
-/// The webhook triggers of a mesh, as a live view.
-pub(crate) struct WebhookTriggers(RecordView<WebhookTrigger>);
-
-impl WebhookTriggers {
-    /// Follows the triggers of a mesh. Fails without the right to read them.
-    pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
-        mesh.access().list(&HOOK_TOKENS).await?;
-        let view = mesh.access().follow(&HOOK_TOKENS, |subject, stored| {
-            let Subject::Access { id, .. } = subject else { return None };
-            let read = WebhookTrigger::read(id, &stored.body);
-            read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "a trigger is passed over"))
-                .ok()
-        });
-        view.ready().await;
-        Ok(Self(view))
-    }
-
-    fn get(&self, name: &str) -> Option<Arc<WebhookTrigger>> {
-        let id = Token::parse(name).ok()?;
-        self.0.get(&Subject::Access { kind: AccessKind::Hook, id })
-    }
-}
 
 /// Answers one delivery.
 pub(crate) async fn serve(state: Arc<GatewayState>, name: &str, request: Request) -> Response {

@@ -6,20 +6,19 @@
 //! Questions to all services are heard once for each connection, however many services it has: the server sends a copy
 //! of a question for each subscription, and a flood of questions would come as often.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{select_all, unfold};
-use serde_json::{Value, json};
 use sinew_protocol::Token;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::random_token::random_token;
 use crate::service::MeshServices;
+pub use crate::service_listing::About;
+use crate::service_listing::{ListedService, ServiceListing};
 use crate::stream::listen::MeshSubscription;
 use crate::{Mesh, MeshError};
 
@@ -29,19 +28,6 @@ const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
 const MAX_BURST: u32 = 64;
 /// Mean time between answered questions beyond a burst; more are passed over.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Description that a service gives of itself.
-#[derive(Clone, Debug, Default)]
-pub struct About {
-    /// For people.
-    pub description: String,
-    /// Any text; what is no `1.2.3` is told as `0.0.0`.
-    pub version: String,
-    /// More about it.
-    pub metadata: BTreeMap<String, String>,
-    /// Figures beyond those of its calls, for `nats micro stats`; null if there are none.
-    pub data: Value,
-}
 
 /// A service that is listed; until it is dropped.
 #[derive(Debug)]
@@ -53,34 +39,6 @@ pub struct Listed {
     _answering: JoinSet<()>,
     /// Answers questions to all services of the connection.
     _answering_all: Arc<JoinSet<()>>,
-}
-
-/// The listed services of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct ServiceListing {
-    services: Mutex<BTreeMap<String, Arc<ListedService>>>,
-    /// Tasks that answer questions to all of them, while there are any.
-    answering: tokio::sync::Mutex<Weak<JoinSet<()>>>,
-}
-
-struct ListedService {
-    /// The name in subjects, the one that replicas share.
-    name: String,
-    /// This one of them.
-    id: String,
-    /// Where it is called, and in which group.
-    subject: String,
-    started: String,
-    about: Box<dyn Fn() -> About + Send + Sync>,
-    figures: Mutex<EndpointFigures>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct EndpointFigures {
-    calls: u64,
-    errors: u64,
-    busy: Duration,
-    last_error: String,
 }
 
 impl MeshServices<'_> {
@@ -104,7 +62,7 @@ impl MeshServices<'_> {
             id,
         });
         let listing = Arc::clone(self.mesh.listing());
-        let answering_all = listing.answer_all(self.mesh).await?;
+        let answering_all = answer_all(&listing, self.mesh).await?;
         listing.services().insert(service.id.clone(), Arc::clone(&service));
         let mut answering = JoinSet::new();
         let own = Arc::clone(&service);
@@ -113,26 +71,19 @@ impl MeshServices<'_> {
     }
 }
 
-impl ServiceListing {
-    /// Returns the tasks that answer questions to all services: new ones if there are none.
-    async fn answer_all(self: &Arc<Self>, mesh: &Mesh) -> Result<Arc<JoinSet<()>>, MeshError> {
-        let mut answering = self.answering.lock().await;
-        if let Some(running) = answering.upgrade() {
-            return Ok(running);
-        }
-        let questions = hear_questions(mesh, &[String::new()]).await?;
-        let listing = Arc::clone(self);
-        let mut started = JoinSet::new();
-        started
-            .spawn(answer(mesh.clone(), questions, move || listing.services().values().cloned().collect()));
-        let started = Arc::new(started);
-        *answering = Arc::downgrade(&started);
-        Ok(started)
+/// Returns the tasks that answer questions to all services: new ones if there are none.
+async fn answer_all(listing: &Arc<ServiceListing>, mesh: &Mesh) -> Result<Arc<JoinSet<()>>, MeshError> {
+    let mut answering = listing.answering.lock().await;
+    if let Some(running) = answering.upgrade() {
+        return Ok(running);
     }
-
-    fn services(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ListedService>>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    let questions = hear_questions(mesh, &[String::new()]).await?;
+    let listing = Arc::clone(listing);
+    let mut started = JoinSet::new();
+    started.spawn(answer(mesh.clone(), questions, move || listing.services().values().cloned().collect()));
+    let started = Arc::new(started);
+    *answering = Arc::downgrade(&started);
+    Ok(started)
 }
 
 impl Drop for Listed {
@@ -218,75 +169,6 @@ impl AnswerBudget {
     }
 }
 
-impl ListedService {
-    fn said(&self, verb: &str) -> Value {
-        let about = (self.about)();
-        let mut said = json!({
-            "type": format!("io.nats.micro.v1.{}_response", verb.to_lowercase()),
-            "name": self.name,
-            "id": self.id,
-            "version": semantic(&about.version),
-            "metadata": about.metadata,
-        });
-        match verb {
-            "INFO" => {
-                said["description"] = about.description.into();
-                said["endpoints"] = json!([self.endpoint(json!({ "metadata": {} }))]);
-            }
-            "STATS" => {
-                said["started"] = self.started.clone().into();
-                let mut endpoint = self.endpoint(self.figures());
-                if !about.data.is_null() {
-                    endpoint["data"] = about.data;
-                }
-                said["endpoints"] = json!([endpoint]);
-            }
-            _ => {}
-        }
-        said
-    }
-
-    fn endpoint(&self, mut of: Value) -> Value {
-        of["name"] = "a2a".into();
-        of["subject"] = self.subject.clone().into();
-        of["queue_group"] = self.name.clone().into();
-        of
-    }
-
-    fn figures(&self) -> Value {
-        let EndpointFigures { calls, errors, busy, last_error } =
-            self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let busy = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
-        json!({
-            "num_requests": calls,
-            "num_errors": errors,
-            "processing_time": busy,
-            "average_processing_time": busy.checked_div(calls).unwrap_or_default(),
-            "last_error": last_error,
-        })
-    }
-}
-
-impl fmt::Debug for ListedService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListedService")
-            .field("name", &self.name)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Micro services have versions like `1.2.3`; what agents and workflows call their version may be anything.
-fn semantic(version: &str) -> &str {
-    let numbers: Vec<&str> = version.split('.').collect();
-    let number = |text: &&str| {
-        !text.is_empty()
-            && text.bytes().all(|b| b.is_ascii_digit())
-            && (*text == "0" || !text.starts_with('0'))
-    };
-    if numbers.len() == 3 && numbers.iter().all(number) { version } else { "0.0.0" }
-}
-
 /// The time, as services tell it.
 fn now() -> String {
     let now = time::OffsetDateTime::now_utc();
@@ -297,19 +179,6 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_what_micro_services_take() {
-        for (version, want) in [
-            ("1.2.3", "1.2.3"),
-            ("0.10.0", "0.10.0"),
-            ("1.02.3", "0.0.0"),
-            ("2024-05", "0.0.0"),
-            ("", "0.0.0"),
-        ] {
-            assert_eq!(semantic(version), want);
-        }
-    }
 
     #[test]
     fn a_flood_of_questions_is_answered_in_part() {

@@ -1,0 +1,36 @@
+//! The webhook triggers that are deployed.
+
+use std::sync::Arc;
+
+use sinew_mesh::record::RecordView;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::subject::AccessKind;
+use sinew_protocol::webhook::WebhookTrigger;
+use sinew_protocol::{Subject, Token};
+
+/// First tokens of the subjects of triggers.
+const HOOK_TOKENS: [&str; 2] = ["access", "hook"];
+
+/// The webhook triggers of a mesh, as a live view.
+pub(crate) struct WebhookTriggers(RecordView<WebhookTrigger>);
+
+impl WebhookTriggers {
+    /// Follows the triggers of a mesh. Fails without the right to read them.
+    pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
+        mesh.access().list(&HOOK_TOKENS).await?;
+        let view = mesh.access().follow(&HOOK_TOKENS, |subject, stored| {
+            let Subject::Access { id, .. } = subject else { return None };
+            let read = WebhookTrigger::read(id, &stored.body);
+            read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "a trigger is passed over"))
+                .ok()
+        });
+        view.ready().await;
+        Ok(Self(view))
+    }
+
+    /// The trigger of this name; `None` if there is none.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<WebhookTrigger>> {
+        let id = Token::parse(name).ok()?;
+        self.0.get(&Subject::Access { kind: AccessKind::Hook, id })
+    }
+}
