@@ -1,4 +1,4 @@
-//! What the services of a connection tell of themselves.
+//! The listed services of a connection, and their answers to questions about themselves.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! A real Chromium, driven by WebDriver: one protocol over HTTP of which the tests need a handful of calls.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -183,7 +184,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // chromedriver ends its browsers when it is told to.
+        // A browser whose driver is killed may live on, so it is closed first.
+        let (host, path) = self.session.trim_start_matches("http://").split_once('/').unwrap();
+        if let Ok(mut driver) = TcpStream::connect(host) {
+            let _ = driver.set_read_timeout(Some(PATIENCE));
+            let _ = write!(driver, "DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n");
+            let _ = driver.read(&mut [0; 64]);
+        }
         let _ = Command::new("kill").arg(self.driver.id().to_string()).status();
         let _ = self.driver.wait();
     }
