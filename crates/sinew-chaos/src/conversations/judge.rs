@@ -13,7 +13,7 @@ use sinew_protocol::card::agent_call;
 use sinew_protocol::stream::{STEPS, bucket};
 use tokio::time::{Instant, sleep};
 
-use super::ledger::Ledger;
+use super::ledger::RequestLedger;
 use super::script::{ACT, LOOK, TURN_CALLS, WorkId, calls_of, right_answer};
 use super::talks::TalkEnd;
 use crate::Fallible;
@@ -105,7 +105,7 @@ async fn wait_for_calls(client: &Client) -> Fallible<bool> {
 /// Reads everything and judges.
 pub(crate) async fn judge_conversations(
     client: &Client,
-    ledger: &Ledger,
+    ledger: &RequestLedger,
     ends: &[(u32, TalkEnd)],
 ) -> Fallible<ConversationVerdict> {
     let mut verdict = ConversationVerdict { conversations: ends.len(), ..Default::default() };
@@ -149,7 +149,7 @@ pub(crate) async fn judge_conversations(
 /// Checks the order of one log, and compares its results with the work that was done.
 fn judge_log(
     verdict: &mut ConversationVerdict,
-    ledger: &Ledger,
+    ledger: &RequestLedger,
     activation: &str,
     records: &[(String, Value)],
 ) {
@@ -204,7 +204,7 @@ fn judge_log(
 }
 
 /// Counts what provider and tools saw.
-fn judge_ledger(verdict: &mut ConversationVerdict, ledger: &Ledger) {
+fn judge_ledger(verdict: &mut ConversationVerdict, ledger: &RequestLedger) {
     let state = ledger.state();
     verdict.wrong.extend(state.problems.iter().cloned());
     verdict.model_calls = state.asked.values().map(|requests| requests.count).sum();

@@ -31,7 +31,7 @@ pub(crate) struct TurnRequests {
 
 /// All that was asked of provider and tools.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct RequestLedger {
     state: Mutex<LedgerState>,
     killer: mpsc::UnboundedSender<KillOrder>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct LedgerState {
     random: StdRng,
 }
 
-impl Ledger {
+impl RequestLedger {
     /// Returns an empty ledger; kills are ordered from the receiver of `killer`.
     pub(crate) fn new(plan: KillPlan, seed: u64, killer: mpsc::UnboundedSender<KillOrder>) -> Self {
         let state = LedgerState {

@@ -31,11 +31,11 @@ pub(crate) use clerk::serve_clerk;
 use clerk::{CLERK, write_agent};
 use judge::judge_conversations;
 use kill_plan::KillPlan;
-use ledger::{KillOrder, Ledger};
+use ledger::{KillOrder, RequestLedger};
 use provider::{provide, serve_tools};
 use report::ConversationReport;
 use script::{ACT, LOOK};
-use talks::{TalkEnd, Talks};
+use talks::{OpenConversations, TalkEnd};
 
 /// Processes of the agent.
 const REPLICAS: usize = 2;
@@ -103,9 +103,9 @@ struct CommonArgs {
 }
 
 /// Mesh, provider, tools and executor: everything but the agent.
-struct Surroundings {
+struct ConversationRig {
     site: Site,
-    ledger: Arc<Ledger>,
+    ledger: Arc<RequestLedger>,
     orders: mpsc::UnboundedReceiver<KillOrder>,
     tally: Arc<Tally>,
     _executor: Slot,
@@ -122,11 +122,11 @@ impl Drop for StoppedOnDrop {
     }
 }
 
-impl Surroundings {
+impl ConversationRig {
     async fn new(folder: Option<PathBuf>, plan: KillPlan, seed: u64) -> Fallible<Self> {
         let site = Site::new(folder, SHARDS, false).await?;
         let (killer, orders) = mpsc::unbounded_channel();
-        let ledger = Arc::new(Ledger::new(plan, seed, killer));
+        let ledger = Arc::new(RequestLedger::new(plan, seed, killer));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         write_agent(&site.place, &format!("http://{}/v1", listener.local_addr()?))?;
         let provider = tokio::spawn(provide(listener, Arc::clone(&ledger)));
@@ -153,9 +153,9 @@ impl Surroundings {
         Ok(())
     }
 
-    fn talks(&self, at_once: usize, patience: u64) -> Talks {
+    fn talks(&self, at_once: usize, patience: u64) -> OpenConversations {
         let until = Instant::now() + Duration::from_secs(patience);
-        Talks::new(self.site.client.mesh().clone(), Arc::clone(&self.ledger), at_once, until)
+        OpenConversations::new(self.site.client.mesh().clone(), Arc::clone(&self.ledger), at_once, until)
     }
 
     async fn report(
@@ -191,7 +191,7 @@ pub(crate) async fn conversations(args: ConversationArgs) -> Fallible<bool> {
     let mut random = StdRng::seed_from_u64(seed);
     let plan = KillPlan::new(args.conversations, args.kills, &mut random);
     let began = Instant::now();
-    let mut around = Surroundings::new(args.common.folder.clone(), plan, random.random()).await?;
+    let mut around = ConversationRig::new(args.common.folder.clone(), plan, random.random()).await?;
     let clerks: Vec<Slot> =
         around.clerks().into_iter().map(|role| Slot::open(role, Arc::clone(&around.tally))).collect();
     around.ready().await?;
@@ -247,7 +247,7 @@ pub(crate) async fn conversation_points(args: ConversationPointArgs) -> Fallible
     }
     let seed = args.common.seed.unwrap_or_else(rand::random);
     let began = Instant::now();
-    let around = Surroundings::new(args.common.folder.clone(), KillPlan::default(), seed).await?;
+    let around = ConversationRig::new(args.common.folder.clone(), KillPlan::default(), seed).await?;
     let queue = Arc::new(Queue::of_conversations(args.kills, &args.without, seed));
     let asked = queue.left();
     let mut dying = JoinSet::new();

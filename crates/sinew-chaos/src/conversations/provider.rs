@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::kill_plan::{KillMoment, ProcessLife};
-use super::ledger::Ledger;
+use super::ledger::RequestLedger;
 use super::script::{ACT, LOOK, WorkId, answer, unanswered_calls};
 use crate::Fallible;
 
@@ -19,7 +19,7 @@ use crate::Fallible;
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// Answers chat completions until it is dropped.
-pub(crate) async fn provide(listener: TcpListener, ledger: Arc<Ledger>) {
+pub(crate) async fn provide(listener: TcpListener, ledger: Arc<RequestLedger>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
@@ -60,7 +60,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<ProviderRequest> {
     }
 }
 
-async fn provide_one(mut stream: TcpStream, ledger: &Ledger) -> Option<()> {
+async fn provide_one(mut stream: TcpStream, ledger: &RequestLedger) -> Option<()> {
     let request = read_request(&mut stream).await?;
     let body: Value = serde_json::from_slice(&request.body).ok()?;
     let messages = body["messages"].as_array()?;
@@ -89,7 +89,7 @@ async fn provide_one(mut stream: TcpStream, ledger: &Ledger) -> Option<()> {
 /// Serves both tools until `stop` is cancelled.
 pub(crate) fn serve_tools(
     mesh: &Mesh,
-    ledger: &Arc<Ledger>,
+    ledger: &Arc<RequestLedger>,
     stop: &CancellationToken,
 ) -> JoinSet<Fallible<()>> {
     let mut serving = JoinSet::new();
@@ -100,7 +100,7 @@ pub(crate) fn serve_tools(
     serving
 }
 
-fn tool(name: &'static str, ledger: Arc<Ledger>) -> Agent {
+fn tool(name: &'static str, ledger: Arc<RequestLedger>) -> Agent {
     let schema = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}});
     Agent::dynamic(name, Some(schema), None, move |input: Value, _| {
         let ledger = Arc::clone(&ledger);

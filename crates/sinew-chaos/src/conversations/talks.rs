@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::clerk::CLERK;
-use super::ledger::Ledger;
+use super::ledger::RequestLedger;
 use super::script::question;
 use crate::Fallible;
 
@@ -26,18 +26,18 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(crate) type TalkEnd = Result<String, String>;
 
 /// Conversations that are under way.
-pub(crate) struct Talks {
+pub(crate) struct OpenConversations {
     mesh: Mesh,
-    ledger: Arc<Ledger>,
+    ledger: Arc<RequestLedger>,
     places: Arc<Semaphore>,
     until: Instant,
     running: JoinSet<(u32, TalkEnd)>,
     next: u32,
 }
 
-impl Talks {
+impl OpenConversations {
     /// Returns talks of which none has begun; `at_once` of them are held at the same time, all until `until`.
-    pub(crate) fn new(mesh: Mesh, ledger: Arc<Ledger>, at_once: usize, until: Instant) -> Self {
+    pub(crate) fn new(mesh: Mesh, ledger: Arc<RequestLedger>, at_once: usize, until: Instant) -> Self {
         let places = Arc::new(Semaphore::new(at_once));
         Self { mesh, ledger, places, until, running: JoinSet::new(), next: 0 }
     }

@@ -16,7 +16,7 @@ use sinew_protocol::{Subject, Token};
 use super::caller::CallerIdentity;
 use super::key_set::KeySet;
 use super::oidc::{OidcProvider, TokenRefusal};
-use super::session::{SESSION_COOKIE, SESSION_LIFETIME, Sessions};
+use super::session::{BrowserSessions, SESSION_COOKIE, SESSION_LIFETIME};
 use crate::error::GatewayError;
 use crate::options::AccessOptions;
 
@@ -59,7 +59,7 @@ pub(crate) struct AccessGate {
     /// `None`: the gateway's user may not read them, and requests need none.
     keys: Option<KeySet>,
     oidc: Vec<OidcProvider>,
-    sessions: Option<Sessions>,
+    sessions: Option<BrowserSessions>,
 }
 
 impl AccessGate {
@@ -80,7 +80,7 @@ impl AccessGate {
             own,
             keys,
             oidc: oidc.collect::<Result<_, _>>()?,
-            sessions: secret.map(Sessions::new),
+            sessions: secret.map(BrowserSessions::new),
         })
     }
 

@@ -81,7 +81,7 @@ pub(super) struct OidcProvider {
 }
 
 #[derive(Deserialize)]
-struct Discovery {
+struct ProviderDescription {
     issuer: String,
     jwks_uri: String,
 }
@@ -168,7 +168,7 @@ impl OidcProvider {
         let path = format!("{}/.well-known/openid-configuration", self.issuer.path().trim_end_matches('/'));
         let mut address = self.issuer.clone();
         address.set_path(&path);
-        let discovery: Discovery = self.read_document(address).await?;
+        let discovery: ProviderDescription = self.read_document(address).await?;
         if discovery.issuer != self.options.issuer {
             return Err("its description names another issuer".to_owned());
         }

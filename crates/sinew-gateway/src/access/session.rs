@@ -14,11 +14,11 @@ pub(crate) const SESSION_COOKIE: &str = "sinew-session";
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_hours(12);
 
 /// Makes and reads sessions.
-pub(super) struct Sessions {
+pub(super) struct BrowserSessions {
     secret: Vec<u8>,
 }
 
-impl Sessions {
+impl BrowserSessions {
     pub(super) fn new(secret: Vec<u8>) -> Self {
         Self { secret }
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn sessions_are_read_by_whoever_has_the_secret() {
-        let (own, other) = (Sessions::new(vec![1; 32]), Sessions::new(vec![2; 32]));
+        let (own, other) = (BrowserSessions::new(vec![1; 32]), BrowserSessions::new(vec![2; 32]));
         let key = Token::of("abc");
         let cookie = own.begin(&key, 100).unwrap();
         assert_eq!(own.key_of(&cookie, 99), Some(key));
