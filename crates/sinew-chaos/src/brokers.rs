@@ -1,0 +1,150 @@
+//! The nats-servers of a run: one, or a cluster of them, and what happens to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sinew_mesh::async_nats::{self, jetstream};
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::server_cluster::ServerCluster;
+use tokio::time::{Instant, sleep};
+
+use crate::Fallible;
+
+/// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
+/// How often it is asked whether it has.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// One server, or several with copies of the same streams.
+#[derive(Debug)]
+pub(crate) enum Brokers {
+    One(Server),
+    Cluster(ServerCluster),
+}
+
+impl Brokers {
+    /// Starts so many.
+    pub(crate) async fn start(store: PathBuf, count: usize, sync_always: bool) -> Fallible<Self> {
+        let options = ServerOptions { store: Some(store), sync_always, ..ServerOptions::default() };
+        Ok(match count {
+            0 | 1 => Self::One(Server::start(options).await?),
+            count => Self::Cluster(ServerCluster::start(options, count).await?),
+        })
+    }
+
+    pub(crate) fn members(&self) -> &[Server] {
+        match self {
+            Self::One(server) => std::slice::from_ref(server),
+            Self::Cluster(cluster) => cluster.members(),
+        }
+    }
+
+    fn members_mut(&mut self) -> &mut [Server] {
+        match self {
+            Self::One(server) => std::slice::from_mut(server),
+            Self::Cluster(cluster) => cluster.members_mut(),
+        }
+    }
+
+    /// Addresses of all, separated by commas.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    /// Kills one, and starts it again after this time.
+    pub(crate) async fn kill(&mut self, nth: usize, down: Duration) -> Fallible<()> {
+        let server = &mut self.members_mut()[nth];
+        server.kill9().await?;
+        sleep(down).await;
+        Ok(server.restart().await?)
+    }
+
+    /// Halts the one that leads a stream, as soon as one does.
+    pub(crate) async fn halt_leader(&mut self, stream: &str, halt: Duration) -> Fallible<()> {
+        let Self::Cluster(cluster) = self else { return Err("one server leads nobody".into()) };
+        let context = context(cluster.members()).await?;
+        let until = Instant::now() + CAUGHT_UP_WITHIN;
+        let leader = loop {
+            match cluster.leader_of(&context, stream).await {
+                Some(leader) => break &cluster.members()[leader],
+                None if Instant::now() > until => return Err(format!("nobody leads {stream}").into()),
+                None => sleep(LOOK).await,
+            }
+        };
+        leader.pause().await?;
+        sleep(halt).await;
+        Ok(leader.resume()?)
+    }
+
+    /// Kills all but the first, and starts them again after this time.
+    pub(crate) async fn lose_quorum(&mut self, down: Duration) -> Fallible<()> {
+        let dying = &mut self.members_mut()[1..];
+        for server in &mut *dying {
+            server.kill9().await?;
+        }
+        sleep(down).await;
+        for server in dying {
+            server.restart().await?;
+        }
+        Ok(())
+    }
+
+    /// Kills one and empties its disk, when the others have everything; waits until it has everything again.
+    pub(crate) async fn empty_disk(&mut self, nth: usize, down: Duration) -> Fallible<()> {
+        self.caught_up().await?;
+        let server = &mut self.members_mut()[nth];
+        server.empty_disk().await?;
+        sleep(down).await;
+        server.restart().await?;
+        self.caught_up().await
+    }
+
+    /// Stops and starts all, one after the other, as an upgrade does: the next when the one before has everything.
+    pub(crate) async fn restart_all(&mut self) -> Fallible<()> {
+        for nth in 0..self.members().len() {
+            self.members_mut()[nth].restart().await?;
+            self.caught_up().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every copy of every stream is complete.
+    async fn caught_up(&self) -> Fallible<()> {
+        let until = Instant::now() + CAUGHT_UP_WITHIN;
+        let context = context(self.members()).await?;
+        loop {
+            let behind = behind(&context).await;
+            match behind {
+                Ok(streams) if streams.is_empty() => return Ok(()),
+                Ok(streams) if Instant::now() > until => {
+                    return Err(format!("copies are behind: {}", streams.join(", ")).into());
+                }
+                Err(error) if Instant::now() > until => return Err(error),
+                _ => sleep(LOOK).await,
+            }
+        }
+    }
+}
+
+/// Streams of which a copy is behind, or that nobody leads.
+async fn behind(context: &jetstream::Context) -> Fallible<Vec<String>> {
+    use futures_util::TryStreamExt as _;
+    let streams: Vec<_> = context.streams().try_collect().await?;
+    let is_behind = |info: &jetstream::stream::Info| match &info.cluster {
+        Some(cluster) => {
+            cluster.leader.is_none()
+                || cluster.replicas.len() + 1 < info.config.num_replicas
+                || cluster.replicas.iter().any(|copy| copy.offline || !copy.current)
+        }
+        None => true,
+    };
+    Ok(streams.into_iter().filter(is_behind).map(|info| info.config.name).collect())
+}
+
+async fn context(servers: &[Server]) -> Fallible<jetstream::Context> {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    Ok(jetstream::new(async_nats::connect(urls).await?))
+}
