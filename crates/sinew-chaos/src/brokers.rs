@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sinew_mesh::async_nats::{self, jetstream};
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::server_cluster::ServerCluster;
+use sinew_mesh::server_group::ServerGroup;
 use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
@@ -17,59 +17,39 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// One server, or several with copies of the same streams.
 #[derive(Debug)]
-pub(crate) enum Brokers {
-    One(Server),
-    Cluster(ServerCluster),
-}
+pub(crate) struct Brokers(ServerGroup);
 
 impl Brokers {
     /// Starts so many.
     pub(crate) async fn start(store: PathBuf, count: usize, sync_always: bool) -> Fallible<Self> {
         let options = ServerOptions { store: Some(store), sync_always, ..ServerOptions::default() };
-        Ok(match count {
-            0 | 1 => Self::One(Server::start(options).await?),
-            count => Self::Cluster(ServerCluster::start(options, count).await?),
-        })
+        Ok(Self(ServerGroup::start(options, Some(count)).await?))
     }
 
     pub(crate) fn members(&self) -> &[Server] {
-        match self {
-            Self::One(server) => std::slice::from_ref(server),
-            Self::Cluster(cluster) => cluster.members(),
-        }
-    }
-
-    fn members_mut(&mut self) -> &mut [Server] {
-        match self {
-            Self::One(server) => std::slice::from_mut(server),
-            Self::Cluster(cluster) => cluster.members_mut(),
-        }
+        self.0.members()
     }
 
     /// Addresses of all, separated by commas.
     pub(crate) fn url(&self) -> String {
-        match self {
-            Self::One(server) => server.url(),
-            Self::Cluster(cluster) => cluster.url(),
-        }
+        self.0.url()
     }
 
     /// Kills one, and starts it again after this time.
     pub(crate) async fn kill(&mut self, nth: usize, down: Duration) -> Fallible<()> {
-        let server = &mut self.members_mut()[nth];
+        let server = &mut self.0.members_mut()[nth];
         server.kill9().await?;
         sleep(down).await;
         Ok(server.restart().await?)
     }
 
     /// Halts the one that leads a stream, as soon as one does.
-    pub(crate) async fn halt_leader(&mut self, stream: &str, halt: Duration) -> Fallible<()> {
-        let Self::Cluster(cluster) = self else { return Err("one server leads nobody".into()) };
-        let context = context(cluster.members()).await?;
+    pub(crate) async fn halt_leader(&self, stream: &str, halt: Duration) -> Fallible<()> {
+        let context = context(self.members()).await?;
         let until = Instant::now() + CAUGHT_UP_WITHIN;
         let leader = loop {
-            match cluster.leader_of(&context, stream).await {
-                Some(leader) => break &cluster.members()[leader],
+            match self.0.leader_of(&context, stream).await {
+                Some(leader) => break &self.members()[leader],
                 None if Instant::now() > until => return Err(format!("nobody leads {stream}").into()),
                 None => sleep(LOOK).await,
             }
@@ -81,7 +61,7 @@ impl Brokers {
 
     /// Kills all but the first, and starts them again after this time.
     pub(crate) async fn lose_quorum(&mut self, down: Duration) -> Fallible<()> {
-        let dying = &mut self.members_mut()[1..];
+        let dying = &mut self.0.members_mut()[1..];
         for server in &mut *dying {
             server.kill9().await?;
         }
@@ -95,7 +75,7 @@ impl Brokers {
     /// Kills one and empties its disk, when the others have everything; waits until it has everything again.
     pub(crate) async fn empty_disk(&mut self, nth: usize, down: Duration) -> Fallible<()> {
         self.caught_up().await?;
-        let server = &mut self.members_mut()[nth];
+        let server = &mut self.0.members_mut()[nth];
         server.empty_disk().await?;
         sleep(down).await;
         server.restart().await?;
@@ -105,7 +85,7 @@ impl Brokers {
     /// Stops and starts all, one after the other, as an upgrade does: the next when the one before has everything.
     pub(crate) async fn restart_all(&mut self) -> Fallible<()> {
         for nth in 0..self.members().len() {
-            self.members_mut()[nth].restart().await?;
+            self.0.members_mut()[nth].restart().await?;
             self.caught_up().await?;
         }
         Ok(())

@@ -47,7 +47,7 @@ const TRIES: usize = 20;
 /// More than any server says of itself.
 const LONGEST_GREETING: usize = 64 * 1024;
 /// Folder of streams below the store.
-const STREAMS: &str = "jetstream";
+pub(crate) const STREAMS: &str = "jetstream";
 /// How much of the log an error shows, from its end.
 const SHOWN_OF_LOG: u64 = 2_000;
 

@@ -1,8 +1,8 @@
-//! A cluster of nats-servers as children of this process: streams with three copies on one machine, for tests of what a
-//! cluster promises and for `sinew dev --servers 3`.
+//! nats-servers as children of this process: one, or a cluster of them with copies of each stream, for `sinew dev --servers
+//! 3` and for tests of what a cluster promises.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::jetstream;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::error::MeshError;
-use crate::server::{ClusterMember, PORTS, Server, ServerOptions};
+use crate::server::{ClusterMember, PORTS, STREAMS, Server, ServerOptions};
 
 /// Time for the members to agree who leads them; elections take seconds, on a busy machine more.
 const AGREED_WITHIN: Duration = Duration::from_mins(1);
@@ -25,46 +25,61 @@ const PORT_TRIES: usize = 100;
 /// Name of the cluster.
 const CLUSTER: &str = "sinew";
 
-/// Servers of this machine that keep copies of the same streams, killed on drop.
+/// One server, or several of this machine that keep copies of the same streams; killed on drop.
 #[derive(Debug)]
-pub struct ServerCluster {
+pub struct ServerGroup {
     members: Vec<Server>,
+    store: PathBuf,
     _temporary: Option<TempDir>,
 }
 
-impl ServerCluster {
-    /// Starts so many servers and waits until they take requests for streams together. Each keeps its data in a folder of
-    /// its own below `store`; the first listens at `port`. `member` is set here.
-    pub async fn start(options: ServerOptions, count: usize) -> Result<Self, MeshError> {
+impl ServerGroup {
+    /// Starts so many servers and waits until they take requests for streams together; without a number, as many as the
+    /// store was made for. One keeps its data in the store itself, several keep them in folders of their own below it; the
+    /// first listens at `port`. `member` is set here. A store that was made for another number is refused.
+    pub async fn start(options: ServerOptions, count: Option<usize>) -> Result<Self, MeshError> {
         let temporary = match options.store {
             Some(_) => None,
             None => Some(
                 tempfile::Builder::new()
-                    .prefix("sinew-cluster-")
+                    .prefix("sinew-nats-")
                     .tempdir()
                     .map_err(|error| failed(format!("cannot make a temporary folder: {error}")))?,
             ),
         };
-        let below: PathBuf =
+        let store =
             temporary.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |t| t.path().into());
+        let count = count_for(&store, count)?;
         let routes = free_ports(count)?;
         let starting = routes.iter().enumerate().map(|(nth, &route)| {
-            let name = format!("{CLUSTER}-{}", nth + 1);
+            let name = member_name(nth);
+            let member = ClusterMember {
+                cluster: CLUSTER.to_owned(),
+                name: name.clone(),
+                port: route,
+                routes: routes.clone(),
+            };
             Server::start(ServerOptions {
-                store: Some(below.join(&name)),
+                store: Some(if count == 1 { store.clone() } else { store.join(name) }),
                 port: options.port.filter(|_| nth == 0),
-                member: Some(ClusterMember {
-                    cluster: CLUSTER.to_owned(),
-                    name,
-                    port: route,
-                    routes: routes.clone(),
-                }),
+                member: (count > 1).then_some(member),
                 ..options.clone()
             })
         });
-        let cluster = Self { members: try_join_all(starting).await?, _temporary: temporary };
-        cluster.agreed().await?;
-        Ok(cluster)
+        let members = try_join_all(starting).await?;
+        let group = Self { members, store, _temporary: temporary };
+        group.agreed().await?;
+        Ok(group)
+    }
+
+    /// The folder with the data of all.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// The port of the first.
+    pub fn port(&self) -> u16 {
+        self.members.first().map_or(0, Server::port)
     }
 
     /// The members, in the order of their names.
@@ -119,6 +134,27 @@ impl ServerCluster {
                 Err(_) => sleep(LOOK).await,
             }
         }
+    }
+}
+
+/// Name of a member, and of its folder.
+fn member_name(nth: usize) -> String {
+    format!("{CLUSTER}-{}", nth + 1)
+}
+
+/// Number of servers for a store.
+fn count_for(store: &Path, wanted: Option<usize>) -> Result<usize, MeshError> {
+    let folders = (0..).take_while(|nth| store.join(member_name(*nth)).is_dir()).count();
+    let made_for = match folders {
+        0 => store.join(STREAMS).is_dir().then_some(1),
+        folders => Some(folders),
+    };
+    match (wanted, made_for) {
+        (Some(wanted), Some(made_for)) if wanted != made_for => Err(failed(format!(
+            "{} was made for {made_for} server(s), not for {wanted}; name another folder",
+            store.display()
+        ))),
+        (wanted, made_for) => Ok(wanted.or(made_for).unwrap_or(1).max(1)),
     }
 }
 
