@@ -9,6 +9,7 @@ use sinew_mesh::server_group::ServerGroup;
 use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
+use crate::power_loss::MountedDisk;
 
 /// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
@@ -17,27 +18,73 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// One server, or several with copies of the same streams.
 #[derive(Debug)]
-pub(crate) struct Brokers(ServerGroup);
+pub(crate) struct Brokers {
+    // Servers end before the disk goes that they are on.
+    group: ServerGroup,
+    disk: Option<MountedDisk>,
+}
+
+/// How brokers keep data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokerOptions {
+    /// How many, each with a copy of every stream.
+    pub(crate) servers: usize,
+    /// Whether every write is synced before it is acknowledged.
+    pub(crate) sync_always: bool,
+    /// Whether power can be cut: the data are on a disk of this process.
+    pub(crate) can_lose_power: bool,
+}
+
+impl BrokerOptions {
+    /// One server.
+    pub(crate) const fn one(sync_always: bool) -> Self {
+        Self { servers: 1, sync_always, can_lose_power: false }
+    }
+}
 
 impl Brokers {
-    /// Starts so many.
-    pub(crate) async fn start(store: PathBuf, count: usize, sync_always: bool) -> Fallible<Self> {
-        let options = ServerOptions { store: Some(store), sync_always, ..ServerOptions::default() };
-        Ok(Self(ServerGroup::start(options, Some(count)).await?))
+    /// Starts them on a new store.
+    pub(crate) async fn start(store: PathBuf, options: BrokerOptions) -> Fallible<Self> {
+        let disk = options.can_lose_power.then(|| MountedDisk::mount(&store)).transpose()?;
+        let server = ServerOptions {
+            store: Some(store),
+            sync_always: options.sync_always,
+            ..ServerOptions::default()
+        };
+        Ok(Self { group: ServerGroup::start(server, Some(options.servers)).await?, disk })
+    }
+
+    /// Cuts the power of all, which come back after this time.
+    pub(crate) async fn cut_power(&mut self, down: Duration, seed: u64) -> Fallible<()> {
+        let disk = self.disk.as_ref().ok_or("the disk of the brokers keeps everything")?;
+        for server in self.group.members_mut() {
+            server.kill9().await?;
+        }
+        disk.cut_power(seed);
+        sleep(down).await;
+        for server in self.group.members_mut() {
+            server.restart().await?;
+        }
+        Ok(())
+    }
+
+    /// Changes of the disk that cuts have taken back.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.disk.as_ref().map_or(0, MountedDisk::forgotten)
     }
 
     pub(crate) fn members(&self) -> &[Server] {
-        self.0.members()
+        self.group.members()
     }
 
     /// Addresses of all, separated by commas.
     pub(crate) fn url(&self) -> String {
-        self.0.url()
+        self.group.url()
     }
 
     /// Kills one, and starts it again after this time.
     pub(crate) async fn kill(&mut self, nth: usize, down: Duration) -> Fallible<()> {
-        let server = &mut self.0.members_mut()[nth];
+        let server = &mut self.group.members_mut()[nth];
         server.kill9().await?;
         sleep(down).await;
         Ok(server.restart().await?)
@@ -48,7 +95,7 @@ impl Brokers {
         let context = context(self.members()).await?;
         let until = Instant::now() + CAUGHT_UP_WITHIN;
         let leader = loop {
-            match self.0.leader_of(&context, stream).await {
+            match self.group.leader_of(&context, stream).await {
                 Some(leader) => break &self.members()[leader],
                 None if Instant::now() > until => return Err(format!("nobody leads {stream}").into()),
                 None => sleep(LOOK).await,
@@ -61,7 +108,7 @@ impl Brokers {
 
     /// Kills all but the first, and starts them again after this time.
     pub(crate) async fn lose_quorum(&mut self, down: Duration) -> Fallible<()> {
-        let dying = &mut self.0.members_mut()[1..];
+        let dying = &mut self.group.members_mut()[1..];
         for server in &mut *dying {
             server.kill9().await?;
         }
@@ -75,7 +122,7 @@ impl Brokers {
     /// Kills one and empties its disk, when the others have everything; waits until it has everything again.
     pub(crate) async fn empty_disk(&mut self, nth: usize, down: Duration) -> Fallible<()> {
         self.caught_up().await?;
-        let server = &mut self.0.members_mut()[nth];
+        let server = &mut self.group.members_mut()[nth];
         server.empty_disk().await?;
         sleep(down).await;
         server.restart().await?;
@@ -85,7 +132,7 @@ impl Brokers {
     /// Stops and starts all, one after the other, as an upgrade does: the next when the one before has everything.
     pub(crate) async fn restart_all(&mut self) -> Fallible<()> {
         for nth in 0..self.members().len() {
-            self.0.members_mut()[nth].restart().await?;
+            self.group.members_mut()[nth].restart().await?;
             self.caught_up().await?;
         }
         Ok(())

@@ -35,6 +35,9 @@ pub(crate) struct FaultCounts {
     /// Times that the nats-servers are stopped and started one after the other; needs --servers 3.
     #[arg(long, default_value_t = 0)]
     pub(crate) rolling_restarts: u32,
+    /// Times that all nats-servers lose power: what they did not sync is forgotten, in whole or in part; needs /dev/fuse.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) power_cuts: u32,
 }
 
 /// Fault and its victim.
@@ -49,6 +52,7 @@ pub(crate) enum Fault {
     LoseQuorum(Duration),
     EmptyDisk(usize, Duration),
     RestartAll,
+    CutPower(Duration, u64),
 }
 
 /// Processes that faults happen to.
@@ -108,6 +112,9 @@ impl FaultCounts {
             Fault::EmptyDisk(random.random_range(0..servers), while_down(random))
         });
         spread(self.rolling_restarts, 0.1, 0.9, &mut |_| Fault::RestartAll);
+        spread(self.power_cuts, 0.02, 0.95, &mut |random| {
+            Fault::CutPower(Duration::from_millis(random.random_range(10..300)), random.random())
+        });
         plan.sort_by_key(|(at, _)| *at);
         plan
     }

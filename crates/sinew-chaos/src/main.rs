@@ -14,6 +14,7 @@ mod conversations;
 mod fault_plan;
 mod load;
 mod points;
+mod power_loss;
 mod report;
 mod roles;
 mod run;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::brokers::BrokerOptions;
 use crate::fault_plan::{Fault, FaultCounts, Victims};
 use crate::load::Load;
 use crate::points::Queue;
@@ -57,6 +58,9 @@ pub(crate) struct RunArgs {
     executions: u64,
     #[command(flatten)]
     counts: FaultCounts,
+    /// Let the brokers acknowledge before they sync: the control of power cuts, which then lose something.
+    #[arg(long)]
+    without_sync: bool,
     /// Do not ask that redeliveries, fences, takeovers and late results were seen: for runs too short for all of them.
     #[arg(long)]
     short: bool,
@@ -97,7 +101,8 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     let common = args.common;
     let seed = common.seed.unwrap_or_else(rand::random);
     let began = Instant::now();
-    let site = Site::with_servers(common.folder.clone(), common.shards, false, common.servers).await?;
+    let brokers = BrokerOptions { servers: common.servers, ..BrokerOptions::one(false) };
+    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let queues = [
         Queue::of_executors(args.kills, &args.without, seed),
         Queue::of_agents(args.kills, &args.without, seed),
@@ -152,6 +157,7 @@ struct BrokerFaults {
     quorum_losses: u64,
     emptied_disks: u64,
     rolling_restarts: u64,
+    power_cuts: u64,
 }
 
 /// The processes of a run with what happens to them.
@@ -191,6 +197,10 @@ impl RunProcesses {
                 brokers.empty_disk(nth, down).await?;
                 self.done.emptied_disks += 1;
             }
+            Fault::CutPower(down, seed) => {
+                brokers.cut_power(down, seed).await?;
+                self.done.power_cuts += 1;
+            }
             Fault::RestartAll => {
                 brokers.restart_all().await?;
                 self.done.rolling_restarts += 1;
@@ -216,7 +226,12 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         );
     }
     let seed = common.seed.unwrap_or_else(rand::random);
-    let site = Site::with_servers(common.folder.clone(), common.shards, true, common.servers).await?;
+    let brokers = BrokerOptions {
+        servers: common.servers,
+        sync_always: !args.without_sync,
+        can_lose_power: counts.power_cuts > 0,
+    };
+    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let tallies: [Arc<Tally>; 2] = Default::default();
     let open = |roles: Vec<Role>, tally: &Arc<Tally>| -> Vec<Slot> {
         roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
@@ -252,7 +267,9 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.all_ended_after_last_agent_kill_ms =
         Some(millis(last_agent.elapsed().min(ended + (last - last_agent))));
     report.demand(finished, format!("not all had ended {} s after the last fault", PATIENCE.as_secs()));
-    demand_faults(&mut report, counts, &tallies, &processes.done);
+    let forgotten = processes.site.brokers.forgotten();
+    demand_faults(&mut report, counts, &tallies, &processes.done, forgotten);
+    report.demand(counts.power_cuts == 0 || forgotten > 0, "the disk has forgotten nothing");
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));
         demand_effects(&mut report);
@@ -270,7 +287,13 @@ fn victims(common: &Common) -> Victims {
 }
 
 /// Notes the faults that happened, and demands that they are those that were asked for.
-fn demand_faults(report: &mut Report, asked: FaultCounts, tallies: &[Arc<Tally>; 2], servers: &BrokerFaults) {
+fn demand_faults(
+    report: &mut Report,
+    asked: FaultCounts,
+    tallies: &[Arc<Tally>; 2],
+    servers: &BrokerFaults,
+    forgotten_changes: u64,
+) {
     let [executors, agents] = tallies;
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let faults = Faults {
@@ -282,6 +305,8 @@ fn demand_faults(report: &mut Report, asked: FaultCounts, tallies: &[Arc<Tally>;
         quorum_losses: servers.quorum_losses,
         emptied_disks: servers.emptied_disks,
         rolling_restarts: servers.rolling_restarts,
+        power_cuts: servers.power_cuts,
+        forgotten_changes,
         ended_by_themselves: count(&executors.strays) + count(&agents.strays),
     };
     let demands = [
@@ -292,6 +317,7 @@ fn demand_faults(report: &mut Report, asked: FaultCounts, tallies: &[Arc<Tally>;
         ("leaders were halted", faults.leader_halts, asked.leader_halts),
         ("quorums were lost", faults.quorum_losses, asked.quorum_losses),
         ("disks were emptied", faults.emptied_disks, asked.emptied_disks),
+        ("power was cut", faults.power_cuts, asked.power_cuts),
         ("rolling restarts happened", faults.rolling_restarts, asked.rolling_restarts),
     ];
     for (words, happened, wanted) in demands {

@@ -7,7 +7,7 @@ use sinew_executor::client::Client;
 use sinew_mesh::Provision;
 use tempfile::TempDir;
 
-use crate::brokers::Brokers;
+use crate::brokers::{BrokerOptions, Brokers};
 use crate::roles::Place;
 use crate::{Fallible, workflows};
 
@@ -22,15 +22,14 @@ pub(crate) struct Site {
 impl Site {
     /// A fresh one with one server, in this folder or in a temporary one, with both workflows deployed.
     pub(crate) async fn new(folder: Option<PathBuf>, shards: u32, sync_always: bool) -> Fallible<Self> {
-        Self::with_servers(folder, shards, sync_always, 1).await
+        Self::with_brokers(folder, shards, BrokerOptions::one(sync_always)).await
     }
 
-    /// As [`Site::new`], with so many servers; each has a copy of every stream.
-    pub(crate) async fn with_servers(
+    /// As [`Site::new`], with other brokers.
+    pub(crate) async fn with_brokers(
         folder: Option<PathBuf>,
         shards: u32,
-        sync_always: bool,
-        servers: usize,
+        options: BrokerOptions,
     ) -> Fallible<Self> {
         let temporary = folder.is_none().then(tempfile::tempdir).transpose()?;
         let folder = folder.or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
@@ -39,12 +38,12 @@ impl Site {
             return Err(format!("{} holds another run", folder.display()).into());
         }
         std::fs::create_dir_all(&folder)?;
-        let brokers = Brokers::start(folder.join("nats"), servers, sync_always).await?;
+        let brokers = Brokers::start(folder.join("nats"), options).await?;
         let place = Place { url: brokers.url(), namespace: "chaos".to_owned(), folder };
         let mesh = place.connect("chaos").await?;
         let shards = NonZeroU32::new(shards);
         mesh.admin()
-            .provision(&Provision { shards, replicas: Some(servers), ..Provision::default() })
+            .provision(&Provision { shards, replicas: Some(options.servers), ..Provision::default() })
             .await?;
         workflows::deploy(&mesh).await?;
         let client = Client::new(mesh, workflows::adapters).await?;

@@ -388,8 +388,10 @@ impl DevBanner<'_> {
 
     fn next(&self) -> String {
         // A server at the usual place needs not be named, as far as Sinew is concerned.
-        let usual = self.url.ends_with(&format!(":{USUAL_PORT}"));
-        let at = if usual { "--mesh".to_owned() } else { format!("--nats {}", self.url) };
+        let usual = self.url.split(',').any(|url| url.ends_with(&format!(":{USUAL_PORT}")));
+        // One server of several is enough: it tells of the others.
+        let first = self.url.split(',').next().unwrap_or_default();
+        let at = if usual { "--mesh".to_owned() } else { format!("--nats {first}") };
         words::name(&self.next.line(&at))
     }
 }
