@@ -104,8 +104,8 @@ struct ServerProcess {
 }
 
 impl Server {
-    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, else the one in the cache folder; one that is
-    /// too old counts only if it was named.
+    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, beside this program (where a wheel puts both) or in
+    /// the cache folder; one that is too old counts only if it was named.
     pub fn find() -> Result<PathBuf, MeshError> {
         if let Some(named) = env::var_os(NATS_SERVER).filter(|named| !named.is_empty()) {
             let named = PathBuf::from(named);
@@ -115,8 +115,9 @@ impl Server {
         let mut seen = Vec::new();
         let path = env::var_os("PATH").unwrap_or_default();
         let in_path = env::split_paths(&path).map(|folder| folder.join("nats-server"));
+        let beside = env::current_exe().ok().map(|program| program.with_file_name("nats-server"));
         let in_cache = cache().map(|cache| cache.join(CACHED));
-        for program in in_path.chain(in_cache).filter(|program| program.is_file()) {
+        for program in in_path.chain(beside).chain(in_cache).filter(|program| program.is_file()) {
             match version_of(&program) {
                 Ok(_) => return Ok(program),
                 Err(error) => seen.push(error.to_string()),
