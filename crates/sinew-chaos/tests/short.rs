@@ -80,6 +80,42 @@ fn nothing_is_lost_or_doubled_in_a_cluster_whose_servers_are_killed() {
 }
 
 #[test]
+fn nothing_acknowledged_is_lost_when_power_is_cut() {
+    if std::fs::OpenOptions::new().write(true).open("/dev/fuse").is_err() {
+        println!("NOT TRIED: power cuts need /dev/fuse, which is not here");
+        return;
+    }
+    let report = report(&[
+        "run",
+        "--short",
+        "--power-cuts",
+        "8",
+        "--seconds",
+        "12",
+        "--executions",
+        "24",
+        "--executor-kills",
+        "1",
+        "--agent-kills",
+        "1",
+        "--broker-kills",
+        "0",
+        "--halts",
+        "0",
+        "--executors",
+        "2",
+        "--shards",
+        "4",
+        "--seed",
+        "4",
+    ]);
+    assert_eq!(report["verdict"]["terminal"], 24);
+    let faults = &report["faults"];
+    assert_eq!(faults["power_cuts"], 8);
+    assert!(faults["forgotten_changes"].as_u64().unwrap() > 0, "a disk that forgets nothing proves nothing");
+}
+
+#[test]
 fn killed_in_the_middle_of_a_turn_conversations_go_on_at_the_recorded_one() {
     let report = report(&[
         "conversations",
