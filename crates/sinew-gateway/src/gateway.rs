@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
+use crate::api::LayoutCache;
 use crate::error::GatewayError;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
@@ -82,6 +83,7 @@ impl Gateway {
             streams,
             draining: draining.clone(),
             public_url: options.public_url,
+            layouts: LayoutCache::default(),
             address,
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
