@@ -416,7 +416,7 @@ mod tests {
         let grid = |side: usize| -> Vec<(usize, usize)> {
             (0..side * side)
                 .flat_map(|n| [(n, n + side), (n, n + 1)])
-                .filter(|(from, to)| *to < side * side && (to - from != 1 || to % side != 0))
+                .filter(|(from, to)| *to < side * side && (to - from != 1 || !to.is_multiple_of(side)))
                 .collect()
         };
         for direction in [Direction::TopDown, Direction::LeftRight] {

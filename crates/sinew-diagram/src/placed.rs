@@ -154,7 +154,7 @@ fn collect(
     sizes: &ElementSizes,
     places: &Places,
 ) -> PlacedDrawing {
-    let mut reach = Reach::default();
+    let mut reach = DrawnReach::default();
     let mut placed = PlacedDrawing::default();
     for ((node, block), at) in graph.nodes.iter().zip(blocks).zip(&places.nodes) {
         let (width, height) = block.outer;
@@ -220,9 +220,9 @@ impl PlacedDrawing {
 
 /// How far a drawing reaches: left, top, right, bottom.
 #[derive(Default)]
-struct Reach(Option<[f64; 4]>);
+struct DrawnReach(Option<[f64; 4]>);
 
-impl Reach {
+impl DrawnReach {
     fn take(&mut self, [left, top, width, height]: [f64; 4]) {
         let (right, bottom) = (left + width, top + height);
         let [a, b, c, d] = self.0.unwrap_or([left, top, right, bottom]);
@@ -254,12 +254,12 @@ mod tests {
             status: None,
             group: (n % 100 == 7).then(|| "group".to_owned()),
             color: None,
-            is_stack: n % 10 == 0,
+            is_stack: n.is_multiple_of(10),
         };
         let edge = |n: usize| DrawnEdge {
             from: format!("n{}", n / 2),
             to: format!("n{n}"),
-            label: (n % 5 == 0).then(|| "yes".to_owned()),
+            label: (n.is_multiple_of(5)).then(|| "yes".to_owned()),
             kind: EdgeKind::Flow,
             taken: None,
         };

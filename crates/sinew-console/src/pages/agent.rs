@@ -80,7 +80,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
     Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body).live(LiveSource::Poll))
 }
 
-/// A form from the schema of the input. The call is a conversation, on whose page its result comes in.
+/// A form from the schema of the input. The call is a message of a chat, on whose page its result comes in.
 fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
     html! {
         section {

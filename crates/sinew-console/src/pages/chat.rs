@@ -1,4 +1,4 @@
-//! Conversations with agents and workflows: every message is an execution, so that what was said survives all processes.
+//! Chats with agents and workflows: every message is an execution, so that what was said survives all processes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::chat_turn::{ChatTurn, read_turn, turn_part};
+use super::chat_turn::{ChatExchange, read_turn, turn_part};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -25,27 +25,27 @@ use crate::schema_form::{read_input, schema_fields};
 use crate::shown_text::{self, command_line, time_mark};
 use crate::status_mark::status_mark;
 
-/// Label of executions that are messages of a conversation, with the conversation's id.
-const CONVERSATION_LABEL: &str = "conversation";
-/// Label by which all messages are found, with the name of the agent or workflow.
+/// Label of executions that are messages of a chat, with the chat's id.
 const CHAT_LABEL: &str = "chat";
-/// Messages of a conversation that are shown, the latest.
+/// Label by which the messages of all chats are found.
+const KIND_LABEL: &str = "kind";
+/// Messages of a chat that are shown, the latest.
 const MAX_TURNS: &str = "20";
-/// Messages among which conversations are looked for.
+/// Messages among which chats are looked for.
 const MAX_RECENT: &str = "50";
 /// Members of an input that a text is meant for, where the schema has several.
 const TEXT_MEMBERS: [&str; 8] = ["message", "text", "prompt", "question", "query", "input", "value", "name"];
 /// Milliseconds by which the clocks of two machines may differ.
 const CLOCK_DRIFT_MS: u64 = 60_000;
-/// Milliseconds of the time in which conversations are looked for.
+/// Milliseconds of the time in which chats are looked for.
 const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// Bytes of files that go into a message.
 const MAX_FILE_BYTES: usize = 512 << 10;
 
-/// Conversation that the address names.
+/// Chat that the address names.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct ConversationChoice {
-    conversation: Option<String>,
+struct ChatChoice {
+    chat: Option<String>,
 }
 
 /// Fields of a message; those of a form of the input have names of their own.
@@ -61,7 +61,7 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let agents_path = ApiPath::of(&["agents"]);
     let agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
     let body = html! {
-        div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew agent call NAME -m '…'"))) }
+        div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
         @if agents.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } }
         ul.questions {
             @for agent in &agents {
@@ -78,53 +78,53 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = async {
-        let ConversationChoice { conversation } = request.query()?;
-        let conversation = conversation.filter(|id| is_conversation(id)).unwrap_or_else(new_conversation);
-        chat_page(&name, &conversation, &request, &WrittenFields::new(), None).await
+        let ChatChoice { chat } = request.query()?;
+        let chat = chat.filter(|id| is_chat_id(id)).unwrap_or_else(new_chat_id);
+        chat_page(&name, &chat, &request, &WrittenFields::new(), None).await
     };
     let page = page.await;
     page_or_problem(&request, page)
 }
 
-/// Sends a message, and shows the conversation with it. One that is refused is shown again with what was written.
+/// Sends a message, and shows the chat with it. One that is refused is shown again with what was written.
 pub(crate) async fn send(
     Path(name): Path<String>,
     request: PageRequest,
     Form(written): Form<WrittenFields>,
 ) -> Response {
-    let conversation = written.get("conversation").filter(|id| is_conversation(id)).cloned();
-    let conversation = conversation.unwrap_or_else(new_conversation);
-    match send_message(&name, &conversation, &request, &written).await {
+    let chat = written.get("chat").filter(|id| is_chat_id(id)).cloned();
+    let chat = chat.unwrap_or_else(new_chat_id);
+    match send_message(&name, &chat, &request, &written).await {
         Ok(()) => {
-            let address = PageAddress::chat(&name).with("conversation", &conversation);
+            let address = PageAddress::chat(&name).with("chat", &chat);
             Redirect::to(&address.to_string()).into_response()
         }
         Err(error) => {
-            let page = chat_page(&name, &conversation, &request, &written, Some(&error)).await;
+            let page = chat_page(&name, &chat, &request, &written, Some(&error)).await;
             page_or_problem(&request, page.map(|page| page.with_status(error.status())))
         }
     }
 }
 
-/// Whether a text may be the id of a conversation: labels are searched by it.
-fn is_conversation(id: &str) -> bool {
+/// Whether a text may be the id of a chat: labels are searched by it.
+fn is_chat_id(id: &str) -> bool {
     (8..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// A new id. It begins with the time, so that what was said before need not be searched for.
-fn new_conversation() -> String {
+fn new_chat_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Milliseconds since 1970 UTC at which a conversation began; `None` for ids that do not tell it.
-fn began_at(conversation: &str) -> Option<u64> {
-    let (seconds, nanos) = Uuid::parse_str(conversation).ok()?.get_timestamp()?.to_unix();
+/// Milliseconds since 1970 UTC at which a chat began; `None` for ids that do not tell it.
+fn began_at(chat: &str) -> Option<u64> {
+    let (seconds, nanos) = Uuid::parse_str(chat).ok()?.get_timestamp()?.to_unix();
     Some(seconds * 1_000 + u64::from(nanos) / 1_000_000)
 }
 
 async fn send_message(
     name: &str,
-    conversation: &str,
+    chat: &str,
     request: &PageRequest,
     written: &WrittenFields,
 ) -> Result<(), ConsoleError> {
@@ -138,13 +138,13 @@ async fn send_message(
     let mut body = Map::from_iter([
         (target.to_owned(), json!(name)),
         ("input".to_owned(), input),
-        ("session".to_owned(), json!(conversation)),
-        ("labels".to_owned(), json!({ CONVERSATION_LABEL: conversation, CHAT_LABEL: "yes" })),
+        ("session".to_owned(), json!(chat)),
+        ("labels".to_owned(), json!({ CHAT_LABEL: chat, KIND_LABEL: "chat" })),
     ]);
     // A message that is sent twice is one message.
     let key = field("message").trim();
     if !key.is_empty() {
-        body.insert("idempotency_key".to_owned(), json!(format!("{conversation}-{key}")));
+        body.insert("idempotency_key".to_owned(), json!(format!("{chat}-{key}")));
     }
     let sent =
         request.api.post::<StartedDocument>(&ApiPath::of(&["executions"]), &Value::Object(body)).await?;
@@ -187,16 +187,16 @@ fn text_input(schema: &Value, text: &str) -> Value {
 
 async fn chat_page(
     name: &str,
-    conversation: &str,
+    chat: &str,
     request: &PageRequest,
     written: &WrittenFields,
     error: Option<&ConsoleError>,
 ) -> Result<ConsolePage, ConsoleError> {
     let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
     let workflow = if agent.kind == "workflow" { name.to_owned() } else { format!("call:{name}") };
-    let since = began_at(conversation).map(|at| at.saturating_sub(CLOCK_DRIFT_MS).to_string());
+    let since = began_at(chat).map(|at| at.saturating_sub(CLOCK_DRIFT_MS).to_string());
     let week_ago = u64::try_from(request.now.as_millisecond()).unwrap_or_default().saturating_sub(WEEK_MS);
-    let label = format!("{CONVERSATION_LABEL}={conversation}");
+    let label = format!("{CHAT_LABEL}={chat}");
     let of_partner = ApiPath::of(&["executions"]).with("workflow", &workflow);
     let said_path = of_partner
         .clone()
@@ -204,7 +204,7 @@ async fn chat_page(
         .with("limit", MAX_TURNS)
         .with_some("since", since.as_deref());
     let recent_path = of_partner
-        .with("label", &format!("{CHAT_LABEL}=yes"))
+        .with("label", &format!("{KIND_LABEL}=chat"))
         .with("limit", MAX_RECENT)
         .with("since", &week_ago.to_string());
     let (said, recent) = futures_util::future::try_join(
@@ -223,16 +223,16 @@ async fn chat_page(
     let body = html! {
         div.head {
             h1 { "Chat with " (shown_text::line(&agent.name, 80)) }
-            (command_line(&CommandText::new("sinew execution list").flag("--label", &label)))
+            (command_line(&CommandText::new("sinew chat").word(&agent.name)))
         }
         div.chat {
-            section.said aria-label="Conversation" {
+            section.said aria-label="Messages" {
                 @if turns.is_empty() { p.empty { (greeting(&agent)) } }
-                @for turn in &turns { (turn_of(request, name, conversation, turn)) }
+                @for turn in &turns { (turn_of(request, name, chat, turn)) }
                 @if let Some(error) = error { (problem_box(error)) }
-                @if may_steer(request) { (composer(request, &agent, conversation, turns.len(), written)) }
+                @if may_steer(request) { (composer(request, &agent, chat, turns.len(), written)) }
             }
-            aside aria-label="Conversations" { (recent_list(request, name, conversation, &recent.executions)) }
+            aside aria-label="Chats" { (recent_list(request, name, chat, &recent.executions)) }
         }
     };
     Ok(ConsolePage::new(ConsoleSection::Chat, format!("Chat with {name}"), body).live(source))
@@ -241,11 +241,11 @@ async fn chat_page(
 fn turn_of(
     request: &PageRequest,
     name: &str,
-    conversation: &str,
-    turn: &Result<ChatTurn, ConsoleError>,
+    chat: &str,
+    turn: &Result<ChatExchange, ConsoleError>,
 ) -> Markup {
     match turn {
-        Ok(turn) => turn_part(request, &PageAddress::chat(name).with("conversation", conversation), turn),
+        Ok(turn) => turn_part(request, &PageAddress::chat(name).with("chat", chat), turn),
         Err(error) => problem_box(error),
     }
 }
@@ -260,7 +260,7 @@ fn greeting(agent: &AgentDocument) -> String {
 fn composer(
     request: &PageRequest,
     agent: &AgentDocument,
-    conversation: &str,
+    chat: &str,
     turns: usize,
     written: &WrittenFields,
 ) -> Markup {
@@ -269,8 +269,8 @@ fn composer(
     html! {
         form.steer #write method="post" action=(PageAddress::chat(&agent.name)) {
             (token_field(request))
-            input type="hidden" name="conversation" value=(conversation);
-            // The place in the conversation: a form that is sent twice is one message.
+            input type="hidden" name="chat" value=(chat);
+            // The place in the chat: a form that is sent twice is one message.
             input type="hidden" name="message" value=(format!("{turns}-{}", request.now.as_millisecond()));
             label { span { "Message" } textarea name="text" rows="3" data-send autofocus { (text) } }
             div #attach hidden {
@@ -285,33 +285,33 @@ fn composer(
             }
             div.actions {
                 button.primary type="submit" { "Send" }
-                a.button href=(PageAddress::chat(&agent.name)) { "New conversation" }
+                a.button href=(PageAddress::chat(&agent.name)) { "New chat" }
             }
         }
     }
 }
 
-/// Conversations that the latest messages belong to, each once.
+/// Chats that the latest messages belong to, each once.
 fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[ExecutionListRow]) -> Markup {
     let partner = |row: &ExecutionListRow| {
         row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned()
     };
     let mut seen: Vec<(&str, &ExecutionListRow)> = Vec::new();
     for row in rows {
-        let Some(id) = row.labels.get(CONVERSATION_LABEL) else { continue };
+        let Some(id) = row.labels.get(CHAT_LABEL) else { continue };
         if !seen.iter().any(|(known, _)| known == id) {
             seen.push((id, row));
         }
     }
     html! {
-        h2 { "Conversations of a week" }
+        h2 { "Chats of a week" }
         @if seen.is_empty() { p.empty { "None yet." } }
         ul.questions {
             @for (id, row) in seen.into_iter().take(20) {
                 @let with = partner(row);
                 li data-row aria-current=[(id == shown).then_some("true")] {
                     (status_mark(&row.status)) " "
-                    a href=(PageAddress::chat(&with).with("conversation", id)) { (shown_text::line(if with.is_empty() { name } else { &with }, 60)) }
+                    a href=(PageAddress::chat(&with).with("chat", id)) { (shown_text::line(if with.is_empty() { name } else { &with }, 60)) }
                     " " span.quiet { (time_mark(&row.started, request.now)) }
                 }
             }
@@ -341,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn conversations_have_names_that_labels_may_have() {
-        assert!(is_conversation(&new_conversation()));
+    fn chats_have_names_that_labels_may_have() {
+        assert!(is_chat_id(&new_chat_id()));
         for wrong in ["", "short", "has space in it", "comma,label=x", "<script>alert(1)", &"x".repeat(65)] {
-            assert!(!is_conversation(wrong), "{wrong}");
+            assert!(!is_chat_id(wrong), "{wrong}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! One message of a conversation, and all that came of it: steps, questions, the answer, files.
+//! One message of a chat, and all that came of it: steps, questions, the answer, files.
 
 use axum::Form;
 use axum::extract::Path;
@@ -24,7 +24,7 @@ const MAX_MESSAGES: usize = 40;
 const CALL_NODE: &str = "call";
 
 /// A message with all that came of it.
-pub(super) struct ChatTurn {
+pub(super) struct ChatExchange {
     pub(super) execution: ExecutionDocument,
     steps: Vec<EventDocument>,
     /// What the agent told while it worked; nothing for workflows.
@@ -33,7 +33,7 @@ pub(super) struct ChatTurn {
 }
 
 /// Reads a message.
-pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatTurn, ConsoleError> {
+pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatExchange, ConsoleError> {
     let execution = read_execution(request, id).await?;
     let steps_path =
         ApiPath::of(&["executions", id, "events"]).with("order", "newest").with("limit", MAX_STEPS);
@@ -48,11 +48,11 @@ pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatTur
     .await;
     let mut steps = steps?.events;
     steps.reverse();
-    Ok(ChatTurn { execution, steps, node, files: files.unwrap_or_default() })
+    Ok(ChatExchange { execution, steps, node, files: files.unwrap_or_default() })
 }
 
 /// The message and its answer.
-pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatTurn) -> Markup {
+pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatExchange) -> Markup {
     let execution = &turn.execution;
     let id = execution.execution.as_str();
     let whole = ApiPath::of(&["executions", id]).address();
@@ -104,7 +104,7 @@ fn plain_value(value: &Value, whole: &str) -> Markup {
 }
 
 /// Text, calls of tools and other news of an agent, as they came.
-fn told(turn: &ChatTurn) -> Markup {
+fn told(turn: &ChatExchange) -> Markup {
     let Some(node) = &turn.node else { return html! {} };
     let skipped = node.logs.len().saturating_sub(MAX_MESSAGES);
     html! {
@@ -119,7 +119,7 @@ fn told(turn: &ChatTurn) -> Markup {
 }
 
 /// Events of nodes, folded: the latest is the summary.
-fn steps(turn: &ChatTurn) -> Markup {
+fn steps(turn: &ChatExchange) -> Markup {
     html! {
         @if !turn.steps.is_empty() {
             details.steps {
@@ -164,7 +164,8 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
 
 /// Whether the mesh gave a file its name: the input or output of a task, which is shown already.
 fn is_generated(name: &str) -> bool {
-    name.ends_with(".json") && ["call_", "output_", "wi_"].iter().any(|begin| name.starts_with(begin))
+    name.strip_suffix(".json")
+        .is_some_and(|stem| ["call_", "output_", "wi_"].iter().any(|begin| stem.starts_with(begin)))
 }
 
 fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
@@ -184,7 +185,7 @@ fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
     }
 }
 
-/// A decision within a conversation.
+/// A decision within a chat.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ChatDecision {
     decision: String,
@@ -196,7 +197,7 @@ pub(crate) struct ChatDecision {
     back: String,
 }
 
-/// Sends a decision, and goes back to the conversation.
+/// Sends a decision, and goes back to the chat.
 pub(crate) async fn decide(
     Path(id): Path<String>,
     request: PageRequest,
@@ -206,7 +207,7 @@ pub(crate) async fn decide(
     let body = json!({ "decision": form.decision, "node": text(&form.node), "comment": text(&form.comment) });
     let path = ApiPath::of(&["executions", &id, "decisions"]);
     match request.api.post::<Value>(&path, &body).await {
-        // Only pages of conversations: a form leads nowhere else.
+        // Only pages of chats: a form leads nowhere else.
         Ok(_) => match form.back.strip_prefix(&format!("{}/", PageAddress::of(&["chat"]))) {
             Some(rest) if !rest.contains("//") => {
                 Redirect::to(&format!("{}/{rest}", PageAddress::of(&["chat"]))).into_response()

@@ -114,7 +114,7 @@ fn conversion_part(form: &DeskForm, tried: Option<&Result<ConversionDocument, Co
                 label.wide { span { "Sample: JSON, or a text" } textarea.mono name="sample" form="desk" rows="2" spellcheck="false" { (form.sample) } }
                 button type="submit" name="work" value="try" form="desk" { "Try" }
             }
-            (command_line(&CommandText::new("sinew workflow convert").word(form.file_name()).flag("--connection", form.connection.trim())))
+            (command_line(&CommandText::new("sinew workflow convert").word(form.file_name()).flag("--try", form.connection.trim()).flag("--sample", form.sample.trim())))
             @match tried {
                 None => {}
                 Some(Err(error)) => (problem_box(error)),

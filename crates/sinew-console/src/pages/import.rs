@@ -51,7 +51,7 @@ fn import_page(
     opened: Option<&Result<InspectionDocument, ConsoleError>>,
 ) -> ConsolePage {
     let body = html! {
-        div.head { h1 { "Import" } (command_line(&CommandText::new("sinew execution describe --file EXPORT.json"))) }
+        div.head { h1 { "Import" } (command_line(&CommandText::new("sinew execution describe EXPORT.json"))) }
         form.steer #import method="post" {
             (token_field(request))
             p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was. Nothing is stored, and nothing is asked of a mesh." }

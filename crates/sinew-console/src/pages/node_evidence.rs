@@ -20,7 +20,7 @@ use crate::text_diff::text_diff;
 const MAX_NOTES: usize = 20;
 
 /// The node that another one is compared with.
-pub(super) struct ComparedNode {
+pub(super) struct OtherNode {
     /// Words for the other: its label and execution.
     told: String,
     node: Result<NodeDocument, ConsoleError>,
@@ -33,14 +33,14 @@ pub(super) async fn read_compared(
     id: &str,
     name: &str,
     choice: &NodeChoice,
-) -> Option<ComparedNode> {
+) -> Option<OtherNode> {
     let with = choice.with.as_deref().map(str::trim).filter(|with| !with.is_empty())?;
     let here = ApiPath::of(&["executions", id, "node"]).with("name", with);
     if let Ok(node) = request.api.get::<NodeDocument>(&here).await {
-        return Some(ComparedNode { told: with.to_owned(), node: Ok(node) });
+        return Some(OtherNode { told: with.to_owned(), node: Ok(node) });
     }
     let there = ApiPath::of(&["executions", with, "node"]).with("name", name);
-    Some(ComparedNode { told: format!("{name} of {with}"), node: request.api.get(&there).await })
+    Some(OtherNode { told: format!("{name} of {with}"), node: request.api.get(&there).await })
 }
 
 /// Conditions with the values that they named, and notes of the dialect.
@@ -170,7 +170,7 @@ pub(super) fn comparison(
     execution: &ExecutionDocument,
     choice: &NodeChoice,
     node: &NodeDocument,
-    compared: Option<&ComparedNode>,
+    compared: Option<&OtherNode>,
 ) -> Markup {
     html! {
         details open[compared.is_some()] {

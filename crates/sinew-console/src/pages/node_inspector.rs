@@ -6,7 +6,7 @@ use sinew_inspection::words;
 
 use super::execution::{NodeChoice, node_row};
 use super::execution_head::fault;
-use super::node_evidence::{ComparedNode, attempts, comparison, conditions, read_compared, usage};
+use super::node_evidence::{OtherNode, attempts, comparison, conditions, read_compared, usage};
 use super::opened_nodes::OpenedNodes;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -36,7 +36,7 @@ pub(crate) struct SelectedNode {
     node: Result<NodeDocument, ConsoleError>,
     tree: Vec<TreeDocument>,
     steers: bool,
-    compared: Option<ComparedNode>,
+    compared: Option<OtherNode>,
 }
 
 /// Reads the selected node; `None` if none is selected.

@@ -190,7 +190,7 @@ const MAX_POINTS: usize = 40;
 fn way(at: usize, edge: &PlacedEdge) -> Value {
     let step = edge.points.len().div_ceil(MAX_POINTS).max(1);
     let last = edge.points.len().saturating_sub(1);
-    let kept = edge.points.iter().enumerate().filter(|(n, _)| n % step == 0 || *n == last);
+    let kept = edge.points.iter().enumerate().filter(|(n, _)| n.is_multiple_of(step) || *n == last);
     let points: Vec<i64> = kept.flat_map(|(_, (x, y))| [x.round() as i64, y.round() as i64]).collect();
     let kind = match edge.kind {
         EdgeKind::Flow => "flow",

@@ -31,7 +31,7 @@ pub(crate) struct StartBody {
     workflow: Option<String>,
     /// Name of an agent that is asked instead: the execution has one node, and its output is `{output}`.
     agent: Option<String>,
-    /// Conversation that the execution belongs to: agents that remember earlier executions of it go on with them.
+    /// Session that the execution belongs to: agents that remember earlier executions of it go on with them.
     #[serde(default)]
     session: String,
     /// The first characters of a version's digest; the newest version unless given.

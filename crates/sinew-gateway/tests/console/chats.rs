@@ -1,4 +1,4 @@
-//! Conversations in a real browser: said, answered, asked back, and still there on another day and another gateway.
+//! Chats in a real browser: said, answered, asked back, and still there on another day and another gateway.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::world::{ConsoleWorld, HOSTILE};
 const ENTER: &str = "\u{e007}";
 
 #[tokio::test]
-async fn conversations_survive_reloads_and_gateways() {
+async fn chats_survive_reloads_and_gateways() {
     let Some(browser) = Browser::start().await else { return };
     let mut world = ConsoleWorld::new().await;
     let base = world.mesh.base.clone();
@@ -20,7 +20,7 @@ async fn conversations_survive_reloads_and_gateways() {
     browser.wait_until("document.activeElement.name === 'text'").await;
     browser.write("textarea[name=text]", "{\"value\": \"good morning\"}").await;
     browser.press(&[ENTER]).await;
-    browser.wait_until("location.search.startsWith('?conversation=')").await;
+    browser.wait_until("location.search.startsWith('?chat=')").await;
     browser.wait_until("document.querySelector('.theirs .text')?.textContent === 'good morning'").await;
     // A second message, by the form of the input, with text that must stay text.
     browser

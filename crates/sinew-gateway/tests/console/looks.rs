@@ -71,7 +71,8 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
     let world = ConsoleWorld::new().await;
     world.start("chain", "hostile", &serde_json::json!({ "value": HOSTILE, HOSTILE: HOSTILE })).await;
     world.start("review", "asked", &serde_json::json!({ HOSTILE: [HOSTILE, "x".repeat(200_000)] })).await;
-    let named = CHAIN.replace("description: An order on its way", &format!("description: {}", serde_json::json!(HOSTILE)));
+    let named = CHAIN
+        .replace("description: An order on its way", &format!("description: {}", serde_json::json!(HOSTILE)));
     world.deploy("hostile.yaml", &named).await;
     world.reaches("hostile", "failed").await;
     world.reaches("asked", "waiting").await;

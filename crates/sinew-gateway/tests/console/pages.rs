@@ -314,6 +314,42 @@ async fn a_file_is_checked_deployed_and_removed_at_the_desk() {
 }
 
 #[tokio::test]
+async fn a_conversion_is_tried_at_the_desk() {
+    let world = ConsoleWorld::new().await;
+    let own = world.mesh.base.clone();
+    let (token, cookie) = form_pass(&world, "/console/desk").await;
+    let review = crate::support::review();
+    let file = |function: &str| {
+        let mut file: serde_json::Value = serde_json::from_str(&review).unwrap();
+        file["connections"][0]["conversion_function"] = json!(function);
+        file.to_string()
+    };
+    let tried = async |function: &str, sample: &str| {
+        let coded = |text: &str| {
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+        };
+        let (text, sample) = (coded(&file(function)), coded(sample));
+        let fields = [
+            ("form_token", token.as_str()),
+            ("name", "review.json"),
+            ("text", &text),
+            ("connection", "c"),
+            ("sample", &sample),
+            ("work", "try"),
+        ];
+        let answer = send_form(&world, "/console/desk", Some(&own), Some(&cookie), &fields).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.text().await.unwrap()
+    };
+    let page = tried("lambda d: {'twice': d['value'] * 2}", "21").await;
+    assert!(page.contains("<b>converted</b>") && page.contains("&quot;twice&quot;: 42"), "{page}");
+    let page = tried("lambda d: d['<i>none</i>']", "21").await;
+    assert!(page.contains("<b>fell back</b>") && page.contains("data-line=\"1\""), "{page}");
+    assert!(!page.contains("<i>none</i>"), "{page}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_read_only_console_changes_nothing() {
     let world = ConsoleWorld::with(|options| options.console = Some(ConsoleMode::ReadOnly)).await;
     world.fill().await;

@@ -61,6 +61,44 @@ async fn traffic_comes_in_as_text_and_can_be_paused() {
     world.end().await;
 }
 
+/// Seconds of the live mesh under which memory is measured, unless `SINEW_LIVE_SECONDS` names more.
+const LIVE_SECONDS: u64 = 6;
+/// Bytes by which a page may grow meanwhile.
+const MAX_GROWTH_BYTES: f64 = 8e6;
+
+#[tokio::test]
+async fn memory_stays_level_while_a_mesh_is_watched() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    let seconds = std::env::var("SINEW_LIVE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::time::Duration::from_secs(seconds.unwrap_or(LIVE_SECONDS));
+    browser.look_as((1280, 800), "light").await;
+    browser.open(&format!("{}/console/traffic", world.mesh.base)).await;
+    browser.wait_until("document.documentElement.dataset.traffic === 'open'").await;
+    let busy = async |from: usize, until: tokio::time::Instant| {
+        let mut count = from;
+        while tokio::time::Instant::now() < until {
+            let started = (0..20).map(|n| {
+                let (world, id) = (&world, format!("e{}", count + n));
+                async move { world.start("single", &id, &json!({ "value": "x".repeat(500) })).await }
+            });
+            futures_util::future::join_all(started).await;
+            count += 20;
+        }
+        count
+    };
+    let begin = tokio::time::Instant::now();
+    let first = busy(0, begin + seconds / 3).await;
+    browser.wait_until("document.getElementById('traffic').rows.length === 200").await;
+    let before = browser.heap_bytes().await;
+    let last = busy(first, begin + seconds).await;
+    let after = browser.heap_bytes().await;
+    println!("{last} executions in {seconds:?}: {:.1} MB, then {:.1} MB", before / 1e6, after / 1e6);
+    assert!(after - before < MAX_GROWTH_BYTES, "{before} to {after} bytes");
+    assert_eq!(browser.script("return document.getElementById('traffic').rows.length").await, 200);
+    world.end().await;
+}
+
 /// A node that runs only when another says so.
 const GATED: &str = r#"
 workflow:
@@ -89,7 +127,8 @@ async fn a_node_tells_what_its_condition_saw_and_what_differs() {
     let seen = ["Runs when", "<code>first.output.value</code>", "&lt;b&gt;no&lt;/b&gt;", "skipped"];
     check("/console/executions/stays?node=second", &seen).await;
     check("/console/executions/goes?node=second", &["Runs when", "<code>yes</code>", "succeeded"]).await;
-    let differs = ["<li class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
+    let differs =
+        ["<li class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
     check("/console/executions/goes?node=first&with=stays", &differs).await;
     check("/console/executions/goes?node=second&with=first", &["They are the same."]).await;
     // Versions: the file is deployed again with another description.
