@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
-use crate::api::LayoutCache;
 use crate::error::GatewayError;
+use crate::layout_cache::LayoutCache;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
-use crate::api::LayoutCache;
+use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;

@@ -27,7 +27,7 @@ const CALL_NODE: &str = "call";
 pub(super) struct ChatExchange {
     pub(super) execution: ExecutionDocument,
     steps: Vec<EventDocument>,
-    /// What the agent told while it worked; nothing for workflows.
+    /// Node of the agent with its messages; `None` for workflows.
     node: Option<NodeDocument>,
     files: Vec<ArtifactDocument>,
 }

@@ -48,7 +48,7 @@ pub(crate) struct DeskForm {
     /// Connection whose conversion function is tried.
     #[serde(default)]
     connection: String,
-    /// What the function gets: JSON, or a text.
+    /// Sample that the function gets: JSON, or a text.
     #[serde(default)]
     sample: String,
 }

@@ -90,7 +90,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
     Ok(ConsolePage::new(ConsoleSection::Workflows, workflow.name.clone(), body))
 }
 
-/// What changed from another version to the one that is shown: nodes, schemas, limits.
+/// Changes from another version to the one that is shown: nodes, schemas, limits.
 async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &ApiPath) -> Markup {
     let other = ApiPath::of(&["workflows", name]).with("version", with);
     let both = futures_util::future::try_join(

@@ -17,7 +17,7 @@ use sinew_plan::{NodeOperation, Plan};
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, compute};
-use super::placed_drawing::{self, PlacedPart};
+use super::placed_drawing::{self, PlacedPart, WantedPart};
 use crate::http_error::HttpProblem;
 
 /// Parts that are opened at once.
@@ -90,18 +90,19 @@ impl DrawingQuery {
         self.version.as_deref()
     }
 
-    pub(super) fn part(&self) -> PlacedPart {
-        self.part.unwrap_or_default()
-    }
-
-    pub(super) fn from(&self) -> usize {
-        self.from.unwrap_or_default()
-    }
-
-    /// Left, top, right and bottom of a window.
-    pub(super) fn window(&self) -> [f64; 4] {
+    /// The part of a placed drawing.
+    fn wanted_part(&self) -> WantedPart {
         let side = |side: Option<f64>, other: f64| side.filter(|side| side.is_finite()).unwrap_or(other);
-        [side(self.left, 0.0), side(self.top, 0.0), side(self.right, 1_000.0), side(self.bottom, 1_000.0)]
+        WantedPart {
+            part: self.part.unwrap_or_default(),
+            from: self.from.unwrap_or_default(),
+            window: [
+                side(self.left, 0.0),
+                side(self.top, 0.0),
+                side(self.right, 1_000.0),
+                side(self.bottom, 1_000.0),
+            ],
+        }
     }
 
     fn direction(&self) -> Direction {
@@ -116,8 +117,8 @@ impl DrawingQuery {
         names.take(MAX_OPENED).map(str::to_owned).collect()
     }
 
-    /// What the layout depends on beside the plan.
-    pub(super) fn layout_key(&self) -> String {
+    /// Text of all that the layout depends on beside the plan.
+    fn layout_key(&self) -> String {
         format!("{:?} {}", self.direction(), self.open.as_deref().unwrap_or_default())
     }
 
@@ -167,7 +168,9 @@ pub(super) async fn respond_drawing(
     };
     match query.format.unwrap_or(DrawingForm::Svg) {
         DrawingForm::Json => answer(&drawing),
-        DrawingForm::Placed => placed_drawing::respond(&call.state.layouts, query, drawing, key).await,
+        DrawingForm::Placed => {
+            placed_drawing::respond(&call.state.layouts, query.wanted_part(), drawing, key).await
+        }
         DrawingForm::Mermaid => Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing))),
         DrawingForm::Svg => {
             let painted = compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;

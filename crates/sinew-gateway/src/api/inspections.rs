@@ -43,7 +43,7 @@ pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 fn views_of(record: &Record) -> Value {
-    // What was open when it was exported is as old as the export.
+    // Times of open nodes end with the export.
     let (now, presence) = (record.at(), MeshPresence::default());
     let context = ViewContext::of(&record.execution, now, &presence);
     let options = TreeOptions { depth: DEPTH, ..TreeOptions::default() };

@@ -88,7 +88,7 @@ fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
         shape,
         title: kind.to_owned(),
         lines: vec![name.to_owned()],
-        // What is there is the rule, and is not said.
+        // Agents that are online are the rule: only the others are marked.
         status: (status != Status::Succeeded).then_some(mark),
         group: None,
         color: None,

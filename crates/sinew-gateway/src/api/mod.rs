@@ -31,7 +31,6 @@ use crate::state::GatewayState;
 pub(crate) use table::{API_ROUTES, ApiOperation};
 
 use api_call::ApiCall;
-pub(crate) use placed_drawing::LayoutCache;
 
 /// Base path of the API.
 pub(crate) const BASE: &str = "/api/v1";

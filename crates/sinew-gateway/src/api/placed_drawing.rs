@@ -2,23 +2,17 @@
 //!
 //! No part is larger than 256 KiB, whatever the drawing. Layouts depend on the plan alone, so the last few are kept.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_diagram::{Drawing, DrawnStates, EdgeKind, PlacedDrawing, PlacedEdge, Shape};
 use sinew_operations::failure::{Failure, FailureKind};
-use tokio::sync::Mutex;
 
 use super::api_call::{answer, compute};
-use super::drawings::DrawingQuery;
 use crate::http_error::HttpProblem;
+use crate::layout_cache::LayoutCache;
 
-/// Layouts that are kept.
-const MAX_LAYOUTS: usize = 8;
 /// Nodes of a part.
 const MAX_NODES: usize = 10_000;
 /// Edges of a part.
@@ -37,47 +31,40 @@ pub(crate) enum PlacedPart {
     Window,
 }
 
-/// Layouts of the last drawings, by plan and opened parts.
-#[derive(Debug, Default)]
-pub(crate) struct LayoutCache(Mutex<KeptLayouts>);
-
-type KeptLayouts = VecDeque<(String, Arc<PlacedDrawing>)>;
-
-impl LayoutCache {
-    /// The layout of a drawing. Requests for several parts of one drawing come at once: the first lays it out, the others wait.
-    async fn layout_of(&self, drawing: &Drawing, key: String) -> Result<Arc<PlacedDrawing>, HttpProblem> {
-        let mut kept = self.0.lock().await;
-        if let Some((_, placed)) = kept.iter().find(|(known, _)| *known == key) {
-            return Ok(Arc::clone(placed));
-        }
-        let drawing = drawing.clone();
-        let placed = compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
-            Failure::new(FailureKind::Failed, error.code(), error.to_string())
-                .hint("format=mermaid has no limit of nodes")
-        })?;
-        let placed = Arc::new(placed);
-        kept.push_front((key, Arc::clone(&placed)));
-        kept.truncate(MAX_LAYOUTS);
-        Ok(placed)
-    }
+/// A part of a drawing that a client wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WantedPart {
+    pub(super) part: PlacedPart,
+    /// First node or edge.
+    pub(super) from: usize,
+    /// Left, top, right and bottom of a window.
+    pub(super) window: [f64; 4],
 }
 
 /// Answers with a part of a drawing.
 pub(super) async fn respond(
     layouts: &LayoutCache,
-    query: &DrawingQuery,
+    wanted: WantedPart,
     drawing: Drawing,
     key: String,
 ) -> Result<Response, HttpProblem> {
-    let placed = layouts.layout_of(&drawing, key).await?;
+    let make = async {
+        let drawing = drawing.clone();
+        let placed = compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
+            Failure::new(FailureKind::Failed, error.code(), error.to_string())
+                .hint("format=mermaid has no limit of nodes")
+        })?;
+        Ok::<_, HttpProblem>(placed)
+    };
+    let placed = layouts.find_or_make(key, make).await?;
     let states = DrawnStates::of(&drawing);
-    answer(&match query.part() {
-        PlacedPart::Nodes => nodes(&placed, &states, query.from()),
-        PlacedPart::Edges => edges(&placed, &states, query.from()),
+    answer(&match wanted.part {
+        PlacedPart::Nodes => nodes(&placed, &states, wanted.from),
+        PlacedPart::Edges => edges(&placed, &states, wanted.from),
         PlacedPart::States => {
             json!({ "states": state_letters(&states, 0), "taken": taken_letters(&states, 0) })
         }
-        PlacedPart::Window => window(&placed, &states, query.window()),
+        PlacedPart::Window => window(&placed, &states, wanted.window),
     })
 }
 

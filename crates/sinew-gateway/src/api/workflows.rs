@@ -118,7 +118,7 @@ pub(crate) struct ConversionBody {
     text: String,
     /// Id of the connection, as the file has it.
     connection: String,
-    /// What the connection would get.
+    /// Value that the connection would get.
     #[serde(default)]
     sample: Value,
 }
