@@ -43,7 +43,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     shards: Option<u32>,
     /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations])]
     only: Vec<Part>,
     #[command(subcommand)]
     role: Option<Role>,
@@ -58,6 +58,8 @@ enum Part {
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery
     Size,
+    /// Agents that hold conversations with a model that answers at once
+    Conversations,
 }
 
 /// Processes that `sinew bench` starts.
@@ -66,6 +68,9 @@ pub(crate) enum Role {
     /// Two agents that answer what they get
     #[command(hide = true)]
     Agent(At),
+    /// Agents that hold conversations
+    #[command(hide = true)]
+    Talkers(At),
     /// Answer the bare loops
     #[command(hide = true)]
     Echo(At),
@@ -113,6 +118,7 @@ impl From<Part> for BenchPart {
             Part::Jobs => Self::Jobs,
             Part::Executors => Self::Executors,
             Part::Size => Self::Size,
+            Part::Conversations => Self::Conversations,
         }
     }
 }
@@ -125,6 +131,7 @@ fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
             return serve::executor(args, output);
         }
         Role::Agent(at) => (BenchRole::Agent, at),
+        Role::Talkers(at) => (BenchRole::Talkers, at),
         Role::Echo(at) => (BenchRole::Echo, at),
         Role::Driver(at) => (BenchRole::Driver, at),
     };

@@ -16,6 +16,7 @@ pub(crate) mod rehearsal;
 mod session;
 mod setup;
 pub(crate) mod tools;
+mod wait_clock;
 
 use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRule, UnknownRule};
 use sinew_script::Function;
@@ -74,6 +75,8 @@ pub(crate) struct AgentProfile<'a> {
     pub(crate) name: &'a str,
     pub(crate) description: &'a str,
     pub(crate) output_schema: Option<&'a serde_json::Value>,
+    /// Longest time of work, without waiting for people.
+    pub(crate) timeout: std::time::Duration,
 }
 
 impl ModelAgent {
