@@ -393,7 +393,8 @@ impl Context {
     pub async fn ask_person(&self, key: &str, question: QuestionToPerson) -> Result<PersonAnswer, Failure> {
         let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
         let input = question.into_input(self);
-        let output = self.parked(peers.ask_person(self.task_calls(), key, input)).await?;
+        let asked = Box::pin(peers.ask_person(self.task_calls(), key, input));
+        let output = Box::pin(self.parked(asked)).await?;
         Ok(serde_json::from_value(output).map_err(|error| {
             Fault::error(NO_PEER, format!("the answer to a question cannot be read: {error}"))
         })?)

@@ -47,6 +47,7 @@ impl QuestionToPerson {
             ("workflow", context.workflow()),
             ("node", context.node()),
             ("execution", context.execution().as_str()),
+            ("session", context.session()),
         ];
         let told = asked_by.into_iter().filter(|(_, text)| !text.is_empty());
         let mut input = json!({

@@ -32,6 +32,8 @@ use crate::steps::{MemorySteps, Steps};
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
 const DELTA_BYTES: usize = 256;
+/// Or as soon as a piece arrives so long after the last one that was sent: slow models are watched word by word.
+const DELTA_PAUSE: Duration = Duration::from_millis(100);
 /// How much later than its limit a decision may arrive: people decide at the last moment, and the mesh takes a while.
 const LATE_DECISION: Duration = Duration::from_secs(15);
 /// Longest value of an event, in bytes.
@@ -241,11 +243,13 @@ impl Conversation<'_> {
             // Fails if the caller no longer listens.
             let _unheard = progress.send(delta);
         };
+        let mut sent = Instant::now();
         let mut deltas = |delta: TurnDelta| {
             if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
                 text.push_str(&piece);
-                if text.len() >= DELTA_BYTES {
+                if text.len() >= DELTA_BYTES || sent.elapsed() >= DELTA_PAUSE {
                     send(&mut text);
+                    sent = Instant::now();
                 }
             }
         };

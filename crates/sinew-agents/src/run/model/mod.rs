@@ -3,6 +3,7 @@
 //! `sinew-model` decides what a conversation does next. This module does it: it keeps the log, asks models over HTTP,
 //! makes calls of tools, and asks people.
 
+mod argument_contents;
 pub(crate) mod build;
 mod build_tools;
 mod conversation;

@@ -12,6 +12,7 @@ use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 use sinew_source::Schema;
 
+use super::argument_contents::with_contents;
 use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
 use crate::artifacts::Artifacts;
 use crate::call::Call;
@@ -346,14 +347,15 @@ impl ToolTable {
         let Some(entry) = self.entries.get(&call.tool) else {
             return Err("there is no such tool".to_owned()).into();
         };
+        let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
+            Ok(arguments) => arguments,
+            Err(reason) => return Err(reason).into(),
+        };
         let work = async {
             let result = match &entry.action {
                 ToolAction::Peer { agent, takes_text } => {
-                    let input = if *takes_text {
-                        json!({"text": call.arguments["text"]})
-                    } else {
-                        call.arguments.clone()
-                    };
+                    let input =
+                        if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
                     let asked = PeerCall {
                         agent: agent.clone(),
                         input,
@@ -364,11 +366,11 @@ impl ToolTable {
                     let result = answer.result.map_err(|fault| fault.to_string());
                     return ToolOutcome { result, usage: answer.usage };
                 }
-                ToolAction::Script(function) => run_script(function, &call.arguments).await,
+                ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
                     Some(server) => {
                         let key = &call.position.key;
-                        let answer = server.call(tool, &call.arguments, key, task).await;
+                        let answer = server.call(tool, &arguments, key, task).await;
                         answer.map_err(|error| error.to_string())
                     }
                     None => Err("the server of this tool is not started".to_owned()),

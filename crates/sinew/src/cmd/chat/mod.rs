@@ -1,5 +1,6 @@
 //! `sinew chat`: a conversation with an agent on a terminal, turn by turn.
 
+mod mesh_questions;
 mod partner;
 mod terminal;
 
@@ -84,7 +85,7 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
     let names_files = !args.agents.is_empty() || args.name.contains(".agent.");
     let (people, mut questions) = AskedPeople::new();
     let mut partner = if args.mesh.is_meant(names_files) {
-        ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref()).await?
+        ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref(), people).await?
     } else {
         if args.session.is_some() {
             return Err(Failure::usage(
