@@ -110,7 +110,9 @@ impl ModelUsage {
 /// Returns the model calls behind an execution: one line, none if there are none.
 pub fn total_line(models: &[ModelUsage]) -> Option<String> {
     let mut all = TaskUsage::default();
-    models.iter().for_each(|usage| all.add(&usage.used));
+    for usage in models {
+        all.add(&usage.used);
+    }
     let (own, total) = (all.own, all.total());
     let is_plain = models.len() < 2 && all.children.is_empty();
     if is_plain || total.is_empty() {

@@ -153,7 +153,9 @@ async fn answer(
     if !reply.usage.is_null() {
         context.usage(reply.usage);
     }
-    reply.events.into_iter().for_each(|event| context.event(event));
+    for event in reply.events {
+        context.event(event);
+    }
     Ok(reply.output)
 }
 
