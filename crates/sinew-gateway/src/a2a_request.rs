@@ -1,15 +1,18 @@
 //! Parts that requests of A2A share, whatever their binding: versions, callers, headers of answers.
 
-use axum::http::HeaderValue;
+use std::sync::Arc;
+
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::value::RawValue;
 use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod};
 use sinew_protocol::jsonrpc::{check_headers, error_of, fault_of, raw};
 use sinew_protocol::{Fault, Token, code, header as mesh_header};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::access::CallerIdentity;
+use crate::access::{CallerIdentity, CallerStreams};
 use crate::cards;
 use crate::operations::{Endpoint, OperationCall, OperationReply, short};
 use crate::state::GatewayState;
@@ -18,7 +21,7 @@ use crate::state::GatewayState;
 const MAX_EXTENSIONS: usize = 32;
 
 /// Header that names agents whose tasks a list lacks.
-const UNHEARD_HEADER: &str = "sinew-unheard-agents";
+pub(crate) const UNHEARD_HEADER: &str = "sinew-unheard-agents";
 
 /// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
 pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
@@ -65,7 +68,29 @@ pub(crate) async fn perform(
         let card = card.ok_or_else(|| A2aError::internal("the agent has gone"))?;
         return Ok(OperationReply::Value(raw(&card)));
     }
-    operations.perform(&call, method, params).await
+    // A stream too many must change nothing, so its places are taken first.
+    let places = stream_places(state, parts, method)?;
+    let reply = operations.perform(&call, method, params).await?;
+    Ok(match reply {
+        OperationReply::Stream(items) => OperationReply::Stream(items.holding(places)),
+        reply => reply,
+    })
+}
+
+/// The places of a stream: among those of the gateway, and among those of the caller. None for an operation without stream.
+fn stream_places(
+    state: &GatewayState,
+    parts: &Parts,
+    method: CoreMethod,
+) -> Result<Vec<OwnedSemaphorePermit>, A2aError> {
+    if !matches!(method, CoreMethod::SendStreamingMessage | CoreMethod::SubscribeToTask) {
+        return Ok(Vec::new());
+    }
+    let mut places = vec![Arc::clone(&state.streams).try_acquire_owned().map_err(|_| too_many_streams())?];
+    if let Some(streams) = parts.extensions.get::<CallerStreams>() {
+        places.push(streams.enter().ok_or_else(too_many_of_caller)?);
+    }
+    Ok(places)
 }
 
 /// Adds the headers that every answer of A2A has.
@@ -77,20 +102,33 @@ pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
 /// Says which agents did not answer in time, so that their tasks are missing: names as they stand in subjects of the mesh,
 /// separated by commas. A2A has no member for it.
 pub(crate) fn with_unheard(mut response: Response, agents: &[String]) -> Response {
-    let named: Vec<String> =
-        agents.iter().take(MAX_EXTENSIONS).map(|name| Token::of(name).to_string()).collect();
-    if let Ok(value) = HeaderValue::from_str(&named.join(", ")) {
+    if let Ok(value) = HeaderValue::from_str(&unheard_names(agents)) {
         response.headers_mut().insert(UNHEARD_HEADER, value);
     }
     response
 }
 
-/// Whether an error says that the caller may not do this.
-pub(crate) fn is_not_allowed(error: &A2aError) -> bool {
-    fault_of(error).code == code::GATEWAY_CALLER_NOT_ALLOWED.as_str()
+/// The names of agents that did not answer, as the header has them.
+pub(crate) fn unheard_names(agents: &[String]) -> String {
+    let named = agents.iter().take(MAX_EXTENSIONS).map(|name| Token::of(name).to_string());
+    named.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn too_many_streams() -> A2aError {
+/// HTTP status of an error that is about the caller: it may not do this, or not now. None for any other error.
+pub(crate) fn caller_status(error: &A2aError) -> Option<StatusCode> {
+    let code = fault_of(error).code;
+    if code == code::GATEWAY_CALLER_NOT_ALLOWED.as_str() {
+        return Some(StatusCode::FORBIDDEN);
+    }
+    (code == code::GATEWAY_CALLER_LIMIT.as_str()).then_some(StatusCode::TOO_MANY_REQUESTS)
+}
+
+fn too_many_of_caller() -> A2aError {
+    let text = "as many streams of this caller are open as may be";
+    error_of(&Fault::error(code::GATEWAY_CALLER_LIMIT.as_str(), text).with_retryable(true))
+}
+
+fn too_many_streams() -> A2aError {
     let text = "as many streams are open at this gateway as may be";
     let fault =
         Fault::error(code::GATEWAY_BUSY.as_str(), text).with_retryable(true).with_retry_after_ms(1_000);

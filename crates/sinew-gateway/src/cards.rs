@@ -11,7 +11,10 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
+use url::Url;
 
+use crate::card_signature::sign_card;
+use crate::grpc::AGENT_TENANT;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
 use crate::state::GatewayState;
 
@@ -21,6 +24,8 @@ const MAX_AGE_SECONDS: u32 = 30;
 const MAX_SKILLS: usize = 1_000;
 /// Protocol names of A2A's own bindings.
 const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
+/// Protocol name of A2A's gRPC binding.
+const GRPC_BINDING: &str = "GRPC";
 /// Characters of a name that stand in a path as they are.
 const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -37,6 +42,9 @@ pub(crate) fn card_of(
     };
     if state.gate.is_required() {
         require_credentials(&mut card, &state.gate.issuers());
+    }
+    if let Some(signer) = &state.signer {
+        sign_card(&mut card, signer, base);
     }
     Some(card)
 }
@@ -90,7 +98,7 @@ fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
     AgentCard {
         name: format!("Sinew mesh {namespace}"),
         description: format!("Workflows and agents of the mesh {namespace}. Each is a skill."),
-        supported_interfaces: interfaces(&format!("{base}/a2a")),
+        supported_interfaces: interfaces(base, "/a2a", None),
         provider: Some(AgentProvider {
             organization: "Sinew".to_owned(),
             url: "https://github.com/sinew-mesh/sinew".to_owned(),
@@ -110,11 +118,14 @@ fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
 }
 
 /// The card of one agent, with the interfaces of this gateway before its own. Its signature covered other interfaces, so
-/// it is left out.
+/// the gateway's own comes in its place.
 fn agent_card(operations: &A2aOperations, mut card: AgentCard, base: &str) -> AgentCard {
     let name = utf8_percent_encode(&card.name, PATH_SEGMENT);
-    let mut all = interfaces(&format!("{base}/agents/{name}"));
-    let is_own = |interface: &AgentInterface| HTTP_BINDINGS.contains(&interface.protocol_binding.as_str());
+    let mut all = interfaces(base, &format!("/agents/{name}"), Some(&card.name));
+    let is_own = |interface: &AgentInterface| {
+        let binding = interface.protocol_binding.as_str();
+        HTTP_BINDINGS.contains(&binding) || binding == GRPC_BINDING
+    };
     all.extend(std::mem::take(&mut card.supported_interfaces).into_iter().filter(|it| !is_own(it)));
     card.supported_interfaces = all;
     card.capabilities.streaming = Some(true);
@@ -155,13 +166,27 @@ pub(crate) fn respond(card: &AgentCard, request: &HeaderMap) -> Response {
     response
 }
 
-fn interfaces(url: &str) -> Vec<AgentInterface> {
-    let interface = |binding: &str| {
+/// The interfaces of the mesh, or of one agent. gRPC has one path for all, so a member of its requests names the agent.
+fn interfaces(base: &str, path: &str, agent: Option<&str>) -> Vec<AgentInterface> {
+    let interface = |url: &str, binding: &str| {
         let mut interface = AgentInterface::new(url, binding);
         A2A_VERSION.clone_into(&mut interface.protocol_version);
         interface
     };
-    HTTP_BINDINGS.map(interface).into()
+    let url = format!("{base}{path}");
+    let mut all: Vec<AgentInterface> = HTTP_BINDINGS.map(|binding| interface(&url, binding)).into();
+    if let Some(authority) = grpc_authority(base) {
+        let mut grpc = interface(&authority, GRPC_BINDING);
+        grpc.tenant = agent.map(|name| format!("{AGENT_TENANT}{name}"));
+        all.push(grpc);
+    }
+    all
+}
+
+/// Host and port of gRPC. `None` for a gateway whose public address has a path: calls of gRPC have none.
+fn grpc_authority(base: &str) -> Option<String> {
+    let url: Url = base.parse().ok().filter(|url: &Url| matches!(url.path(), "" | "/"))?;
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
 }
 
 /// An agent as a skill of its mesh.

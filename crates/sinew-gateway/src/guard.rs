@@ -15,6 +15,7 @@ use sinew_protocol::code;
 
 use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::http_error::HttpProblem;
+use crate::sse::CountedStream;
 use crate::state::GatewayState;
 
 /// Names of the loopback interface.
@@ -53,6 +54,7 @@ pub(crate) async fn check_request(
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
     parts.extensions.insert(ConsoleCaller { name: caller.token.to_string(), mode });
     parts.extensions.insert(caller.clone());
+    parts.extensions.insert(permit.streams());
     let path = parts.uri.path().to_owned();
     let response = next.run(Request::from_parts(parts, body)).await;
     count_stream(response, &permit).unwrap_or_else(|| {
@@ -65,10 +67,11 @@ pub(crate) async fn check_request(
 /// Lets a stream count among those of its caller until it ends. `None` for one too many.
 fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
     let content_type = response.headers().get(header::CONTENT_TYPE);
-    if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+    let is_events = content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
+    if !is_events || response.extensions().get::<CountedStream>().is_some() {
         return Some(response);
     }
-    let place = permit.stream()?;
+    let place = permit.streams().enter()?;
     let (parts, body) = response.into_parts();
     let body = body.map_frame(move |frame| {
         // Held until the body is dropped.

@@ -59,14 +59,11 @@ pub(crate) async fn serve(
             let response = a2a_request::with_a2a_headers(respond(result(&id, &value)));
             a2a_request::with_unheard(response, &unheard)
         }
-        Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RpcWording { id: id.clone() })
-        {
-            Some(response) => a2a_request::with_a2a_headers(response),
-            None => respond(RpcResponse::error(id, &a2a_request::too_many_streams()).to_bytes()),
-        },
+        Ok(OperationReply::Stream(items)) => {
+            a2a_request::with_a2a_headers(sse::respond(&state, items, RpcWording { id: id.clone() }))
+        }
         Err(error) => {
-            let is_forbidden = a2a_request::is_not_allowed(&error);
-            let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
+            let status = a2a_request::caller_status(&error).unwrap_or(StatusCode::OK);
             a2a_request::with_a2a_headers(respond_with(status, RpcResponse::error(id, &error).to_bytes()))
         }
     }

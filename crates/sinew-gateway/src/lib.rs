@@ -9,10 +9,13 @@
 mod a2a_request;
 mod access;
 mod api;
+mod canonical_json;
+mod card_signature;
 mod cards;
 mod console_mount;
 mod error;
 mod gateway;
+mod grpc;
 mod guard;
 mod http_error;
 mod jsonrpc;

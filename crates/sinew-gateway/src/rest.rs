@@ -53,10 +53,9 @@ pub(crate) async fn serve(
             let response = respond(StatusCode::OK, value.get().to_owned().into(), media_type);
             a2a_request::with_unheard(a2a_request::with_a2a_headers(response), &unheard)
         }
-        Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RestWording) {
-            Some(response) => a2a_request::with_a2a_headers(response),
-            None => refuse(&a2a_request::too_many_streams(), StatusCode::SERVICE_UNAVAILABLE, media_type),
-        },
+        Ok(OperationReply::Stream(items)) => {
+            a2a_request::with_a2a_headers(sse::respond(&state, items, RestWording))
+        }
         Err(RestError { error, status }) => a2a_request::with_a2a_headers(refuse(
             &error,
             status.unwrap_or_else(|| status_of(&error)),
@@ -188,7 +187,7 @@ impl EventWording for RestWording {
 }
 
 /// The error as `google.rpc.Status` in JSON.
-fn error_body(error: &A2aError, status: StatusCode) -> Value {
+pub(crate) fn error_body(error: &A2aError, status: StatusCode) -> Value {
     let details = error.data.clone().filter(Value::is_array).unwrap_or_else(|| error.error_info_data(None));
     json!({"error": {
         "code": status.as_u16(),
@@ -202,6 +201,8 @@ fn error_body(error: &A2aError, status: StatusCode) -> Value {
 fn word_of(error: &A2aError, status: StatusCode) -> &'static str {
     match status {
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
+        StatusCode::FORBIDDEN => "PERMISSION_DENIED",
+        StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
         StatusCode::REQUEST_TIMEOUT => "DEADLINE_EXCEEDED",
         StatusCode::PAYLOAD_TOO_LARGE => "OUT_OF_RANGE",
         _ => error.code.grpc_status(),
@@ -209,14 +210,14 @@ fn word_of(error: &A2aError, status: StatusCode) -> &'static str {
 }
 
 /// The HTTP status of an error: A2A's, and 503 for what may be gone the next time.
-fn status_of(error: &A2aError) -> StatusCode {
+pub(crate) fn status_of(error: &A2aError) -> StatusCode {
+    if let Some(status) = a2a_request::caller_status(error) {
+        return status;
+    }
     let is_temporary =
         error.code == ErrorCode::InternalError && sinew_protocol::jsonrpc::fault_of(error).retryable;
     if is_temporary {
         return StatusCode::SERVICE_UNAVAILABLE;
-    }
-    if a2a_request::is_not_allowed(error) {
-        return StatusCode::FORBIDDEN;
     }
     StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

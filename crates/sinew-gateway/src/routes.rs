@@ -19,7 +19,7 @@ use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
 use crate::state::GatewayState;
-use crate::{guard, jsonrpc, rest, webhook};
+use crate::{grpc, guard, jsonrpc, rest, webhook};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub(crate) enum RouteWork {
     AgentCard,
     /// A2A by JSON-RPC.
     JsonRpc,
+    /// A2A by gRPC; the path names the operation.
+    Grpc,
     /// A delivery of a service outside, to the trigger in the path.
     Webhook,
     /// MCP over streamable HTTP.
@@ -52,7 +54,9 @@ impl RouteWork {
             // A delivery proves itself by its signature.
             Self::SigningKeys | Self::MeshCard | Self::Webhook => None,
             // Reading and cancelling share a path; the operation decides.
-            Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::TaskVerb => Some(AccessRole::Operator),
+            Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
+                Some(AccessRole::Operator)
+            }
             Self::Operation(method) => Some(role_for(method)),
             Self::Api(operation) => Some(operation.role()),
         }
@@ -116,6 +120,9 @@ const ENDPOINT_ROUTES: [(&str, &str, RouteWork); 10] = [
     ("GET", "/extendedAgentCard", RouteWork::Operation(CoreMethod::GetExtendedAgentCard)),
 ];
 
+/// Path of operations by gRPC, as the schema names its service.
+const GRPC_PATH: &str = "/lf.a2a.v1.A2AService/{method}";
+
 /// Addresses of endpoints, without and with a tenant.
 const ENDPOINTS: [&str; 4] = ["/a2a", "/a2a/{tenant}", "/agents/{agent}", "/agents/{agent}/{tenant}"];
 
@@ -133,6 +140,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
         ("POST", "/a2a/", RouteWork::JsonRpc),
         ("POST", "/agents/{agent}", RouteWork::JsonRpc),
         ("POST", "/agents/{agent}/", RouteWork::JsonRpc),
+        ("POST", GRPC_PATH, RouteWork::Grpc),
     ];
     let route = |base: &str, (method, path, work): (&'static str, &str, RouteWork)| GatewayRoute {
         method,
@@ -165,6 +173,7 @@ pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<Gatew
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(state), guard::check_request))
+        .layer(axum::middleware::from_fn(grpc::word_refusals))
         .with_state(Arc::clone(state))
 }
 
@@ -221,6 +230,10 @@ async fn serve(
             webhook::serve(state, &name, request).await
         }
         RouteWork::Mcp => state.mcp.serve(request).await,
+        RouteWork::Grpc => {
+            let method = path.get("method").cloned().unwrap_or_default();
+            grpc::serve(state, caller, &method, request).await
+        }
         RouteWork::JsonRpc => jsonrpc::serve(state, caller, endpoint, request).await,
         RouteWork::Operation(method) => rest::serve(state, caller, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, caller, endpoint, path, request).await,

@@ -18,6 +18,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Milliseconds after which a client comes back when its stream broke off.
 const RETRY_MS: u32 = 1_000;
 
+/// Marks a response whose stream counts among those of its caller already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedStream;
+
 /// Words the events of a stream.
 pub(crate) trait EventWording: Send + Sync + 'static {
     /// The data of an event.
@@ -33,18 +37,11 @@ struct OpenStream<W> {
     wording: W,
     is_first: bool,
     last: Option<u64>,
-    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
-/// A stream as a response. None if as many are open as may be.
-pub(crate) fn respond<W: EventWording>(
-    state: &Arc<GatewayState>,
-    items: TaskStream,
-    wording: W,
-) -> Option<Response> {
-    let permit = Arc::clone(&state.streams).try_acquire_owned().ok()?;
-    let open =
-        OpenStream { state: Arc::clone(state), items, wording, is_first: true, last: None, _permit: permit };
+/// A stream as a response.
+pub(crate) fn respond<W: EventWording>(state: &Arc<GatewayState>, items: TaskStream, wording: W) -> Response {
+    let open = OpenStream { state: Arc::clone(state), items, wording, is_first: true, last: None };
     let body = Body::from_stream(stream::unfold(Some(open), |open| async move {
         let mut open = open?;
         let (bytes, goes_on) = open.next().await?;
@@ -56,7 +53,8 @@ pub(crate) fn respond<W: EventWording>(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Proxies must not gather events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Some(response)
+    response.extensions_mut().insert(CountedStream);
+    response
 }
 
 impl<W: EventWording> OpenStream<W> {

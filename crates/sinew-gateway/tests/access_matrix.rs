@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 44] = [
+const ROUTES: [(&str, &str, Needs); 45] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -38,6 +38,7 @@ const ROUTES: [(&str, &str, Needs); 44] = [
     ("POST", "/a2a/", Operator),
     ("POST", "/agents/{agent}", Operator),
     ("POST", "/agents/{agent}/", Operator),
+    ("POST", "/lf.a2a.v1.A2AService/{method}", Operator),
     ("GET", "/api/v1/openapi.json", Operator),
     ("GET", "/api/v1/pulse", Operator),
     ("GET", "/api/v1/executions", Operator),

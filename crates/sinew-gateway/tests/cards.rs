@@ -25,7 +25,9 @@ async fn cards_name_skills_and_interfaces() {
         .map(|it| (&it["protocolBinding"], &it["url"]))
         .collect();
     let url = json!(format!("{}/a2a", world.base));
-    assert_eq!(interfaces, [(&json!("JSONRPC"), &url), (&json!("HTTP+JSON"), &url)]);
+    let authority = json!(world.base.trim_start_matches("http://"));
+    let wanted = [(&json!("JSONRPC"), &url), (&json!("HTTP+JSON"), &url), (&json!("GRPC"), &authority)];
+    assert_eq!(interfaces, wanted);
     let extensions = card["capabilities"]["extensions"].as_array().unwrap();
     let params = |end: &str| {
         let found = extensions.iter().find(|it| it["uri"].as_str().unwrap().ends_with(end));
@@ -55,7 +57,8 @@ async fn cards_name_skills_and_interfaces() {
     assert_eq!(own["name"], "single");
     let bindings: Vec<&Value> =
         own["supportedInterfaces"].as_array().unwrap().iter().map(|it| &it["protocolBinding"]).collect();
-    assert_eq!(bindings[..2], [&json!("JSONRPC"), &json!("HTTP+JSON")]);
+    assert_eq!(bindings[..3], [&json!("JSONRPC"), &json!("HTTP+JSON"), &json!("GRPC")]);
+    assert_eq!(own["supportedInterfaces"][2]["tenant"], "agents/single");
     assert_eq!(own["supportedInterfaces"][0]["url"], json!(format!("{}/agents/single", world.base)));
     world.end().await;
 }

@@ -9,11 +9,14 @@
 mod access;
 mod access_matrix;
 mod api;
+mod binding_equivalence;
 mod bindings;
+mod bindings_support;
 mod cards;
 mod console;
 mod decisions;
 mod documents;
+mod grpc;
 mod hostile;
 mod mcp;
 mod mcp_python;
@@ -22,6 +25,8 @@ mod mcp_tasks;
 mod oidc;
 mod pushes;
 mod python_sdk;
+#[path = "../../../tests/conformance/scenario_agent.rs"]
+mod scenario_agent;
 mod streams;
 mod support;
 mod tls;

@@ -162,6 +162,11 @@ impl GatewayWorld {
         mesh
     }
 
+    /// A connection of this caller to the mesh.
+    pub(crate) async fn connect(&self, caller: &str) -> Mesh {
+        connect(&self.server.url(), caller).await
+    }
+
     /// Serves an agent until the world ends; its card is there when this returns.
     pub(crate) async fn serve(&self, agent: Agent) {
         let name = agent.name().to_owned();
@@ -169,7 +174,11 @@ impl GatewayWorld {
         let cards = own.cards().follow();
         tokio::spawn(agent.grace(Duration::from_millis(100)).serve(own, self.stop.clone()));
         tokio::time::timeout(PATIENCE, cards.wait_for(&name)).await.unwrap();
-        // The gateway has a view of its own.
+        self.wait_for_card(&name).await;
+    }
+
+    /// Waits until the gateway knows an agent: it has a view of its own.
+    pub(crate) async fn wait_for_card(&self, name: &str) {
         let url = format!("{}/agents/{name}/.well-known/agent-card.json", self.base);
         while self.http.get(&url).send().await.unwrap().status() != 200 {
             tokio::task::yield_now().await;

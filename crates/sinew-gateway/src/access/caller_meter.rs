@@ -45,10 +45,21 @@ pub(crate) struct CallerPermit {
     _in_flight: OwnedSemaphorePermit,
 }
 
+/// Places of the streams of one caller.
+#[derive(Clone)]
+pub(crate) struct CallerStreams(Arc<Semaphore>);
+
+impl CallerStreams {
+    /// Place of a stream. `None` if as many are open as may be.
+    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}
+
 impl CallerPermit {
-    /// Place of a stream among those of the caller. `None` if as many are open as may be.
-    pub(crate) fn stream(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.meter.streams).try_acquire_owned().ok()
+    /// Places of the caller's streams.
+    pub(crate) fn streams(&self) -> CallerStreams {
+        CallerStreams(Arc::clone(&self.meter.streams))
     }
 
     /// Bytes of a body that the caller may send. `None`: those of the gateway.
@@ -159,8 +170,8 @@ mod tests {
         assert_eq!(meters.enter(&one).err(), Some(MeterRefusal::InFlight));
         let held = meters.enter(&other).ok().unwrap();
         assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
-        let stream = held.stream();
-        assert!(stream.is_some() && held.stream().is_none());
+        let stream = held.streams().enter();
+        assert!(stream.is_some() && held.streams().enter().is_none());
         drop(first);
         assert!(meters.enter(&one).is_ok(), "a place that was given back");
     }

@@ -14,6 +14,6 @@ mod ring_verifier;
 mod session;
 
 pub(crate) use caller::CallerIdentity;
-pub(crate) use caller_meter::{CallerMeters, CallerPermit, MeterRefusal};
+pub(crate) use caller_meter::{CallerMeters, CallerPermit, CallerStreams, MeterRefusal};
 pub(crate) use gate::{AccessGate, AccessRefusal, PeerNames, now_ms, shared_secret};
 pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME};

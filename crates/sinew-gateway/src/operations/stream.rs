@@ -8,7 +8,7 @@ use sinew_mesh::live::ProgressFeed;
 use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode, StreamResponse, Task, TaskIdParams, is_terminal};
 use sinew_protocol::card::{self, extension_params};
 use sinew_protocol::{TaskId, Vocabulary, header};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::decision::execution_of;
 use super::peer::mesh_failed;
@@ -40,6 +40,8 @@ pub enum StreamItem {
 #[derive(Debug)]
 pub struct TaskStream {
     items: mpsc::Receiver<StreamItem>,
+    /// Places among the streams that may be open, given back at the end.
+    places: Vec<OwnedSemaphorePermit>,
 }
 
 impl TaskStream {
@@ -48,12 +50,18 @@ impl TaskStream {
         self.items.recv().await
     }
 
+    /// The same stream, which takes these places as long as it lives.
+    pub(crate) fn holding(mut self, places: Vec<OwnedSemaphorePermit>) -> Self {
+        self.places = places;
+        self
+    }
+
     /// A stream of one event.
     pub(super) fn one(body: Box<RawValue>) -> Self {
         let (sender, items) = mpsc::channel(1);
         // The channel has room for one.
         let _ = sender.try_send(StreamItem::Event { seq: None, body: bytes_of(body) });
-        Self { items }
+        Self { items, places: Vec::new() }
     }
 }
 
@@ -185,7 +193,7 @@ impl A2aOperations {
                 () = writer.items.closed() => {}
             }
         });
-        Ok(TaskStream { items: receiver })
+        Ok(TaskStream { items: receiver, places: Vec::new() })
     }
 
     async fn tell_workflow(

@@ -36,12 +36,21 @@ impl GatewaySigner {
         json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.kid, "x": x}]})
     }
 
+    /// Id of the key in its set.
+    pub(crate) fn key_id(&self) -> &str {
+        &self.kid
+    }
+
+    /// The signature of these bytes.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.pair.sign(bytes).as_ref().to_vec()
+    }
+
     /// These claims as a JSON Web Token.
     pub(crate) fn token(&self, claims: &Value) -> String {
         let header = json!({"alg": "EdDSA", "kid": self.kid, "typ": "JWT"});
         let encode = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
         let told = format!("{}.{}", encode(&header), encode(claims));
-        let signature = self.pair.sign(told.as_bytes());
-        format!("{told}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
+        format!("{told}.{}", BASE64URL_NOPAD.encode(&self.sign(told.as_bytes())))
     }
 }

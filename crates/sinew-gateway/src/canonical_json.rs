@@ -1,0 +1,93 @@
+//! Canonical JSON by RFC 8785 (JCS): what signatures are made over.
+
+use serde_json::Value;
+
+/// Numbers below and from which `ECMAScript` writes exponents.
+const EXPONENT_BELOW: f64 = 1e-6;
+const EXPONENT_FROM: f64 = 1e21;
+
+/// The canonical text of a value. Numbers are those of IEEE 754, as everywhere in the format.
+pub(crate) fn canonical_json(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(value, &mut out);
+    out
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            out.push('{');
+            for (nth, (name, member)) in members.into_iter().enumerate() {
+                if nth > 0 {
+                    out.push(',');
+                }
+                write_text(name, out);
+                out.push(':');
+                write_value(member, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (nth, item) in items.iter().enumerate() {
+                if nth > 0 {
+                    out.push(',');
+                }
+                write_value(item, out);
+            }
+            out.push(']');
+        }
+        Value::String(text) => write_text(text, out),
+        Value::Number(number) => out.push_str(&number.as_f64().map(number_text).unwrap_or_default()),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+/// Escapes of JSON in Rust are those of the format: short ones where there are, else `\u00xx` for control characters only.
+fn write_text(text: &str, out: &mut String) {
+    out.push_str(&Value::String(text.to_owned()).to_string());
+}
+
+/// A number as `ECMAScript` writes it.
+fn number_text(number: f64) -> String {
+    let size = number.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if (EXPONENT_BELOW..EXPONENT_FROM).contains(&size) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    if size >= EXPONENT_FROM { text.replace('e', "e+") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_one_text() {
+        let check = |json: &str, expected: &str| {
+            assert_eq!(canonical_json(&serde_json::from_str(json).unwrap()), expected, "{json}");
+        };
+        // Section 3.2 of the RFC.
+        check(
+            r#"{"numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
+                "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+                "literals": [null, true, false]}"#,
+            "{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],\
+             \"string\":\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}",
+        );
+        // Names are sorted by their UTF-16 code units: the pair of U+1F600 comes before U+FB33.
+        check(
+            r#"{"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\ud83d\ude00": 5, "\u0080": 6, "\u00f6": 7}"#,
+            "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}",
+        );
+        check(
+            "[-0.0, 0, 1e21, 1e-7, 1e-6, 100000000000000000000, 18446744073709551615, -1.5]",
+            "[0,0,1e+21,1e-7,0.000001,100000000000000000000,18446744073709552000,-1.5]",
+        );
+    }
+}

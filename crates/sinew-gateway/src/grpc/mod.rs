@@ -1,0 +1,22 @@
+//! A2A's gRPC binding: messages of protobuf become the JSON of operations, and results become protobuf again.
+//!
+//! The path of a call names no agent, so the member `tenant` does: `agents/NAME` is the endpoint of one agent.
+
+mod operation_call;
+mod refusal;
+mod schema;
+mod status;
+
+pub(crate) use operation_call::{AGENT_TENANT, serve};
+pub(crate) use refusal::word_refusals;
+pub(crate) use schema::without_defaults;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+
+/// Whether a message is one of gRPC.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    content_type
+        .strip_prefix(b"application/grpc")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+proto") || rest.starts_with(b";"))
+}

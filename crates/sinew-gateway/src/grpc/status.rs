@@ -1,0 +1,54 @@
+//! Errors of A2A as statuses of gRPC, with the details of `google.rpc.Status`.
+
+use serde_json::{Value, json};
+use sinew_protocol::a2a::A2aError;
+use tonic::{Code, Status};
+
+use super::schema::{encode_named, is_known};
+use crate::rest;
+
+/// Bytes of details; all headers of an answer together have to fit what clients read.
+const MAX_DETAIL_BYTES: usize = 4 << 10;
+
+/// The words of `google.rpc.Code`.
+const CODES: [(&str, Code); 10] = [
+    ("INVALID_ARGUMENT", Code::InvalidArgument),
+    ("NOT_FOUND", Code::NotFound),
+    ("FAILED_PRECONDITION", Code::FailedPrecondition),
+    ("UNIMPLEMENTED", Code::Unimplemented),
+    ("PERMISSION_DENIED", Code::PermissionDenied),
+    ("UNAUTHENTICATED", Code::Unauthenticated),
+    ("RESOURCE_EXHAUSTED", Code::ResourceExhausted),
+    ("UNAVAILABLE", Code::Unavailable),
+    ("DEADLINE_EXCEEDED", Code::DeadlineExceeded),
+    ("OUT_OF_RANGE", Code::OutOfRange),
+];
+
+/// The status that says the same as an error of A2A.
+pub(super) fn status_of(error: &A2aError) -> Status {
+    let Value::Object(mut worded) = rest::error_body(error, rest::status_of(error))["error"].take() else {
+        return Status::internal("");
+    };
+    let word = worded["status"].as_str().unwrap_or_default();
+    let code = CODES.iter().find(|(name, _)| *name == word).map_or(Code::Internal, |(_, code)| *code);
+    let message = worded["message"].as_str().unwrap_or_default().to_owned();
+    with_details(code, message, worded["details"].take())
+}
+
+/// A status with these typed details, in their form as JSON.
+pub(super) fn with_details(code: Code, message: String, details: Value) -> Status {
+    let Value::Array(mut details) = details else { return Status::new(code, message) };
+    details.retain(|detail| {
+        let name = detail["@type"].as_str().and_then(|url| url.rsplit('/').next());
+        name.is_some_and(is_known)
+    });
+    let status = json!({"code": code as i32, "message": message, "details": details});
+    match encode_named("google.rpc.Status", status.to_string().as_bytes()) {
+        Ok(bytes) if bytes.len() <= MAX_DETAIL_BYTES => Status::with_details(code, message, bytes),
+        Ok(_) => Status::new(code, message),
+        Err(reason) => {
+            tracing::warn!(reason, "the details of an error were left out");
+            Status::new(code, message)
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! Agents that do what conformance suites ask for. They speak A2A's binding to NATS themselves, not through the SDK, so that
+//! every answer that A2A knows can come from them: tasks in all states, artifacts of all kinds and in pieces, and messages.
+//!
+//! The beginning of a message's id chooses the scenario; an agent with a scenario of its own name does that one always.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use sinew_mesh::rpc::RpcRequest;
+use sinew_mesh::{HeaderMap, Mesh, MeshError};
+use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode, SendMessageRequest, format_timestamp, part_data};
+use sinew_protocol::card::{Announcement, CARD_INTERVAL, Delivery};
+use sinew_protocol::jsonrpc::{Method, Refused, Request, Response, raw, result};
+use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token, header};
+
+/// Longer than suites wait for the first event of a stream.
+const LONG_WORK: Duration = Duration::from_secs(5);
+/// Time between two pieces of progress.
+const SHORT_WORK: Duration = Duration::from_millis(50);
+/// The longest work of an agent, in seconds.
+const MAX_SECONDS: u64 = 60;
+/// Tasks on a page that names no size.
+const DEFAULT_PAGE: u64 = 50;
+/// When a task changed last, in milliseconds since 1970.
+static LAST_CHANGE: AtomicI64 = AtomicI64::new(0);
+/// A picture of one red point, and a sound of one sample.
+const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==";
+
+/// One thing that an agent does for a task.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Answers with a message of these parts instead of a task.
+    Message(Value),
+    /// Adds an artifact of this part.
+    Artifact(Value),
+    /// Adds a piece to an artifact: its text, whether it goes to the end of the artifact, whether it is the last.
+    Piece(&'static str, bool, bool),
+    /// Gives the task a state, with words.
+    State(&'static str, Option<&'static str>),
+    /// Works for a while.
+    Work(Duration),
+}
+
+/// The scenario of an agent that does one thing, with the data of its message. None for an agent that has many.
+fn scenario_of_tool(agent: &str, data: &Value) -> Option<Vec<Step>> {
+    let text = |text: &str| json!({"text": text});
+    let file = json!({"raw": "SGVsbG8gZnJvbSBUQ0s=", "filename": "output.txt", "mediaType": "text/plain"});
+    let image = json!({"raw": PNG, "mediaType": "image/png"});
+    let ends = |state, words| vec![Step::State(state, Some(words))];
+    let message = |parts: Value| vec![Step::Message(parts)];
+    Some(match agent {
+        "test_simple_text" => message(json!([text("This is a simple text response for testing.")])),
+        "test_image_content" => message(json!([image])),
+        "test_audio_content" => message(json!([{"raw": WAV, "mediaType": "audio/wav"}])),
+        "test_embedded_resource" => message(json!([file])),
+        "test_multiple_content_types" => message(json!([text("Multiple content types test:"), image, file])),
+        "greet" => message(json!([text(&format!("Hello, {}!", data["name"].as_str().unwrap_or("you")))])),
+        "json_schema_2020_12_tool" | "test_custom_headers" => message(json!([text("ok")])),
+        "test_error_handling" => {
+            ends("TASK_STATE_FAILED", "This tool intentionally returns an error for testing")
+        }
+        "failing_job" => {
+            let steps = vec![Step::State("TASK_STATE_WORKING", None), Step::Work(SHORT_WORK)];
+            [steps, ends("TASK_STATE_FAILED", "The job failed, as it always does")].concat()
+        }
+        "slow_compute" => {
+            let time = Duration::from_secs(data["seconds"].as_u64().unwrap_or_default().min(MAX_SECONDS));
+            let steps = vec![Step::State("TASK_STATE_WORKING", None), Step::Work(time)];
+            [steps, vec![Step::Artifact(text("The work is done")), Step::State("TASK_STATE_COMPLETED", None)]]
+                .concat()
+        }
+        "test_tool_with_progress" => {
+            let mut steps = Vec::new();
+            for words in ["0 of 100", "50 of 100", "100 of 100"] {
+                steps.push(Step::State("TASK_STATE_WORKING", Some(words)));
+                steps.push(Step::Work(SHORT_WORK));
+            }
+            [steps, vec![Step::Artifact(text("The work is done")), Step::State("TASK_STATE_COMPLETED", None)]]
+                .concat()
+        }
+        _ => return None,
+    })
+}
+
+/// Schema of the input of an agent that has one.
+fn input_schema_of(agent: &str) -> Option<Value> {
+    let text = json!({"type": "string"});
+    Some(match agent {
+        "greet" => json!({"type": "object", "properties": {"name": text}, "required": ["name"]}),
+        "slow_compute" => json!({
+            "type": "object",
+            "properties": {"seconds": {"type": "integer", "minimum": 0}, "label": text},
+            "required": ["seconds"],
+        }),
+        "test_custom_headers" => json!({
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}, "query": text},
+            "required": ["region"],
+        }),
+        "json_schema_2020_12_tool" => json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "$defs": {"address": {
+                "$anchor": "addressDef", "type": "object", "properties": {"street": text, "city": text},
+            }},
+            "properties": {
+                "name": text,
+                "address": {"$ref": "#/$defs/address"},
+                "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+                "phone": text,
+                "email": text,
+            },
+            "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+            "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+            "then": {"required": ["phone"]},
+            "else": {"required": ["email"]},
+            "additionalProperties": false,
+        }),
+        _ => return None,
+    })
+}
+
+/// The scenario of a message.
+fn scenario_of(agent: &str, message: &str, data: &Value) -> Vec<Step> {
+    if let Some(steps) = scenario_of_tool(agent, data) {
+        return steps;
+    }
+    let text = |text: &str| json!({"text": text});
+    let file = json!({"raw": "SGVsbG8gZnJvbSBUQ0s=", "filename": "output.txt", "mediaType": "text/plain"});
+    let url =
+        json!({"url": "https://example.com/output.txt", "filename": "output.txt", "mediaType": "text/plain"});
+    let completed = || Step::State("TASK_STATE_COMPLETED", None);
+    let working = || Step::State("TASK_STATE_WORKING", None);
+    let gives = |part: Value| vec![Step::Artifact(part), completed()];
+    let streams = |part: Value| vec![working(), Step::Artifact(part), completed()];
+    // Longer prefixes first: `tck-artifact-file` begins `tck-artifact-file-url`.
+    let table = [
+        ("tck-artifact-text", gives(text("Generated text content"))),
+        ("tck-artifact-file-url", gives(url)),
+        ("tck-artifact-file", gives(file.clone())),
+        ("tck-artifact-data", gives(json!({"data": {"key": "value", "count": 42}}))),
+        ("tck-message-response", vec![Step::Message(json!([text("Direct message response")]))]),
+        ("tck-input-required", vec![Step::State("TASK_STATE_INPUT_REQUIRED", Some("Which one?"))]),
+        ("tck-auth-required", vec![Step::State("TASK_STATE_AUTH_REQUIRED", Some("Sign in first"))]),
+        ("tck-reject-task", vec![Step::State("TASK_STATE_REJECTED", Some("rejected"))]),
+        ("tck-fail-task", vec![Step::State("TASK_STATE_FAILED", Some("failed"))]),
+        ("tck-stream-001", streams(text("Stream hello from TCK"))),
+        ("tck-stream-002", vec![completed()]),
+        ("tck-stream-003", streams(text("Stream task lifecycle"))),
+        ("tck-stream-ordering-001", streams(text("Ordered output"))),
+        ("tck-stream-artifact-text", streams(text("Streamed text content"))),
+        ("tck-stream-artifact-file", streams(file)),
+        (
+            "tck-stream-artifact-chunked",
+            vec![
+                working(),
+                Step::Piece("chunk-1 ", false, false),
+                Step::Piece("chunk-2", true, true),
+                completed(),
+            ],
+        ),
+        ("test-resubscribe-message-id", vec![working(), Step::Work(LONG_WORK), completed()]),
+    ];
+    let chosen = table.into_iter().find(|(prefix, _)| message.starts_with(prefix));
+    chosen
+        .map_or_else(|| vec![Step::State("TASK_STATE_COMPLETED", Some("Hello from TCK"))], |(_, steps)| steps)
+}
+
+/// A task, and the number of its last event.
+struct ScenarioTask {
+    execution: ExecutionId,
+    id: TaskId,
+    task: Value,
+    seq: u64,
+}
+
+/// Tasks by caller and id.
+type ScenarioTasks = HashMap<(String, String), ScenarioTask>;
+
+/// One agent in this process. Clones are the same agent.
+#[derive(Clone)]
+pub(crate) struct ScenarioAgent {
+    mesh: Mesh,
+    name: String,
+    tasks: Arc<Mutex<ScenarioTasks>>,
+}
+
+type Answer = Result<(Value, Option<u64>), A2aError>;
+
+impl ScenarioAgent {
+    /// Serves an agent of this name until the process ends. Its card was announced when this returns.
+    pub(crate) async fn serve(mesh: Mesh, name: &str) -> Result<(), MeshError> {
+        let agent = Self { mesh, name: name.to_owned(), tasks: Arc::default() };
+        let announcement = Announcement {
+            name: name.to_owned(),
+            description: format!("Does the scenarios of conformance suites: {name}"),
+            version: "1.0.0".to_owned(),
+            input_schema: input_schema_of(name),
+            delivery: Delivery::Direct,
+            ..Announcement::default()
+        };
+        let card = announcement.card(agent.mesh.namespace());
+        let mut calls = agent.mesh.services().serve_rpc(name).await?;
+        agent.mesh.cards().announce(&card).await?;
+        let mesh = agent.mesh.clone();
+        tokio::spawn(async move {
+            let mut interval = tokio::time::interval(CARD_INTERVAL);
+            loop {
+                interval.tick().await;
+                // The next announcement makes up for one that was lost.
+                let _ = mesh.cards().announce(&card).await;
+            }
+        });
+        tokio::spawn(async move {
+            while let Some(call) = calls.next().await {
+                tokio::spawn(agent.clone().answer(call));
+            }
+        });
+        Ok(())
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, ScenarioTasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(self, call: RpcRequest) {
+        let caller = call.caller.to_string();
+        let (request, method) = match Request::read(&call.body) {
+            Err(Refused { id, error }) => return respond(call, &id, Err(*error)).await,
+            Ok(request) => match request.method {
+                Method::Core(method) => (request, method),
+                Method::GetAgentCard => {
+                    let error = A2aError::new(ErrorCode::MethodNotFound, "the card is announced");
+                    return respond(call, &request.id, Err(error)).await;
+                }
+            },
+        };
+        let id = request.id.clone();
+        let is_streaming = method == CoreMethod::SendStreamingMessage;
+        if !is_streaming && method != CoreMethod::SendMessage {
+            let answer = self.perform(&caller, method, &request);
+            return respond(call, &id, answer).await;
+        }
+        let params: SendMessageRequest = match request.params() {
+            Ok(params) => params,
+            Err(error) => return respond(call, &id, Err(error)).await,
+        };
+        let at_once =
+            params.configuration.as_ref().and_then(|wanted| wanted.return_immediately) == Some(true);
+        let (task, steps) = match self.begin(&caller, &params, is_streaming) {
+            Ok(begun) => begun,
+            Err(error) => return respond(call, &id, Err(error)).await,
+        };
+        if let Some(Step::Message(parts)) = steps.first() {
+            let message = agent_message(&format!("{task}-answer"), parts);
+            return respond(call, &id, Ok((json!({"message": message}), None))).await;
+        }
+        let key = (caller, task);
+        if is_streaming || at_once {
+            respond(call, &id, self.named_snapshot(&key)).await;
+            self.work(&key, steps).await;
+        } else {
+            self.work(&key, steps).await;
+            respond(call, &id, self.named_snapshot(&key)).await;
+        }
+    }
+
+    /// The task of a message and what is to be done for it: nothing for a message that came before.
+    fn begin(
+        &self,
+        caller: &str,
+        params: &SendMessageRequest,
+        is_streaming: bool,
+    ) -> Result<(String, Vec<Step>), A2aError> {
+        let message = &params.message;
+        let sent = serde_json::to_value(message).map_err(|error| A2aError::internal(error.to_string()))?;
+        if let Some(id) = &message.task_id {
+            let key = (caller.to_owned(), id.0.clone());
+            let mut tasks = self.tasks();
+            let known = tasks.get_mut(&key).ok_or_else(|| A2aError::task_not_found(id.0.clone()))?;
+            if is_terminal(&known.task) {
+                return Err(A2aError::unsupported_operation("the task has ended"));
+            }
+            if message
+                .context_id
+                .as_ref()
+                .is_some_and(|context| known.task["contextId"] != context.0.as_str())
+            {
+                return Err(A2aError::invalid_params("the task belongs to another context"));
+            }
+            push(&mut known.task, "history", sent);
+            return Ok((id.0.clone(), vec![Step::State("TASK_STATE_COMPLETED", Some("Hello from TCK"))]));
+        }
+        let execution = ExecutionId::of(self.mesh.namespace(), caller, &message.id.0);
+        let activation = ActivationKey::of::<&str>(&execution, Token::of(&self.name).as_str(), &[], 0);
+        let id = TaskId::of(&execution, &activation, 1);
+        let data = message.parts.iter().find_map(part_data).cloned().unwrap_or_default();
+        let mut tasks = self.tasks();
+        let mut id = id;
+        let mut key = (caller.to_owned(), id.to_string());
+        for attempt in 2.. {
+            match tasks.get(&key) {
+                None => break,
+                // The suite of A2A sends one message many times, and expects a new task once the last one has ended.
+                Some(known)
+                    if !is_streaming && is_terminal(&known.task) && message.id.0.starts_with("tck-input") =>
+                {
+                    id = TaskId::of(&execution, &activation, attempt);
+                    key.1 = id.to_string();
+                }
+                Some(_) => return Ok((id.to_string(), Vec::new())),
+            }
+        }
+        let steps = scenario_of(&self.name, &message.id.0, &data);
+        if !matches!(steps.first(), Some(Step::Message(_))) {
+            let context = message.context_id.as_ref().map_or(execution.as_str(), |context| &context.0);
+            let mut task = json!({"id": id.as_str(), "contextId": context, "history": [sent]});
+            task["status"] = status("TASK_STATE_SUBMITTED", None);
+            tasks.insert(key, ScenarioTask { execution, id: id.clone(), task, seq: 0 });
+        }
+        Ok((id.to_string(), steps))
+    }
+
+    /// Does the steps one by one, and tells each as an event.
+    async fn work(&self, key: &(String, String), steps: Vec<Step>) {
+        for step in steps {
+            if let Step::Work(time) = step {
+                tokio::time::sleep(time).await;
+                continue;
+            }
+            let Some((execution, id, seq, event, is_last)) = self.apply(key, &step) else { return };
+            let mut headers = HeaderMap::new();
+            headers.insert(header::A2A_SEQ, seq.to_string());
+            if is_last {
+                headers.insert(header::A2A_END, "completed");
+            }
+            let told = self.mesh.tasks().report_progress(&execution, &id, headers, event.to_string().into());
+            if let Err(error) = told.await {
+                tracing::warn!(%error, "an event was not told");
+            }
+        }
+    }
+
+    /// Changes a task, and gives its next event. `None` once the task has ended.
+    fn apply(&self, key: &(String, String), step: &Step) -> Option<(ExecutionId, TaskId, u64, Value, bool)> {
+        let mut tasks = self.tasks();
+        let known = tasks.get_mut(key)?;
+        if is_terminal(&known.task) {
+            return None;
+        }
+        let about = json!({"taskId": known.task["id"], "contextId": known.task["contextId"]});
+        let artifact_update = |artifact: Value, append: bool, is_last: bool| {
+            let mut update = about.clone();
+            update["artifact"] = artifact;
+            update["append"] = append.into();
+            update["lastChunk"] = is_last.into();
+            json!({"artifactUpdate": update})
+        };
+        let event = match step {
+            Step::Artifact(part) => {
+                let artifact = json!({"artifactId": "artifact-1", "name": "artifact", "parts": [part]});
+                push(&mut known.task, "artifacts", artifact.clone());
+                artifact_update(artifact, false, true)
+            }
+            Step::Piece(text, append, is_last) => {
+                let artifact =
+                    json!({"artifactId": "artifact-1", "name": "artifact", "parts": [{"text": text}]});
+                if *append {
+                    push(&mut known.task["artifacts"][0], "parts", json!({"text": text}));
+                } else {
+                    push(&mut known.task, "artifacts", artifact.clone());
+                }
+                artifact_update(artifact, *append, *is_last)
+            }
+            Step::State(state, words) => {
+                known.task["status"] = status(state, words.map(|words| (known.id.as_str(), words)));
+                let mut update = about;
+                update["status"] = known.task["status"].clone();
+                json!({"statusUpdate": update})
+            }
+            Step::Message(_) | Step::Work(_) => return None,
+        };
+        known.seq += 1;
+        Some((known.execution.clone(), known.id.clone(), known.seq, event, is_terminal(&known.task)))
+    }
+
+    fn named_snapshot(&self, key: &(String, String)) -> Answer {
+        let tasks = self.tasks();
+        let known = tasks.get(key).ok_or_else(|| A2aError::task_not_found(key.1.clone()))?;
+        Ok((json!({"task": known.task}), Some(known.seq)))
+    }
+
+    fn perform(&self, caller: &str, method: CoreMethod, request: &Request) -> Answer {
+        let params: Value = request.params()?;
+        let id = params["id"].as_str().unwrap_or_default().to_owned();
+        let key = (caller.to_owned(), id.clone());
+        let absent = || A2aError::task_not_found(id.clone());
+        match method {
+            CoreMethod::GetTask => {
+                let tasks = self.tasks();
+                let known = tasks.get(&key).ok_or_else(absent)?;
+                let mut task = known.task.clone();
+                let most = params["historyLength"].as_u64().and_then(|most| usize::try_from(most).ok());
+                if let (Some(most), Some(history)) = (most, task["history"].as_array_mut()) {
+                    history.drain(..history.len().saturating_sub(most));
+                }
+                Ok((task, Some(known.seq)))
+            }
+            CoreMethod::SubscribeToTask => {
+                let tasks = self.tasks();
+                let known = tasks.get(&key).ok_or_else(absent)?;
+                if is_terminal(&known.task) {
+                    return Err(A2aError::unsupported_operation("the task has ended"));
+                }
+                Ok((json!({"task": known.task}), Some(known.seq)))
+            }
+            CoreMethod::CancelTask => self.cancel(&key),
+            CoreMethod::ListTasks => Ok((self.list(caller, &params), None)),
+            CoreMethod::GetExtendedAgentCard => {
+                Err(A2aError::extended_card_not_configured("the public card is the whole card"))
+            }
+            other => Err(A2aError::unsupported_operation(other.wire_name())),
+        }
+    }
+
+    fn cancel(&self, key: &(String, String)) -> Answer {
+        let is_open = |known: &ScenarioTask| !is_terminal(&known.task);
+        if !self.tasks().get(key).map(is_open).ok_or_else(|| A2aError::task_not_found(key.1.clone()))? {
+            return Err(A2aError::task_not_cancelable(key.1.clone()));
+        }
+        let (agent, key) = (self.clone(), key.clone());
+        let changed = agent.apply(&key, &Step::State("TASK_STATE_CANCELED", None));
+        if let Some((execution, id, seq, event, _)) = changed {
+            tokio::spawn(async move {
+                let mut headers = HeaderMap::new();
+                headers.insert(header::A2A_SEQ, seq.to_string());
+                headers.insert(header::A2A_END, "canceled");
+                let tasks = agent.mesh.tasks();
+                let told = tasks.report_progress(&execution, &id, headers, event.to_string().into());
+                if let Err(error) = told.await {
+                    tracing::warn!(%error, "an event was not told");
+                }
+            });
+        }
+        let tasks = self.tasks();
+        let known = tasks.get(&key).ok_or_else(|| A2aError::task_not_found(key.1.clone()))?;
+        Ok((known.task.clone(), Some(known.seq)))
+    }
+
+    /// A page of tasks, newest status first.
+    fn list(&self, caller: &str, params: &Value) -> Value {
+        let place = |task: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (text(&task["status"]["timestamp"]), text(&task["id"]))
+        };
+        let is_wanted = |task: &Value| {
+            let is = |wanted: &Value, found: &Value| wanted.is_null() || wanted == found;
+            is(&params["contextId"], &task["contextId"])
+                && is(&params["status"], &task["status"]["state"])
+                && params["statusTimestampAfter"].as_str().is_none_or(|after| place(task).0.as_str() >= after)
+        };
+        let tasks = self.tasks();
+        let own = tasks.iter().filter(|((owner, _), known)| owner == caller && is_wanted(&known.task));
+        let mut found: Vec<Value> = own.map(|(_, known)| known.task.clone()).collect();
+        drop(tasks);
+        found.sort_by_key(|task| std::cmp::Reverse(place(task)));
+        let total = found.len();
+        if let Some((at, id)) = params["pageToken"].as_str().and_then(|token| token.split_once('~')) {
+            found.retain(|task| place(task) < (at.to_owned(), id.to_owned()));
+        }
+        let size = params["pageSize"].as_u64().unwrap_or(DEFAULT_PAGE);
+        let is_last = found.len() as u64 <= size;
+        found.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let next = found.last().filter(|_| !is_last).map(place);
+        if params["includeArtifacts"] != true {
+            for task in found.iter_mut().filter_map(Value::as_object_mut) {
+                task.remove("artifacts");
+            }
+        }
+        let next = next.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
+        json!({"tasks": found, "nextPageToken": next, "pageSize": size, "totalSize": total})
+    }
+}
+
+fn is_terminal(task: &Value) -> bool {
+    let state = task["status"]["state"].as_str().unwrap_or_default();
+    ["COMPLETED", "FAILED", "CANCELED", "REJECTED"].iter().any(|end| state.ends_with(end))
+}
+
+fn push(owner: &mut Value, member: &str, item: Value) {
+    match owner[member].as_array_mut() {
+        Some(items) => items.push(item),
+        None => owner[member] = json!([item]),
+    }
+}
+
+fn status(state: &str, words: Option<(&str, &str)>) -> Value {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(since.as_millis()).unwrap_or_default();
+    // Two changes in one millisecond have an order, as a list of tasks shows it.
+    let last = LAST_CHANGE.fetch_max(now, Ordering::Relaxed);
+    let now = if last < now { now } else { LAST_CHANGE.fetch_add(1, Ordering::Relaxed) + 1 };
+    let now = format_timestamp(now);
+    let mut status = json!({"state": state, "timestamp": now});
+    if let Some((task, words)) = words {
+        let mut message = agent_message(&format!("{task}-{state}"), &json!([{"text": words}]));
+        message["taskId"] = task.into();
+        status["message"] = message;
+    }
+    status
+}
+
+fn agent_message(id: &str, parts: &Value) -> Value {
+    json!({"messageId": id, "role": "ROLE_AGENT", "parts": parts})
+}
+
+async fn respond(call: RpcRequest, id: &Value, answer: Answer) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, "1.0");
+    let body = match answer {
+        Ok((value, seq)) => {
+            if let Some(seq) = seq {
+                headers.insert(header::A2A_SEQ, seq.to_string());
+            }
+            result(id, &raw(&value))
+        }
+        Err(error) => Response::error(id.clone(), &error).to_bytes(),
+    };
+    if let Err(error) = call.respond(headers, body).await {
+        tracing::warn!(%error, "a call was not answered");
+    }
+}
