@@ -215,8 +215,10 @@ impl BenchReport {
     /// Returns the report for people.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "Release build, {} cores, medians of {} rounds. CPU is microseconds of all processes for one execution.\n",
-            self.cores, self.rounds
+            "{}, {} cores, medians of {} rounds. CPU is microseconds of all processes for one execution.\n",
+            if cfg!(debug_assertions) { "Build that is not optimised" } else { "Release build" },
+            self.cores,
+            self.rounds
         );
         let mut section = None;
         for figure in &self.figures {

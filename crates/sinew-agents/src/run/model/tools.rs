@@ -10,10 +10,10 @@ use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 use sinew_script::Function;
-use sinew_source::Schema;
 
 use super::argument_contents::with_contents;
 use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
+use super::setup::compiled;
 use crate::artifacts::Artifacts;
 use crate::call::Call;
 use crate::peers::{PeerCall, PeerDescription};
@@ -296,7 +296,7 @@ impl ToolTable {
         if self.entries.contains_key(&declaration.name) || declaration.name == sinew_model::ANSWER_TOOL {
             return Err(changed(format!("two tools are called '{}'; name one with `as`", declaration.name)));
         }
-        let parameters = Schema::compile(&declaration.parameters).map_err(|error| {
+        let parameters = compiled(&declaration.parameters).map_err(|error| {
             changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
         })?;
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
