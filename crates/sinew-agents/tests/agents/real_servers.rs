@@ -15,6 +15,7 @@ const FOLDER: &str = "SINEW_MCP_SERVERS";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The folder of the servers; without it the test says so and ends.
+#[expect(clippy::print_stderr, reason = "a test that asks nobody says so")]
 fn servers() -> Option<PathBuf> {
     let folder = std::env::var_os(FOLDER).map(PathBuf::from);
     if folder.is_none() {
