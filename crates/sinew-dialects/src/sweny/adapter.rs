@@ -98,6 +98,10 @@ impl Adapter for SwenyAdapter {
         if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
             return Err(fault);
         }
+        let is_unjudged = |fault: &&Fault| fault.code == code::CONDITIONS_WITHOUT_JUDGE.as_str();
+        if let Some(fault) = ctx.state.acts.iter().filter_map(|one| one.fault.as_ref()).find(is_unjudged) {
+            return Err(fault.clone());
+        }
         let results = result::results(ctx);
         let failed: Vec<&str> =
             results.iter().filter(|(_, (_, result))| result.status == FAILED).map(|(id, _)| *id).collect();
