@@ -75,7 +75,7 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
                 content: json!("x"),
                 artifact: None,
                 open,
-                usage: Default::default(),
+                usage: sinew_protocol::usage::ModelTotals::default(),
             },
         }
     });
