@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
-use sinew_protocol::task::{LogLine, TaskLog, is_answer_piece, progress_text};
+use sinew_protocol::task::{LogLine, MAX_EVENTS, TaskLog, is_answer_piece, progress_text};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ArtifactMeta, ArtifactName, ExecutionId, Fault, TaskId};
 use sinew_source::{HostReferences, VariableError};
@@ -18,12 +18,16 @@ use crate::artifacts::{Artifacts, KeptVersion};
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
 use crate::parking::TaskSlot;
-use crate::peers::Peers;
+use crate::peers::{CallAnswer, Peers};
+use crate::person_question::{PersonAnswer, QuestionToPerson};
 use crate::session_log::SessionLog;
 use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::TaskProperties;
+
+/// Most bytes of the events of a result.
+const MAX_EVENTS_BYTES: usize = 128 << 10;
 
 /// The task a handler works on. Clones are the same task.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ struct ContextState {
     worded: OnceLock<Value>,
     peers: Option<Peers>,
     usage: Mutex<Option<Value>>,
+    /// Events for the result, and their bytes.
+    events: Mutex<(Vec<Value>, usize)>,
     calls: CallCounts,
     steps: StepLog,
     step_book: OnceLock<Arc<StepBook>>,
@@ -98,6 +104,7 @@ impl Context {
             worded: OnceLock::new(),
             peers,
             usage: Mutex::new(None),
+            events: Mutex::default(),
             calls: CallCounts::default(),
             steps,
             step_book: OnceLock::new(),
@@ -279,6 +286,22 @@ impl Context {
         *self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(usage);
     }
 
+    /// Adds an event to the result, such as a call of a tool: rules of workflows may look at it. The events of a result have
+    /// at most 128 KiB together, and are at most [`MAX_EVENTS`](sinew_protocol::task::MAX_EVENTS); others are dropped.
+    pub fn event(&self, event: Value) {
+        let mut told = self.inner.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (events, bytes) = &mut *told;
+        let size = event.to_string().len();
+        if events.len() < MAX_EVENTS && *bytes + size <= MAX_EVENTS_BYTES {
+            *bytes += size;
+            events.push(event);
+        }
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.inner.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).0
+    }
+
     pub(crate) fn take_usage(&self) -> Option<Value> {
         self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }
@@ -350,9 +373,31 @@ impl Context {
     /// input is worded in another way.
     pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await?.result,
+            None => Err(offline(NO_PEER)),
+        }
+    }
+
+    /// The same as [`call_keyed`](Self::call_keyed), with the tokens and cost that the other side tells, of failures too.
+    pub async fn call_answer(&self, agent: &str, key: &str, input: Value) -> Result<CallAnswer, Failure> {
+        match &self.inner.peers {
             Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
             None => Err(offline(NO_PEER)),
         }
+    }
+
+    /// Asks a person, and waits for the answer without a place among the agent's tasks. The question is an execution of the
+    /// workflow `ask:person`: it is listed, answered and rejected like others that wait for people, and survives this
+    /// process. All attempts of the activation that ask under the key are one question. Fails with SINEW-5103 without a
+    /// mesh, or without the right to ask people.
+    pub async fn ask_person(&self, key: &str, question: QuestionToPerson) -> Result<PersonAnswer, Failure> {
+        let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
+        let input = question.into_input(self);
+        let asked = Box::pin(peers.ask_person(self.task_calls(), key, input));
+        let output = Box::pin(self.parked(asked)).await?;
+        Ok(serde_json::from_value(output).map_err(|error| {
+            Fault::error(NO_PEER, format!("the answer to a question cannot be read: {error}"))
+        })?)
     }
 
     /// The workflows and the other agents that are there now, as tools for a language model.

@@ -14,11 +14,14 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::check_unique_keys;
-use sinew_protocol::{code, header};
+use sinew_protocol::{Token, code, header};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
+use crate::artifacts::Artifacts;
 use crate::failure::{Failure, no_peer};
-use crate::task_calls::TaskCalls;
+use crate::task_calls::{CallCounts, TaskCalls};
+use crate::task_properties::{TaskProperties, own_ids};
 
 /// How long the answer to a message is waited for before its task is asked for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +59,25 @@ impl DoorKind {
             Self::Agent => POLL_INTERVAL.0,
         }
     }
+}
+
+/// Asks an agent at its own A2A endpoint until its task has ended. A message that an agent took and died with is taken again by
+/// the next one of the name. `None` if nobody of the name answers, and none has taken the message.
+///
+/// # Errors
+/// The answer is not one, or nobody answers any more, or not in time.
+pub async fn ask_until_answered(
+    mesh: &Mesh,
+    agent: &str,
+    request: &SendMessageRequest,
+    until: Instant,
+) -> Result<Option<Task>, Failure> {
+    let id = request.message.id.0.as_str();
+    let (execution, task) = own_ids(mesh.namespace(), &Token::of(agent), mesh.caller(), id);
+    let about = TaskProperties::new(agent, execution, task);
+    let (cancel, artifacts, calls) = (CancellationToken::new(), Artifacts::default(), CallCounts::default());
+    let context = TaskCalls { about: &about, cancel: &cancel, artifacts: &artifacts, calls: &calls };
+    PeerRequest { mesh, id, request, context, until }.ask(agent, DoorKind::Agent).await
 }
 
 /// A request to another agent.

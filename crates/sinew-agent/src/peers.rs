@@ -13,10 +13,10 @@ use sinew_mesh::live::Control;
 use sinew_mesh::steps::StepStore;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
-    A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest,
+    A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, Task,
 };
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::card;
+use sinew_protocol::card::{self, PERSON_QUESTION};
 use sinew_protocol::jsonrpc::{Method, Request, Response};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::permission::GrantedRights;
@@ -38,8 +38,24 @@ use crate::task_properties::own_ids;
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
+/// Wait between two looks for an executor.
+const NO_EXECUTOR_PAUSE: Duration = Duration::from_secs(2);
 /// How long the answer to a cancellation is waited for.
 const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// Answer of an agent that was called.
+#[derive(Debug)]
+pub struct CallAnswer {
+    /// The output, or why there is none.
+    pub result: Result<Value, Failure>,
+    /// Tokens, cost and turns behind it, as the other side tells them; null if it tells none.
+    pub usage: Value,
+}
+
+/// Id of the message of a call with a key.
+fn keyed_id(context: TaskCalls<'_>, agent: &str, key: &str) -> String {
+    format!("{}-{}", context.about.activation, &sha256(format!("{agent}\n{key}").as_bytes())[..24])
+}
 
 /// The others on the mesh. Clones share one view of the cards, made when it is first asked for.
 #[derive(Clone)]
@@ -112,7 +128,9 @@ impl Peers {
             let start = below(mesh.namespace(), &["rpc"]);
             let rest = subject.strip_prefix(start.trim_end_matches('>'))?;
             let token = Token::parse(rest.split('.').next()?).ok()?;
-            let is_agent = token.name().is_none_or(|name| !name.starts_with(card::AGENT_CALL_PREFIX));
+            let is_agent = token
+                .name()
+                .is_none_or(|name| !name.starts_with(card::AGENT_CALL_PREFIX) && name != PERSON_QUESTION);
             is_agent.then_some(token)
         };
         Some(rights.publish.iter().flatten().filter_map(callee).collect())
@@ -144,7 +162,7 @@ impl Peers {
     ) -> Result<Value, Failure> {
         let id = call_id(context, agent);
         let request = self.request(context, agent, &id, input).await?;
-        self.ask(context, agent, &id, request).await
+        self.ask(context, agent, &id, request).await?.result
     }
 
     /// The same under a key of the caller's choice: a repeated call of the key is the same message, whatever its input.
@@ -154,9 +172,8 @@ impl Peers {
         agent: &str,
         key: &str,
         input: Value,
-    ) -> Result<Value, Failure> {
-        let id =
-            format!("{}-{}", context.about.activation, &sha256(format!("{agent}\n{key}").as_bytes())[..24]);
+    ) -> Result<CallAnswer, Failure> {
+        let id = keyed_id(context, agent, key);
         let request = self.request(context, agent, &id, input).await?;
         self.ask(context, agent, &id, request).await
     }
@@ -171,21 +188,11 @@ impl Peers {
         agent: &str,
         id: &str,
         mut request: SendMessageRequest,
-    ) -> Result<Value, Failure> {
-        let limit = context
-            .about
-            .deadline
-            .map_or(MAX_CALL_TIME, |at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    ) -> Result<CallAnswer, Failure> {
         if let Some(calling) = context.about.calling() {
             calling.put(&mut request);
         }
-        let call = PeerRequest {
-            mesh: &self.0.mesh,
-            id,
-            request: &request,
-            context,
-            until: Instant::now() + limit.min(MAX_CALL_TIME),
-        };
+        let call = self.peer_request(context, id, &request);
         let execution = card::agent_call(agent);
         let asked = async {
             if self.may_ask(&execution).await
@@ -208,19 +215,92 @@ impl Peers {
             }
             asked = asked => asked?,
         };
-        let result = read_result(&task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
+        let mut answer = self.answer(agent, &task).await?;
+        if by_execution {
+            answer.result = answer.result.map(|output| match output {
+                Value::Object(mut members) => members.remove("output").unwrap_or_default(),
+                output => output,
+            });
+        }
+        Ok(answer)
+    }
+
+    /// Asks a person by an execution of its own, and returns its output. A repeated question of the key is the same one.
+    pub(crate) async fn ask_person(
+        &self,
+        context: TaskCalls<'_>,
+        key: &str,
+        input: Value,
+    ) -> Result<Value, Failure> {
+        if !self.may_ask(PERSON_QUESTION).await {
+            let name = &context.about.agent;
+            let text = format!(
+                "it has no right to ask people: `sinew mesh permissions --calls {name}:{PERSON_QUESTION}`"
+            );
+            return Err(no_peer(PERSON_QUESTION, &text, false));
+        }
+        let id = keyed_id(context, PERSON_QUESTION, key);
+        let mut request = self.request(context, PERSON_QUESTION, &id, input).await?;
+        if let Some(calling) = context.about.calling() {
+            calling.put(&mut request);
+        }
+        let call = self.peer_request(context, &id, &request);
+        let asked = async {
+            loop {
+                // Executors may all be away at this time: the question waits for one.
+                match call.ask(PERSON_QUESTION, DoorKind::Execution).await {
+                    Ok(Some(task)) => return Ok::<_, Failure>(task),
+                    Ok(None) if Instant::now() >= call.until => {
+                        return Err(no_peer(PERSON_QUESTION, "no executor asks people", true));
+                    }
+                    Ok(None) => {}
+                    Err(failure) => {
+                        let fault = failure.into_fault();
+                        if !fault.retryable || Instant::now() >= call.until {
+                            return Err(fault.into());
+                        }
+                        tracing::debug!(%fault, "a question waits for an executor");
+                    }
+                }
+                tokio::time::sleep(NO_EXECUTOR_PAUSE).await;
+            }
+        };
+        let task = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => {
+                tokio::spawn(give_up(self.0.mesh.clone(), PERSON_QUESTION.to_owned(), id.clone()));
+                return Err(Fault::cancelled(crate::failure::CANCELLED, "the question was given up with its task").into());
+            }
+            asked = asked => asked?,
+        };
+        self.answer(PERSON_QUESTION, &task).await?.result
+    }
+
+    fn peer_request<'a>(
+        &'a self,
+        context: TaskCalls<'a>,
+        id: &'a str,
+        request: &'a SendMessageRequest,
+    ) -> PeerRequest<'a> {
+        let left = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
+        let limit = context.about.deadline.map_or(MAX_CALL_TIME, left);
+        let until = Instant::now() + limit.min(MAX_CALL_TIME);
+        PeerRequest { mesh: &self.0.mesh, id, request, context, until }
+    }
+
+    /// The answer in a task that has ended.
+    async fn answer(&self, agent: &str, task: &Task) -> Result<CallAnswer, Failure> {
+        let result = read_result(task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
+        let usage = result.usage;
         if let Some(fault) = result.fault {
-            return Err(fault.into());
+            return Ok(CallAnswer { result: Err(fault.into()), usage });
         }
         let output = match result.output {
             NodeOutput::None => Value::Null,
             NodeOutput::Value(value) => value,
             NodeOutput::Address(address) => read_unique(&self.fetch(&address).await?)?,
         };
-        Ok(match output {
-            Value::Object(mut members) if by_execution => members.remove("output").unwrap_or_default(),
-            output => output,
-        })
+        Ok(CallAnswer { result: Ok(output), usage })
     }
 
     /// Whether this agent may send calls to a door. Permissions of older versions do not allow all.

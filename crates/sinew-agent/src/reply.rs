@@ -64,7 +64,7 @@ pub(crate) async fn node_result(
         Ok(artifacts) => {
             let mut result = WorkflowNodeResult::of_end(task, &ended.result, &artifacts);
             (result.usage, result.retry_count) = (usage(context), ended.retries);
-            result.logs = context.take_log();
+            (result.events, result.logs) = (context.take_events(), context.take_log());
             result.to_bytes().into()
         }
         Err(error) => {
@@ -80,7 +80,8 @@ pub(crate) fn refused(about: &TaskProperties, fault: &Fault) -> Task {
 }
 
 fn build(context: &Context, ended: &EndedTask, artifacts: &[ResultArtifact], usage: Value) -> Task {
-    result_task(Draft { artifacts, usage, logs: context.take_log(), ..draft(context.about(), ended) })
+    let (events, logs) = (context.take_events(), context.take_log());
+    result_task(Draft { artifacts, usage, events, logs, ..draft(context.about(), ended) })
 }
 
 fn draft<'a>(about: &'a TaskProperties, ended: &EndedTask) -> Draft<'a> {

@@ -194,7 +194,7 @@ impl Peers {
         };
         let mut request = tool.message(&input, &caller, Vocabulary::Current);
         locate(&mut request, &part);
-        let output = self.ask(context, workflow, &id, request).await?;
+        let output = self.ask(context, workflow, &id, request).await?.result?;
         // The next call may name it, so that no model has to write it again.
         context.artifacts.put_json(&result_name(workflow), &output)?;
         Ok(output)

@@ -146,6 +146,16 @@ impl Agent {
         self.file.timeout.map_or(usual, |time| time.0)
     }
 
+    /// Longest time for one call, waiting for people included.
+    pub fn timeout_with_waiting(&self) -> Duration {
+        match &self.runner {
+            AgentRunner::Model(model) => {
+                self.timeout().saturating_add(Duration::from_millis(model.budget.waiting_ms))
+            }
+            _ => self.timeout(),
+        }
+    }
+
     /// Runs the agent once. Waiting for a free slot does not count as time of the call; dropping the future ends the call.
     pub async fn call(&self, call: Call) -> Result<Reply, Fault> {
         self.answer(&call).await.map_err(Fault::from)
@@ -159,7 +169,9 @@ impl Agent {
             () = call.cancel.cancelled() => return Err(AgentError::Cancelled),
             slot = self.slot(call) => slot?,
         };
-        let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
+        // A conversation counts its own time: that of waiting for people is none.
+        let own = if self.is_model() { None } else { Some(self.timeout()) };
+        let limits = Limits::new(own, call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts, usage, events } = match &self.runner {
             AgentRunner::Script(script) => script.run(call, &limits).await,
             AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
@@ -246,6 +258,7 @@ impl Agent {
             name: self.name(),
             description: self.description(),
             output_schema: self.output_schema(),
+            timeout: self.timeout(),
         }
     }
 }

@@ -47,7 +47,7 @@ pub use call::{Call, Reply};
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;
 pub use local_peers::LocalPeers;
-pub use peers::{PeerCall, PeerDescription, Peers};
+pub use peers::{PeerAnswer, PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
 pub use run::{
     AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{Fault, code};
 
 use crate::artifacts::Artifacts;
 use crate::call::Call;
-use crate::peers::{PeerCall, PeerDescription, Peers, missing};
+use crate::peers::{PeerAnswer, PeerCall, PeerDescription, Peers, missing};
 use crate::set::AgentSet;
 
 /// How deep agents may ask agents in one process.
@@ -35,9 +35,9 @@ impl Peers for LocalPeers {
         std::future::ready(described.collect()).boxed()
     }
 
-    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         let Some(agent) = self.agents.get(&call.agent).cloned() else {
-            return std::future::ready(Err(missing(&call.agent))).boxed();
+            return std::future::ready(Err(missing(&call.agent)).into()).boxed();
         };
         if self.depth >= MAX_CALL_DEPTH {
             let text = format!(
@@ -45,7 +45,7 @@ impl Peers for LocalPeers {
                 call.agent
             );
             let fault = Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text).with_retryable(false);
-            return std::future::ready(Err(fault)).boxed();
+            return std::future::ready(Err(fault).into()).boxed();
         }
         let below = Self {
             agents: self.agents.clone(),
@@ -57,7 +57,13 @@ impl Peers for LocalPeers {
             task.peers = Arc::new(below);
             task.cancel = call.cancel;
             task.conversation = Some(call.key);
-            agent.call(task).await.map(|reply| reply.output)
+            match agent.call(task).await {
+                Ok(reply) => {
+                    let usage = TaskUsage::of(&reply.usage).unwrap_or_default().total();
+                    PeerAnswer { result: Ok(reply.output), usage }
+                }
+                Err(fault) => Err(fault).into(),
+            }
         }
         .boxed()
     }

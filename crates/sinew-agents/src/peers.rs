@@ -3,6 +3,7 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 
 /// An agent or workflow that may be asked.
@@ -40,7 +41,22 @@ pub trait Peers: Send + Sync {
     /// Returns the agents and workflows that are there now.
     fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>>;
     /// Asks an agent and waits for its output.
-    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>>;
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer>;
+}
+
+/// Answer of another agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerAnswer {
+    /// The output.
+    pub result: Result<Value, Fault>,
+    /// Model calls of the agent and of those that it asked.
+    pub usage: ModelTotals,
+}
+
+impl From<Result<Value, Fault>> for PeerAnswer {
+    fn from(result: Result<Value, Fault>) -> Self {
+        Self { result, usage: ModelTotals::default() }
+    }
 }
 
 /// A place without other agents.
@@ -51,8 +67,8 @@ impl Peers for NoPeers {
         std::future::ready(Vec::new()).boxed()
     }
 
-    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
-        std::future::ready(Err(missing(&call.agent))).boxed()
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
+        std::future::ready(Err(missing(&call.agent)).into()).boxed()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use sinew_protocol::Fault;
 
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,16 +35,17 @@ pub struct PersonReply {
 
 /// The people who can be asked.
 pub trait People: Send + Sync {
-    /// Asks and waits for the answer; without an answer in time the reply is a refusal.
-    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, PersonReply>;
+    /// Asks and waits for the answer; without an answer in time the reply is a refusal. Fails if the question cannot be put
+    /// or its answer not be heard now; a repeated question of the same key is the same one.
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>>;
 }
 
 /// A place without people: every question is refused.
 pub(crate) struct NoPeople;
 
 impl People for NoPeople {
-    fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, PersonReply> {
+    fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         let comment = Some("no person can be asked here".to_owned());
-        std::future::ready(PersonReply { approved: false, by_person: String::new(), comment }).boxed()
+        std::future::ready(Ok(PersonReply { approved: false, by_person: String::new(), comment })).boxed()
     }
 }

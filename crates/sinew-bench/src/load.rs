@@ -123,7 +123,12 @@ impl ExecutionLoad {
     }
 
     /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.
-    pub(crate) async fn open(&self, workflow: &str, total: usize) -> Result<MeasuredTime, BenchProcessError> {
+    pub(crate) async fn open(
+        &self,
+        workflow: &str,
+        total: usize,
+        each: usize,
+    ) -> Result<MeasuredTime, BenchProcessError> {
         let began = Instant::now();
         let missing = total.saturating_sub(self.started.swap(total, Ordering::Relaxed));
         let starts = (0..missing)
@@ -132,11 +137,11 @@ impl ExecutionLoad {
         loop {
             // More are open as long as those that have ended are being closed.
             let (open, _) = self.opened().await?;
-            if open == total {
+            if open == total * each {
                 break;
             }
             if began.elapsed() > PATIENCE {
-                return Err(BenchProcessError(format!("{open} executions are open, not {total}")));
+                return Err(BenchProcessError(format!("{open} executions are open, not {}", total * each)));
             }
             tokio::time::sleep(LOOK).await;
         }

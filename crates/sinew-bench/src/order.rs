@@ -40,8 +40,9 @@ pub(crate) enum DriverOrder {
     FloorKind { kind: FloorKind, wide: usize, count: usize, at_once: usize },
     /// Executions of a workflow until they have ended; `items` is the length of the list in the input.
     Run { workflow: String, items: usize, count: usize, at_once: usize },
-    /// Starts executions that stay open until there are so many, and waits until their owners have them.
-    Open { workflow: String, total: usize },
+    /// Starts executions that stay open until there are so many, and waits until their owners have them. With each of them,
+    /// `each` are open: those that it started are counted too.
+    Open { workflow: String, total: usize, each: usize },
     /// Waits until all shards have an owner that answers, and says how many executions are open.
     Owned,
     /// How many executors own shards, and how evenly.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::conversations::ConversationFigures;
 use crate::order::{FloorKind, MeasuredTime, median};
 use crate::site::{CpuCost, DECISIONS};
 use crate::size::{ExecutorComparison, GrowthFigures};
@@ -87,6 +88,7 @@ pub struct BenchReport {
     pub(crate) server_mib: f64,
     pub(crate) executors: Option<ExecutorComparison>,
     pub(crate) size: Option<GrowthFigures>,
+    pub(crate) conversations: Option<ConversationFigures>,
 }
 
 impl BenchReport {
@@ -103,6 +105,7 @@ impl BenchReport {
             server_mib: 0.0,
             executors: None,
             size: None,
+            conversations: None,
         }
     }
 
@@ -170,6 +173,12 @@ impl BenchReport {
             let of = format!("seconds from kill -9 to working, {} open", size.recovered);
             most("11", of, size.working_seconds, 5.0);
         }
+        if let Some(talks) = &self.conversations {
+            most("12", "CPU of all processes for a node of two turns, ms".to_owned(), talks.all_cpu_ms, 3.0);
+            most("12", "replay of a conversation of 50 turns, ms".to_owned(), talks.replay_ms, 50.0);
+            let of = format!("memory of {} conversations that wait, MiB", talks.parked);
+            most("12", of, talks.parked_mib, 64.0);
+        }
         if let Some(executors) = &self.executors {
             most("11", "compare-and-set losses of two, %".to_owned(), executors.lost_percent, 5.0);
             goals.push(ReachedGoal {
@@ -206,8 +215,10 @@ impl BenchReport {
     /// Returns the report for people.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "Release build, {} cores, medians of {} rounds. CPU is microseconds of all processes for one execution.\n",
-            self.cores, self.rounds
+            "{}, {} cores, medians of {} rounds. CPU is microseconds of all processes for one execution.\n",
+            if cfg!(debug_assertions) { "Build that is not optimised" } else { "Release build" },
+            self.cores,
+            self.rounds
         );
         let mut section = None;
         for figure in &self.figures {
@@ -236,6 +247,7 @@ impl BenchReport {
         }
         self.memory_and_owners(&mut text);
         self.sizes(&mut text);
+        self.talks(&mut text);
         self.goals_reached(&mut text);
         text
     }
@@ -288,6 +300,23 @@ impl BenchReport {
                 size.kib_per_open, size.recovered, size.recovery_seconds, size.working_seconds
             );
         }
+    }
+
+    /// Adds figures of conversations.
+    fn talks(&self, text: &mut String) {
+        let Some(talks) = &self.conversations else { return };
+        let _ = writeln!(
+            text,
+            "\nconversations of two turns: {:.2} ms CPU each ({:.2} of the agent), {:.1} ms one at a time; {} records of 50 \
+             turns replayed in {:.1} ms; {} waiting ones take {:.1} MiB",
+            talks.all_cpu_ms,
+            talks.agent_cpu_ms,
+            talks.p50_ms,
+            talks.replayed_records,
+            talks.replay_ms,
+            talks.parked,
+            talks.parked_mib
+        );
     }
 
     /// Adds a table of goals.

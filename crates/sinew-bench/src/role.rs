@@ -1,16 +1,19 @@
 //! The processes of a bench: the agent, the bare agent of the floor, and the driver that measures.
 
 use std::io::BufRead as _;
+use std::sync::Arc;
 
 use sinew_agent::{Agent, Delivery};
 use sinew_mesh::Mesh;
 use sinew_mesh::connect::Connect;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::served_agents::serve_agent;
 use sinew_protocol::code;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::child::{BenchProcessError, broken, ready, say};
+use crate::conversations::talking_agents;
 use crate::floor::{self, FloorLoops};
 use crate::load::ExecutionLoad;
 use crate::order::DriverOrder;
@@ -26,6 +29,8 @@ const CONCURRENCY: usize = 256;
 pub enum BenchRole {
     /// Two agents that answer what they get.
     Agent,
+    /// Agents that hold conversations with a scripted model.
+    Talkers,
     /// The other side of the bare loops.
     Echo,
     /// Does what it reads from stdin, and says how long it took.
@@ -64,6 +69,7 @@ pub fn play_role(role: BenchRole, nats: &str) -> Result<(), Failure> {
     let played = runtime.block_on(async {
         match role {
             BenchRole::Agent => agent(nats).await,
+            BenchRole::Talkers => talkers(nats).await,
             BenchRole::Echo => {
                 let mesh = connect(nats).await?;
                 tokio::select! {
@@ -93,6 +99,24 @@ async fn agent(nats: &str) -> Result<(), BenchProcessError> {
     let cards = mesh.cards().follow();
     cards.wait_for(QUEUED).await;
     cards.wait_for(DIRECT).await;
+    drop(cards);
+    ready();
+    tokio::select! {
+        () = parent_is_gone() => Ok(()),
+        ended = serving.join_next() => Err(BenchProcessError(format!("an agent ended: {ended:?}"))),
+    }
+}
+
+async fn talkers(nats: &str) -> Result<(), BenchProcessError> {
+    let mesh = connect(nats).await?;
+    let stop = CancellationToken::new();
+    let mut serving = tokio::task::JoinSet::new();
+    let cards = mesh.cards().follow();
+    for agent in talking_agents()? {
+        let name = agent.name().to_owned();
+        serving.spawn(serve_agent(Arc::new(agent), mesh.clone(), stop.clone()));
+        cards.wait_for(&name).await;
+    }
     drop(cards);
     ready();
     tokio::select! {
@@ -134,7 +158,7 @@ async fn drive(nats: &str) -> Result<(), BenchProcessError> {
             DriverOrder::Run { workflow, items, count, at_once } => {
                 load.run(&workflow, items, count, at_once).await
             }
-            DriverOrder::Open { workflow, total } => load.open(&workflow, total).await,
+            DriverOrder::Open { workflow, total, each } => load.open(&workflow, total, each).await,
             DriverOrder::Owned => load.owned().await,
             DriverOrder::Owners => load.owners().await,
         };

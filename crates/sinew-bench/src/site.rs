@@ -27,6 +27,8 @@ pub(crate) struct BenchSite {
     pub(crate) driver: BenchProcess,
     agent: BenchProcess,
     echo: BenchProcess,
+    /// Agents that hold conversations, if they are measured.
+    talkers: Option<BenchProcess>,
     executors: Vec<BenchProcess>,
     /// Where each of them tells its metrics.
     ports: Vec<u16>,
@@ -69,10 +71,31 @@ impl BenchSite {
         let mut driver = BenchProcess::start("driver", &["bench", "driver", "--nats", &url], &log)?;
         driver.read::<MeasuredTime>().await?;
         let (executors, ports) = (Vec::new(), Vec::new());
-        let mut site = Self { server, sync_always, driver, agent, echo, executors, ports, threads, url };
+        let talkers = None;
+        let mut site =
+            Self { server, sync_always, driver, agent, echo, talkers, executors, ports, threads, url };
         site.executor()?;
         site.driver.ask::<MeasuredTime>(&DriverOrder::Owned).await?;
         Ok(site)
+    }
+
+    /// Address of the server.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Starts the agents that hold conversations.
+    pub(crate) async fn talk(&mut self) -> Result<(), Failure> {
+        let log = self.server.store().join("bench.log");
+        let mut talkers = BenchProcess::start("talkers", &["bench", "talkers", "--nats", &self.url], &log)?;
+        talkers.read::<MeasuredTime>().await?;
+        self.talkers = Some(talkers);
+        Ok(())
+    }
+
+    /// Resident memory of the process that holds conversations, in MiB.
+    pub(crate) fn talking_memory(&self) -> f64 {
+        self.talkers.as_ref().and_then(BenchProcess::pid).map(resident).unwrap_or_default()
     }
 
     /// Starts one more executor.
@@ -115,7 +138,8 @@ impl BenchSite {
         let of = |pid: Option<u32>| pid.map(cpu).unwrap_or_default();
         let server = of(self.server.pid());
         let executor = self.executors.iter().map(|executor| of(executor.pid())).sum();
-        let agent = of(self.agent.pid()) + of(self.echo.pid());
+        let talkers = of(self.talkers.as_ref().and_then(BenchProcess::pid));
+        let agent = of(self.agent.pid()) + of(self.echo.pid()) + talkers;
         let client = of(self.driver.pid());
         CpuCost { all: server + executor + agent + client, server, executor, agent, client }
     }
@@ -150,23 +174,31 @@ impl BenchSite {
         self.driver.kill9().await?;
         self.agent.kill9().await?;
         self.echo.kill9().await?;
+        if let Some(talkers) = self.talkers {
+            talkers.kill9().await?;
+        }
         Ok(self.server.stop().await?)
     }
 }
 
-async fn connect(url: &str) -> Result<Mesh, Failure> {
+pub(crate) async fn connect(url: &str) -> Result<Mesh, Failure> {
     let connect = Connect { url: Some(url.to_owned()), role: "bench", ..Connect::default() };
     Ok(connect.open().await?)
 }
 
-/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, one that waits, and one
-/// that is all decisions.
+/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, those of one
+/// agent, and one that is all decisions.
 fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(FailureKind::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
     };
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let mut files = vec![("waits".to_owned(), waits()), ("decide".to_owned(), decide())];
+    let mut files = vec![
+        ("waits".to_owned(), one_agent("bench_nobody")),
+        ("talk".to_owned(), one_agent("bench_talker")),
+        ("asks".to_owned(), one_agent("bench_asker")),
+        ("decide".to_owned(), decide()),
+    ];
     for (delivery, agent) in [("queue", QUEUED), ("direct", DIRECT)] {
         files.push((format!("chain_{delivery}"), chain(agent)));
         files.push((format!("fan_{delivery}"), fan(agent)));
@@ -202,14 +234,15 @@ fn fan(agent: &str) -> String {
     )
 }
 
-fn waits() -> String {
-    "workflow:
-  description: Waits for an agent that does not come
+fn one_agent(agent: &str) -> String {
+    format!(
+        "workflow:
+  description: One agent
   nodes:
-    - {id: only, type: agent, agent_name: bench_nobody, input: {text: \"{{workflow.input.text}}\"}}
-  output_mapping: {text: \"{{only.output.text}}\"}
+    - {{id: only, type: agent, agent_name: {agent}, timeout: 1d, input: {{text: \"{{{{workflow.input.text}}}}\"}}}}
+  output_mapping: {{text: \"{{{{only.output.text}}}}\"}}
 "
-    .to_owned()
+    )
 }
 
 /// Decisions one after the other, and one agent at the end: work for executors.

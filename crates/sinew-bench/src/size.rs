@@ -162,7 +162,7 @@ async fn grow(
     note: &dyn Fn(&str),
 ) -> Result<(), Failure> {
     note(&format!("{open} open executions"));
-    let order = DriverOrder::Open { workflow: "waits".to_owned(), total: open };
+    let order = DriverOrder::Open { workflow: "waits".to_owned(), total: open, each: 1 };
     site.driver.ask::<MeasuredTime>(&order).await?;
     let many = 2_000;
     site.measure(&chains(many / 4, "direct")).await?;

@@ -102,7 +102,7 @@ pub(crate) async fn executor(
     let usual = ServiceOptions::new(workflows::adapters);
     let room = room.unwrap_or(usual.room);
     let mut options = ServiceOptions { id: id.clone(), lease, worn, room, ..usual };
-    options.calls = Some(mesh_operator::agent_call);
+    options.calls = Some(mesh_operator::built_in_workflow);
     let _service = Service::start(place.connect(&id).await?, options).await?;
     std::future::pending().await
 }

@@ -18,6 +18,7 @@ mod dialect;
 mod fill;
 mod js;
 mod pattern;
+mod person_question;
 mod reach;
 mod registry;
 mod script_place;
@@ -25,7 +26,8 @@ mod workflow_file;
 
 pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};
 pub use dialect::{Dialect, LowerOptions, Lowered, no_list};
-pub use registry::{all, by_name, detect};
+pub use person_question::person_question_plan;
+pub use registry::{adapter, all, by_name, detect};
 pub use workflow_file::{FileVariables, load_workflow_file};
 
 #[cfg(test)]

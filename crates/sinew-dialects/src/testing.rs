@@ -79,8 +79,12 @@ impl Bench {
 
     /// Answers the person that is waited for, if one is.
     pub(crate) fn answer(&mut self, data: Value, stub: &mut Stub<'_>) {
+        self.answer_as(PersonAnswer { data, ..PersonAnswer::default() }, stub);
+    }
+
+    /// The same, with all that is known of the answer.
+    pub(crate) fn answer_as(&mut self, answer: PersonAnswer, stub: &mut Stub<'_>) {
         let Some(act) = self.state().waiting().next() else { return };
-        let answer = PersonAnswer { data, ..PersonAnswer::default() };
         self.input(EngineInput::Answer { act, answer }, stub).expect("it waits");
         self.go_on(stub);
     }

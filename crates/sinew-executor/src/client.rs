@@ -22,6 +22,7 @@ use sinew_protocol::message::BadMessage;
 use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, NO_OWNER, Query, Summary};
 use sinew_protocol::start::{StartAnswer, new_key};
 use sinew_protocol::subject::Operation;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -635,6 +636,7 @@ fn stored_summary(stored: StoredStart) -> Option<Summary> {
         waiting: Some(AN_EXECUTOR.to_owned()),
         agents: Vec::new(),
         labels: start.labels,
+        usage: ModelTotals::default(),
     })
 }
 

@@ -8,7 +8,6 @@ use sinew_mesh::workflow::{StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
-use sinew_protocol::card::AGENT_CALL_PREFIX;
 use tracing::debug;
 
 use sinew_shard::Program;
@@ -22,7 +21,7 @@ const KEPT: u64 = 1_000;
 /// Gives the adapter of a dialect.
 pub type Adapters = fn(&str) -> Option<&'static dyn Adapter>;
 
-/// Gives the workflow that asks the agent of this name once.
+/// Gives the workflow of this name that is not deployed but made: `call:NAME` asks an agent once, `ask:person` a person.
 pub type CallPrograms = fn(&str) -> Option<Program>;
 
 /// Programs, fetched when they are needed.
@@ -42,7 +41,7 @@ impl Programs {
         Self { mesh, adapters, calls: None, ready: moka::sync::Cache::new(KEPT), workflows }
     }
 
-    /// The same, with a workflow for each agent that asks it once.
+    /// The same, with workflows that are not deployed but made.
     #[must_use]
     pub fn with_calls(mut self, calls: Option<CallPrograms>) -> Self {
         self.calls = calls;
@@ -94,11 +93,10 @@ impl Programs {
         (program.name() == name).then_some(program)
     }
 
-    /// The workflow that asks one agent, if the name is that of one. Its plan is stored like others, so that every process
+    /// The workflow that is made and not deployed, if the name is that of one. Its plan is stored like others, so that every process
     /// finds it by its digest.
     async fn call(&self, name: &str) -> Result<Option<Program>, Fault> {
-        let agent = name.strip_prefix(AGENT_CALL_PREFIX);
-        let Some(program) = agent.zip(self.calls).and_then(|(agent, calls)| calls(agent)) else {
+        let Some(program) = self.calls.and_then(|calls| calls(name)) else {
             return Ok(None);
         };
         let digest: Arc<str> = program.graph.digest().into();

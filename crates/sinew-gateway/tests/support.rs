@@ -88,7 +88,7 @@ impl GatewayWorld {
             deploy(&mesh, name, text).await;
         }
         let mut options = ServiceOptions::new(adapters);
-        options.calls = Some(sinew_operations::mesh_operator::agent_call);
+        options.calls = Some(sinew_operations::mesh_operator::built_in_workflow);
         let service = Service::start(connect(&server.url(), "executor").await, options).await.unwrap();
         let mut world = Self {
             server,

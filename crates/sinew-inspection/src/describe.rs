@@ -11,7 +11,7 @@ use sinew_protocol::subject::Operation;
 use sinew_runtime::events;
 
 use crate::decision::{PersonDecision, decisions};
-use crate::model_usage::{ModelUsage, model_usage};
+use crate::model_usage::{ModelUsage, model_usage, total_line};
 use crate::node_rows;
 use crate::node_status::NodeStatus;
 use crate::record::{Record, RecordOrigin, caller};
@@ -385,9 +385,8 @@ fn models_text(out: &mut String, models: &[ModelUsage]) {
     for usage in models {
         let _ = writeln!(out, "  {}: {}", words::name(&usage.node), usage.line());
     }
-    if models.iter().any(|usage| usage.cost_usd.is_some()) && models.len() > 1 {
-        let sum: f64 = models.iter().filter_map(|usage| usage.cost_usd).sum();
-        let _ = writeln!(out, "  all: ${sum:.4}");
+    if let Some(all) = total_line(models) {
+        let _ = writeln!(out, "  all: {all}");
     }
 }
 

@@ -10,6 +10,8 @@ use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::duration;
 use crate::{describe, waiting, words};
 use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::usage::ModelTotals;
+use sinew_runtime::usage::execution_usage;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,6 +40,9 @@ pub struct ExecutionRow {
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Model calls behind it, as far as its agents have told with results.
+    #[serde(skip_serializing_if = "ModelTotals::is_empty")]
+    pub usage: ModelTotals,
 }
 
 /// Why an execution failed, in a few words.
@@ -82,6 +87,7 @@ impl ExecutionRow {
             )),
             fault: state.ended.then(|| RowFault::of(record)).flatten(),
             labels: record.about.labels.clone(),
+            usage: execution_usage(state),
         }
     }
 }

@@ -1,13 +1,18 @@
 //! The language models behind an execution: turns, calls, tokens and price, as its agents told them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::Fact;
+use sinew_protocol::usage::TaskUsage;
 
 use crate::record::Record;
 use crate::words;
+
+/// Most decisions of people that are told of one node.
+const MAX_DECISIONS: usize = 8;
 
 /// Work of language models for one node, over all of its activations and attempts that gave a result. The numbers are the
 /// word of its agent.
@@ -15,59 +20,118 @@ use crate::words;
 pub struct ModelUsage {
     /// The node.
     pub node: String,
-    /// Answers of models.
-    pub turns: u64,
+    /// Sums of its agent, and of the agents and workflows that it called.
+    #[serde(flatten)]
+    pub used: TaskUsage,
     /// Answers that an earlier process had been given already.
     pub replayed_turns: u64,
-    /// Calls of tools.
-    pub tool_calls: u64,
-    /// Tokens of the prompts, cached ones included.
-    pub input_tokens: u64,
-    /// Tokens of the prompts that came out of a provider's cache.
-    pub cached_tokens: u64,
-    /// Tokens of the answers.
-    pub output_tokens: u64,
-    /// Price in USD. `None` if no result tells one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
+    /// Calls whose fate a crash left open.
+    pub unknown_calls: u64,
+    /// Milliseconds of waiting for people.
+    pub waited_ms: u64,
+    /// Decisions of people about calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<ToolDecision>,
+}
+
+/// Decision of a person about a call of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolDecision {
+    /// Name of the tool.
+    pub tool: String,
+    /// Whether the call was allowed, or the question answered.
+    pub approved: bool,
+    /// The person; empty if none answered.
+    pub by: String,
+}
+
+impl ToolDecision {
+    fn of(event: &Value) -> Option<Self> {
+        let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let is_decision = event.get("type").is_some_and(|kind| kind == "person");
+        let approved = event.get("approved").and_then(Value::as_bool).unwrap_or(false);
+        is_decision.then(|| Self { tool: text("tool"), approved, by: text("by") })
+    }
+
+    fn line(&self) -> String {
+        let by = if self.by.is_empty() { "nobody" } else { &self.by };
+        let word = if self.approved { "allowed" } else { "refused" };
+        format!("{} {word} by {}", words::name(&self.tool), words::name(by))
+    }
 }
 
 impl ModelUsage {
-    fn add(&mut self, usage: &Value) {
+    fn add(&mut self, used: &TaskUsage, told: &Value) {
+        self.used.add(used);
         let add = |sum: &mut u64, key: &str| {
-            *sum = sum.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
+            *sum = sum.saturating_add(told.get(key).and_then(Value::as_u64).unwrap_or(0));
         };
-        add(&mut self.turns, "turns");
         add(&mut self.replayed_turns, "replayed_turns");
-        add(&mut self.tool_calls, "tool_calls");
-        add(&mut self.input_tokens, "input_tokens");
-        add(&mut self.cached_tokens, "cached_tokens");
-        add(&mut self.output_tokens, "output_tokens");
-        let cost = usage.get("cost_usd").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
-        if let Some(cost) = cost {
-            *self.cost_usd.get_or_insert(0.0) += cost;
-        }
+        add(&mut self.unknown_calls, "unknown_calls");
+        add(&mut self.waited_ms, "waited_ms");
     }
 
-    /// The usage in one line.
+    /// The usage in one line, and decisions of people in a second one.
     pub fn line(&self) -> String {
-        let replayed = if self.replayed_turns > 0 {
-            format!(" ({} replayed)", self.replayed_turns)
-        } else {
-            String::new()
-        };
-        let cached = (100 * self.cached_tokens.min(self.input_tokens)).checked_div(self.input_tokens);
+        let TaskUsage { own, children } = self.used;
+        let part =
+            |count: u64, what: &str| if count > 0 { format!(" ({count} {what})") } else { String::new() };
+        let cached = (100 * own.cached_tokens.min(own.input_tokens)).checked_div(own.input_tokens);
         let cached =
             cached.filter(|part| *part > 0).map(|part| format!(" ({part} % cached)")).unwrap_or_default();
-        let cost = self.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
-        format!(
-            "{}{replayed}, {}, {} in{cached}, {} out{cost}",
-            words::count(usize::try_from(self.turns).unwrap_or(usize::MAX), "turn"),
-            words::count(usize::try_from(self.tool_calls).unwrap_or(usize::MAX), "call"),
-            short(self.input_tokens),
-            short(self.output_tokens),
-        )
+        let mut line = if own.is_empty() {
+            "none itself".to_owned()
+        } else {
+            format!(
+                "{}{}, {}{}, {} in{cached}, {} out{}",
+                counted(own.turns, "turn"),
+                part(self.replayed_turns, "replayed"),
+                counted(own.tool_calls, "call"),
+                part(self.unknown_calls, "unknown"),
+                short(own.input_tokens),
+                short(own.output_tokens),
+                price(own.cost_usd),
+            )
+        };
+        if !children.is_empty() {
+            let _ =
+                write!(line, "; children: {}{}", counted(children.turns, "turn"), price(children.cost_usd));
+        }
+        if self.waited_ms > 0 {
+            let _ = write!(line, "; waited {} for people", words::duration(self.waited_ms));
+        }
+        for decision in &self.decisions {
+            let _ = write!(line, "; {}", decision.line());
+        }
+        line
     }
+}
+
+/// Returns the model calls behind an execution: one line, none if there are none.
+pub fn total_line(models: &[ModelUsage]) -> Option<String> {
+    let mut all = TaskUsage::default();
+    for usage in models {
+        all.add(&usage.used);
+    }
+    let (own, total) = (all.own, all.total());
+    let is_plain = models.len() < 2 && all.children.is_empty();
+    if is_plain || total.is_empty() {
+        return None;
+    }
+    let with_children = if all.children.is_empty() {
+        String::new()
+    } else {
+        format!("; with children {}{}", counted(total.turns, "turn"), price(total.cost_usd))
+    };
+    Some(format!("{}{}{with_children}", counted(own.turns, "turn"), price(own.cost_usd)))
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    words::count(usize::try_from(count).unwrap_or(usize::MAX), noun)
+}
+
+fn price(cost: Option<f64>) -> String {
+    cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default()
 }
 
 /// A number of tokens: thousands with one decimal place.
@@ -80,15 +144,16 @@ pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     let (mut found, mut places): (Vec<ModelUsage>, BTreeMap<String, usize>) = Default::default();
     record.execution.replay(|ctx, fact| {
         let Fact::Replied { act, result: Ok(reply), .. } = fact else { return };
-        if reply.usage.get("turns").and_then(Value::as_u64).is_none() {
-            return;
-        }
+        let Some(used) = TaskUsage::of(&reply.usage) else { return };
         let node = ctx.node_of(*act).id.clone();
         let place = *places.entry(node.clone()).or_insert_with(|| {
             found.push(ModelUsage { node, ..ModelUsage::default() });
             found.len() - 1
         });
-        found[place].add(&reply.usage);
+        found[place].add(&used, &reply.usage);
+        let decisions = reply.events.iter().filter_map(ToolDecision::of);
+        let room = MAX_DECISIONS.saturating_sub(found[place].decisions.len());
+        found[place].decisions.extend(decisions.take(room));
     });
     found
 }
@@ -99,17 +164,43 @@ mod tests {
 
     use super::*;
 
+    fn used(told: &[Value]) -> ModelUsage {
+        let mut usage = ModelUsage::default();
+        for one in told {
+            usage.add(&TaskUsage::of(one).unwrap(), one);
+        }
+        usage
+    }
+
     #[test]
     fn usage_is_summed_and_worded() {
-        let mut usage = ModelUsage::default();
-        usage.add(&json!({"turns": 1, "input_tokens": "many", "cost_usd": -5}));
-        assert_eq!(usage.line(), "1 turn, 0 calls, 0 in, 0 out");
-        usage.add(&json!({
-            "turns": 5, "replayed_turns": 2, "tool_calls": 9, "input_tokens": 18_450, "cached_tokens": 13_100,
-            "output_tokens": 1_100, "cost_usd": 0.0213,
-        }));
-        assert_eq!(usage.line(), "6 turns (2 replayed), 9 calls, 18.4k in (71 % cached), 1.1k out, $0.0213");
-        usage.add(&json!({"turns": u64::MAX, "cost_usd": 0.01}));
-        assert_eq!((usage.turns, usage.cost_usd), (u64::MAX, Some(0.0313)));
+        let first = json!({"turns": 1, "input_tokens": "many", "cost_usd": -5});
+        assert_eq!(used(std::slice::from_ref(&first)).line(), "1 turn, 0 calls, 0 in, 0 out");
+        let second = json!({
+            "turns": 5, "replayed_turns": 2, "tool_calls": 9, "unknown_calls": 1, "input_tokens": 18_450,
+            "cached_tokens": 13_100, "output_tokens": 1_100, "cost_usd": 0.0213,
+        });
+        assert_eq!(
+            used(&[first, second.clone()]).line(),
+            "6 turns (2 replayed), 9 calls (1 unknown), 18.4k in (71 % cached), 1.1k out, $0.0213"
+        );
+        let huge = used(&[second, json!({"turns": u64::MAX, "cost_usd": 0.01})]);
+        assert_eq!((huge.used.own.turns, huge.used.own.cost_usd), (u64::MAX, Some(0.0313)));
+    }
+
+    #[test]
+    fn own_sums_and_those_of_children_are_told_apart() {
+        let lead = json!({"turns": 2, "cost_usd": 0.01, "waited_ms": 190_000, "children": {"turns": 3, "cost_usd": 0.02}});
+        let mut lead = used(&[lead]);
+        lead.decisions.push(ToolDecision { tool: "refund".to_owned(), approved: true, by: "ada".to_owned() });
+        assert_eq!(
+            lead.line(),
+            "2 turns, 0 calls, 0 in, 0 out, $0.0100; children: 3 turns, $0.0200; waited 3m10s for people; refund \
+             allowed by ada"
+        );
+        let below = used(&[json!({"children": {"turns": 4}})]);
+        assert_eq!(below.line(), "none itself; children: 4 turns");
+        assert_eq!(total_line(&[lead, below]).unwrap(), "2 turns, $0.0100; with children 9 turns, $0.0300");
+        assert_eq!(total_line(&[used(&[json!({"turns": 2})])]), None, "the line of the node says it all");
     }
 }

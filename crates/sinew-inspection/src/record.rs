@@ -213,10 +213,10 @@ pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
 
 /// The plan with the adapter of its dialect.
 pub fn program(plan: Plan) -> Result<Program, RecordError> {
-    let dialect = sinew_dialects::by_name(&plan.dialect).ok_or_else(|| {
+    let adapter = sinew_dialects::adapter(&plan.dialect).ok_or_else(|| {
         RecordError::new(format!("its plan: this version has no dialect '{}'", plan.dialect))
     })?;
-    Program::new(plan, dialect.adapter()).map_err(|error| RecordError::new(format!("its plan: {error}")))
+    Program::new(plan, adapter).map_err(|error| RecordError::new(format!("its plan: {error}")))
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ fn summary(n: usize) -> Summary {
         waiting: Some("approval".to_owned()),
         agents: Vec::new(),
         labels: BTreeMap::from([("team".to_owned(), "ä".to_owned())]),
+        usage: sinew_protocol::usage::ModelTotals::default(),
     }
 }
 

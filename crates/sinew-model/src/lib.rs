@@ -33,8 +33,8 @@ pub use record::{
 };
 pub use spec::{
     ApprovalRule, BudgetSpec, CompactionSpec, ConversationSpec, EffectClass, FallbackRule, ModelAbilities,
-    ModelSpec, OutputMode, OutputSchema, OutputSpec, Provider, SchemaAbility, TaintRule, TokenPrice,
-    ToolAbility, ToolSpec, UnknownRule,
+    ModelSpec, OutputMode, OutputSchema, OutputSpec, PERSON_SOURCE, Provider, SchemaAbility, TaintRule,
+    TokenPrice, ToolAbility, ToolSpec, UnknownRule,
 };
 pub use state::{CallState, ConversationState, ConversationTotals, Exchange, MissedAsk, PersonDecision};
 pub use text::{CappedResult, canonical, cap_result, value_without_hidden, without_hidden};

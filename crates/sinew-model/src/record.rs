@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_protocol::Fault;
+use sinew_protocol::usage::ModelTotals;
 
 use crate::turn::{ModelRefusal, ModelTurn, TokenUsage};
 
@@ -181,6 +182,9 @@ pub struct CallResult {
     /// Whether the content may hold words of anybody.
     #[serde(default)]
     pub open: bool,
+    /// Model calls behind the result: those of the agent or workflow that was called, and of all that it called.
+    #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
+    pub usage: ModelTotals,
 }
 
 /// Outcome of a call.

@@ -3,8 +3,9 @@
 //! A rehearsal keeps its log in memory and can begin from any prefix of a log, as a process does after a crash.
 
 use serde_json::Value;
+use sinew_protocol::usage::ModelTotals;
 
-use crate::next::{ModelAsk, NextStep, ToolCall};
+use crate::next::{ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
 use crate::record::{AskStep, BeginStep, CallResult, CallStatus, ConversationEnd, StepBody, StepRecord};
 use crate::script::ModelScript;
 use crate::spec::{ConversationSpec, EffectClass};
@@ -101,12 +102,12 @@ pub fn rehearse(
                 if question.asked_at.is_none() {
                     shell.append(StepBody::Question(question.call.position.clone()));
                 }
-                let approved = stubs.decide(&question.call);
+                let (approved, comment) = shell.decision(&question, stubs);
                 shell.append(StepBody::Decision {
                     call: question.call.position,
                     approved,
                     by_person: "rehearsal".to_owned(),
-                    comment: None,
+                    comment,
                 });
             }
         }
@@ -170,8 +171,27 @@ impl Shell<'_> {
                 CappedResult::Cut(text) => (text.into(), Some(format!("{}.json", call.position.key))),
             };
             let open = tool.is_none_or(|tool| tool.open);
-            let result = CallResult { status, content, artifact, open };
+            let result = CallResult { status, content, artifact, open, usage: ModelTotals::default() };
             self.append(StepBody::Done { call: call.position.clone(), result });
+        }
+    }
+
+    /// The person's decision; a question in words is answered by the stub of its tool.
+    fn decision(
+        &mut self,
+        question: &PersonQuestion,
+        stubs: &mut dyn RehearsalStubs,
+    ) -> (bool, Option<String>) {
+        let call = &question.call;
+        if question.reason != QuestionReason::Words {
+            return (stubs.decide(call), None);
+        }
+        let answer = stubs.call(call, self.earlier(&call.tool));
+        self.now = self.now.saturating_add(answer.after_ms);
+        match answer.result {
+            Ok(Value::String(words)) => (true, Some(words)),
+            Ok(other) => (true, Some(other.to_string())),
+            Err(reason) => (false, Some(reason)),
         }
     }
 

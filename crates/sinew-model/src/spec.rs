@@ -195,6 +195,16 @@ pub struct ToolSpec {
     pub max_result: usize,
 }
 
+/// Source of the tool whose calls are questions to a person.
+pub const PERSON_SOURCE: &str = "builtin:ask_person";
+
+impl ToolSpec {
+    /// Whether a call is a question to a person, and the answer its result.
+    pub fn asks_person(&self) -> bool {
+        self.source == PERSON_SOURCE
+    }
+}
+
 /// Effect of a repeated call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectClass {

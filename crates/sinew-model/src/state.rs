@@ -1,5 +1,7 @@
 //! The fold of a conversation's log.
 
+use sinew_protocol::usage::ModelTotals;
+
 use crate::record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
     SessionTurn, StepBody, StepRecord,
@@ -117,6 +119,8 @@ pub struct ConversationTotals {
     pub unknown_calls: u32,
     /// Milliseconds of waiting for people.
     pub waited_ms: u64,
+    /// Model calls of the agents and workflows that were called.
+    pub children: ModelTotals,
 }
 
 impl ConversationState {
@@ -256,6 +260,7 @@ impl ConversationState {
         if !added {
             return;
         }
+        self.totals.children.add(result.usage);
         // The words of a failure are the tool's words too.
         self.tainted |= result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed);
         match result.status {

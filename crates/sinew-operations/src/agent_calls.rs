@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_inspection::words;
-use sinew_mesh::{HeaderMap, Mesh};
+use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{
     A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, StreamResponse, Task,
     TaskState, is_terminal,
@@ -14,11 +14,14 @@ use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::{NodeOutput, read_result};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code, header};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind, known};
 use crate::mesh_operator::online;
 
+/// How long the answer to a call is waited for before its task is asked for: the agent may have died with it.
+const FIRST_ANSWER: Duration = Duration::from_secs(20);
 /// Time for an answer, unless the caller sets one.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
 /// Time for an agent to hear that a task is cancelled.
@@ -175,6 +178,12 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
     Ok((output, usage))
 }
 
+/// Whether a name is that of an agent that was there lately, and no workflow.
+async fn is_agent(mesh: &Mesh, name: &str) -> bool {
+    let cards = online(mesh).await;
+    cards.get(name).is_some_and(|announced| card::kind(&announced.card) == AgentKind::Agent)
+}
+
 /// Whether an agent was heard of lately and takes tasks from a queue.
 async fn reads_queue(mesh: &Mesh, agent: &str) -> bool {
     let cards = online(mesh).await;
@@ -211,8 +220,26 @@ async fn exchange(
     let mut headers = a2a_headers();
     sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
     let timeout = question.timeout.unwrap_or(CALL_TIMEOUT);
-    let reply =
-        mesh.services().call_rpc(endpoint, method.as_str(), headers, request.to_bytes(), timeout).await?;
+    let until = Instant::now() + timeout;
+    let body = request.to_bytes();
+    let first = mesh.services().call_rpc(
+        endpoint,
+        method.as_str(),
+        headers.clone(),
+        body.clone(),
+        timeout.min(FIRST_ANSWER),
+    );
+    let reply = match first.await {
+        Err(MeshError::NoAnswer { .. }) if Instant::now() < until => {
+            if is_agent(mesh, endpoint).await {
+                return answered_late(mesh, question, &params, until).await;
+            }
+            // The same message is the same call.
+            let left = until.saturating_duration_since(Instant::now());
+            mesh.services().call_rpc(endpoint, method.as_str(), headers, body, left).await?
+        }
+        reply => reply?,
+    };
     let response = Response::read(&reply.body).map_err(|error| unreadable(agent, &error.to_string()))?;
     let mut result = match response.into_result() {
         Ok(result) => result,
@@ -227,7 +254,29 @@ async fn exchange(
         );
         return Err(Failure::new(FailureKind::Waiting, code::MESSAGE_CANNOT_BE_READ.as_str(), text));
     }
-    let result = read_result(&task).map_err(|error| unreadable(agent, &error.to_string()))?;
+    exchanged(mesh, agent, &task).await
+}
+
+/// The answer of an agent that takes long, whichever of its processes gives it.
+async fn answered_late(
+    mesh: &Mesh,
+    question: &AgentQuestion<'_>,
+    request: &SendMessageRequest,
+    until: Instant,
+) -> Result<Exchanged, Failure> {
+    let agent = question.agent;
+    match sinew_agent::ask_until_answered(mesh, agent, request, until).await {
+        Ok(Some(task)) => exchanged(mesh, agent, &task).await,
+        Ok(None) => {
+            let text = format!("nobody answers for agent '{agent}'");
+            Err(Failure::new(FailureKind::Failed, code::NOBODY_ANSWERS.as_str(), text))
+        }
+        Err(failure) => Ok((Err(failure.into_fault()), Value::Null)),
+    }
+}
+
+async fn exchanged(mesh: &Mesh, agent: &str, task: &Task) -> Result<Exchanged, Failure> {
+    let result = read_result(task).map_err(|error| unreadable(agent, &error.to_string()))?;
     if let Some(fault) = result.fault {
         return Ok((Err(fault), result.usage));
     }

@@ -13,11 +13,13 @@ use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::workflow::Workflows;
+use sinew_protocol::card::{AGENT_CALL_PREFIX, PERSON_QUESTION};
 use sinew_protocol::code;
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::query::Summary;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Token};
 use sinew_runtime::Program;
 
@@ -270,6 +272,7 @@ fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
         waiting,
         fault: None,
         labels: summary.labels,
+        usage: summary.usage,
     }
 }
 
@@ -285,6 +288,7 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
         waiting: None,
         fault: None,
         labels: BTreeMap::new(),
+        usage: ModelTotals::default(),
     }
 }
 
@@ -295,11 +299,16 @@ pub fn status_of_word(word: &str) -> ExecutionStatus {
 
 /// The adapter of a dialect.
 pub fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
-    sinew_dialects::by_name(dialect).map(sinew_dialects::Dialect::adapter)
+    sinew_dialects::adapter(dialect)
 }
 
-/// The workflow that asks the agent of this name once.
-pub fn agent_call(agent: &str) -> Option<Program> {
-    let plan = sinew_dialects::sam::agent_call_plan(agent)?;
-    Program::new(plan, adapter("sam")?).ok()
+/// Returns the workflow of this name that every mesh has: the one that asks an agent once, or a person.
+pub fn built_in_workflow(name: &str) -> Option<Program> {
+    let plan = match name.strip_prefix(AGENT_CALL_PREFIX) {
+        Some(agent) => sinew_dialects::sam::agent_call_plan(agent)?,
+        None if name == PERSON_QUESTION => sinew_dialects::person_question_plan(),
+        None => return None,
+    };
+    let adapter = adapter(&plan.dialect)?;
+    Program::new(plan, adapter).ok()
 }

@@ -12,6 +12,7 @@ use sinew_protocol::Token;
 use sinew_protocol::code;
 use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
+use sinew_protocol::usage::ModelTotals;
 use sinew_runtime::local;
 
 use crate::failure::{Failure, FailureKind};
@@ -42,6 +43,9 @@ pub struct MeshStatus {
     /// Open executions that wait for something, those that were started first; not all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingExecution>,
+    /// Model calls behind the open executions, as far as their agents have told with results.
+    #[serde(skip_serializing_if = "ModelTotals::is_empty")]
+    pub models: ModelTotals,
     /// Open executions that no executor works on until an operator has looked at them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set_aside: Vec<String>,
@@ -61,6 +65,9 @@ pub struct WaitingExecution {
     pub age_ms: u64,
     /// The wait, in words.
     pub waiting: String,
+    /// Model calls behind it, as far as its agents have told with results.
+    #[serde(skip_serializing_if = "ModelTotals::is_empty")]
+    pub models: ModelTotals,
 }
 
 /// An executor.
@@ -158,8 +165,10 @@ async fn add_executions(
                 workflow: summary.workflow.clone(),
                 age_ms: local::now().saturating_sub(summary.started),
                 waiting,
+                models: summary.usage,
             });
         }
+        status.models.add(summary.usage);
         if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
             status.set_aside.push(summary.execution.to_string());
         }

@@ -6,14 +6,16 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agent::StepPlace;
+use sinew_agent::{QuestionToPerson, StepPlace};
 use sinew_agents::{
-    AgentSet, ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerCall,
-    PeerDescription, Peers, SessionTurn, Sessions, StepAppend, StepBody, StepRecord, Steps,
+    AgentSet, ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, KeptArtifact, PeerAnswer, PeerCall,
+    PeerDescription, Peers, People, PersonPrompt, PersonReply, SessionTurn, Sessions, StepAppend, StepBody,
+    StepRecord, Steps,
 };
 use sinew_mesh::{Mesh, crash};
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{Fault, code};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +93,7 @@ fn served_agent(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
     .version(agent.version())
     .concurrency(agent.concurrency() as usize)
     .delivery(agent.delivery())
-    .timeout(agent.timeout());
+    .timeout(agent.timeout_with_waiting());
     for skill in agent.announcement().skills {
         served = served.a2a_skill(skill);
     }
@@ -137,6 +139,7 @@ async fn answer(
     });
     if agent.is_model() {
         call.peers = Arc::new(MeshPeers(context.clone()));
+        call.people = Arc::new(MeshPeople(context.clone()));
         call.conversation = Some(context.activation().to_owned());
         if let (Some(keep), Some(log)) = (agent.session_keep(), context.session_log()) {
             call.session = Some(Arc::new(TaskSession { log, keep }));
@@ -150,6 +153,9 @@ async fn answer(
     if !reply.usage.is_null() {
         context.usage(reply.usage);
     }
+    for event in reply.events {
+        context.event(event);
+    }
     Ok(reply.output)
 }
 
@@ -161,22 +167,60 @@ impl Peers for MeshPeers {
         async move { self.0.peers().await.iter().map(described).collect() }.boxed()
     }
 
-    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         async move {
             let asked = self.0.parked(async {
                 crash::point("peer.parked");
-                let answer = self.0.call_keyed(&call.agent, &call.key, call.input).await;
+                let answer = self.0.call_answer(&call.agent, &call.key, call.input).await;
                 crash::point("peer.answered");
                 answer
             });
             tokio::select! {
                 biased;
-                () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
+                () = call.cancel.cancelled() => {
+                    Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")).into()
+                }
                 answer = asked => {
                     crash::point("peer.resumed");
-                    answer.map_err(sinew_agent::Failure::into_fault)
+                    match answer {
+                        Ok(answer) => PeerAnswer {
+                            result: answer.result.map_err(sinew_agent::Failure::into_fault),
+                            usage: TaskUsage::of(&answer.usage).unwrap_or_default().total(),
+                        },
+                        Err(failure) => Err(failure.into_fault()).into(),
+                    }
                 }
             }
+        }
+        .boxed()
+    }
+}
+
+/// The people of the mesh: questions to them are executions that wait for a person.
+struct MeshPeople(sinew_agent::Context);
+
+impl People for MeshPeople {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
+        async move {
+            let is_decision = !prompt.call.is_null();
+            let question = QuestionToPerson {
+                prompt: prompt.text,
+                data: prompt.call,
+                people: prompt.people,
+                timeout: Some(prompt.timeout),
+            };
+            crash::point("person.asked");
+            let answer = self.0.ask_person(&prompt.key, question).await;
+            crash::point("person.answered");
+            let answer = answer.map_err(sinew_agent::Failure::into_fault)?;
+            let words = match answer.answer {
+                Value::Null => answer.comment,
+                Value::String(words) if !is_decision => Some(words),
+                other if !is_decision => Some(other.to_string()),
+                _ => answer.comment,
+            };
+            let comment = if answer.timed_out { Some("no decision in time".to_owned()) } else { words };
+            Ok(PersonReply { approved: answer.approved, by_person: answer.by.unwrap_or_default(), comment })
         }
         .boxed()
     }
@@ -249,6 +293,8 @@ fn crash_point(record: &StepBody) -> &'static str {
         StepBody::Turn { .. } => "conversation.turn",
         StepBody::Call(_) => "conversation.call",
         StepBody::Done { .. } => "conversation.done",
+        StepBody::Question(_) => "conversation.question",
+        StepBody::Decision { .. } => "conversation.decision",
         StepBody::End(_) => "conversation.end",
         _ => "conversation.other",
     }

@@ -29,6 +29,10 @@ pub const CARD_TTL: Duration = Duration::from_mins(1);
 /// Beginning of the name under which an agent is asked by an execution: `call:` and the name of the agent.
 pub const AGENT_CALL_PREFIX: &str = "call:";
 
+/// Name of the workflow that asks a person for an agent. Its input is `{prompt, data, people, timeout_ms}`, its output
+/// `{approved, by, comment, answer, timed_out}`.
+pub const PERSON_QUESTION: &str = "ask:person";
+
 /// Returns the name under which an agent is asked by an execution of its own, which survives the process that asks and the
 /// one that answers. Its output is `{output}`.
 pub fn agent_call(agent: &str) -> String {

@@ -31,6 +31,7 @@ pub mod subject;
 pub mod task;
 pub mod tool;
 pub mod unique_keys;
+pub mod usage;
 pub mod webhook;
 
 /// Operator codes, each with a constant and a page.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::journal::Verdict;
 use crate::message::BadMessage;
+use crate::usage::ModelTotals;
 use crate::{ExecutionId, Token};
 
 /// The beginning of [`Summary::waiting`] when no owner works on an execution until an operator has looked at it.
@@ -111,7 +112,7 @@ impl ExecutionStatus {
 }
 
 /// An execution in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The execution.
     pub execution: ExecutionId,
@@ -135,6 +136,9 @@ pub struct Summary {
     /// Labels that lists can be filtered by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Model calls behind it, as far as its agents have told with results.
+    #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
+    pub usage: ModelTotals,
 }
 
 impl Query {

@@ -13,6 +13,7 @@ use sinew_protocol::{ExecutionId, Fault};
 
 use crate::execution::Execution;
 use sinew_shard::outgoing::child_result;
+use sinew_shard::usage::usage_of_child;
 pub use sinew_shard::{Call, TaskKey};
 use sinew_shard::{Library, Program};
 use sinew_shard::{activation_key, call_cycle};
@@ -223,7 +224,8 @@ impl ExecutionTree {
 
     fn finish(&mut self, now: Time, run: usize, outcome: &ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
-        let result = child_result(outcome).map(TaskReply::new);
+        let usage = usage_of_child(self.runs[run].execution.state());
+        let result = child_result(outcome).map(|output| TaskReply { usage, ..TaskReply::new(output) });
         let _ =
             self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
     }

@@ -15,4 +15,4 @@ mod clock;
 mod execution;
 
 pub use execution::Execution;
-pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request};
+pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request, usage};

@@ -22,6 +22,7 @@ use crate::call;
 pub use crate::call::label;
 use crate::reply::{result_content, result_name};
 use crate::request::{input_name, output_name, plain};
+use crate::usage::activation_usage;
 
 /// Member of a node's `extra` with the fields of events that only its kind has.
 const EVENT_FIELDS: &str = "event";
@@ -149,6 +150,9 @@ fn ended(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Vec<
     let mut result = WorkflowNodeExecutionResultData::new(label(ctx, act), status);
     result.error_message = one.fault.as_ref().map(|fault| fault.message.clone());
     result.output_artifact_ref = output_artifact(ctx, act).or_else(|| node_output(ctx, ids, act));
+    if let Some(used) = activation_usage(one) {
+        result.metadata.insert("usage".into(), json!(used));
+    }
     if let Some(output) = &one.output {
         let told = |key: &str| output.value.get(key);
         result.condition_result = told("condition_result").and_then(Value::as_bool);

@@ -12,6 +12,7 @@ pub mod outgoing;
 pub mod reply;
 pub mod request;
 pub mod summary;
+pub mod usage;
 
 mod active;
 mod agent_line;

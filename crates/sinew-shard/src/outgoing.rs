@@ -12,6 +12,7 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
 use crate::call::Call;
+use crate::usage::usage_of_child;
 
 /// One message to send. Repeating it does no harm: all ids are the same.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub enum Outgoing {
         ended: u64,
         /// How often it had been reopened.
         reopened: u32,
+        /// Model calls behind it, for the task that it answers; null if it answers none, or no model was asked.
+        usage: Value,
     },
     /// The answer to a start by request.
     StartAnswer {
@@ -110,6 +113,7 @@ impl Outgoing {
                 started: state.started_at,
                 ended: state.at,
                 reopened: state.reopened,
+                usage: if meta.parent.is_some() { usage_of_child(state) } else { Value::Null },
             },
         }
     }

@@ -4,6 +4,9 @@ use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiti
 use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
+use sinew_protocol::usage::ModelTotals;
+
+use crate::usage::execution_usage;
 
 /// The part of a list's row that the state of an execution decides.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct RowState {
     ended: Option<u64>,
     waiting: Option<String>,
     agents: Vec<String>,
+    /// None for most: few executions ask a model.
+    usage: Option<Box<ModelTotals>>,
 }
 
 /// Agents of a row; the others are not told.
@@ -33,13 +38,14 @@ impl RowState {
             ended: ended(state),
             waiting: words(&waits),
             agents: agents(&waits),
+            usage: Some(execution_usage(state)).filter(|used| !used.is_empty()).map(Box::new),
         }
     }
 }
 
 /// Returns one row of a list.
 pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
-    let RowState { status, started, ended, waiting, agents } = row;
+    let RowState { status, started, ended, waiting, agents, usage } = row;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -50,6 +56,7 @@ pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
         waiting,
         agents,
         labels: meta.labels.clone(),
+        usage: usage.map(|used| *used).unwrap_or_default(),
     }
 }
 
@@ -61,6 +68,7 @@ pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
         ended: None,
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
         agents: Vec::new(),
+        usage: None,
     };
     summary(meta, row)
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// The bench, and what it and whatever it starts may write to: its stdout ends when all of them have ended.
 fn bench(folder: &TempDir, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
-    let held = "exec 9>&1; exec \"$0\" bench --only jobs --shards 4 \"$@\"";
+    let held = "exec 9>&1; exec \"$0\" bench --shards 4 \"$@\"";
     command.args(["-c", held, env!("CARGO_BIN_EXE_sinew")]).args(args).stdin(Stdio::null());
     // A killed process leaves its folders behind.
     command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -40,8 +40,10 @@ fn rest(mut stdout: impl std::io::Read + Send + 'static) -> String {
 #[test]
 fn a_bench_of_a_few_executions_gives_all_figures() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut child =
-        bench(&folder, &["--smoke", "-o", "json"]).stderr(Stdio::inherit()).spawn().expect("it starts");
+    let mut child = bench(&folder, &["--only", "jobs", "--smoke", "-o", "json"])
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("it starts");
     let said = rest(child.stdout.take().expect("a pipe"));
     let status = child.wait().expect("it ends");
     assert!(status.success(), "{status}: {said}");
@@ -53,6 +55,23 @@ fn a_bench_of_a_few_executions_gives_all_figures() {
         assert!(figure["p50_us"].as_f64() > Some(0.0), "{figure:#}");
     }
     assert!(report["executor_mib"].as_f64() > Some(0.0), "{report:#}");
+}
+
+#[test]
+fn a_bench_of_a_few_conversations_gives_all_figures() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = bench(&folder, &["--only", "conversations", "--smoke", "-o", "json"]);
+    let mut child = child.stderr(Stdio::inherit()).spawn().expect("it starts");
+    let said = rest(child.stdout.take().expect("a pipe"));
+    assert!(child.wait().expect("it ends").success(), "{said}");
+    let report: Value = serde_json::from_str(&said).expect("one document");
+    let talks = &report["conversations"];
+    assert_eq!((&talks["nodes"], &talks["parked"]), (&4.into(), &4.into()), "{report:#}");
+    // A begin, fifty asks and turns, 49 results, an end.
+    assert_eq!(talks["replayed_records"], 151, "{report:#}");
+    for figure in ["agent_cpu_ms", "all_cpu_ms", "p50_ms", "replay_ms"] {
+        assert!(talks[figure].as_f64() > Some(0.0), "{figure}: {report:#}");
+    }
 }
 
 #[test]
@@ -68,7 +87,7 @@ fn a_debug_build_is_not_measured() {
 #[test]
 fn nothing_of_a_killed_bench_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut child = bench(&folder, &["--smoke"]).spawn().expect("it starts");
+    let mut child = bench(&folder, &["--only", "jobs", "--smoke"]).spawn().expect("it starts");
     let told = Said::by(child.stderr.take().expect("a pipe"));
     told.wait_for("round 1 of 1");
     common::kill(child.id());

@@ -1,11 +1,15 @@
 //! `sinew chat`, `agent log` and `model`: in one process and on a mesh.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::common::World;
+use crate::transcripts::pty::Watched;
 
 const CLERK: &str = r#"
 name: Clerk
@@ -62,6 +66,67 @@ fn a_chat_with_a_file_asks_its_questions_here() {
     assert!(answers.iter().all(|answer| answer["output"] == json!({"text": "Paid."})), "{out}");
 }
 
+/// A server that speaks as OpenAI does: it says a part of the answer, and the rest when it is told to.
+fn slow_model(go_on: mpsc::Receiver<()>) -> (u16, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = BufReader::new(stream.try_clone().unwrap());
+        let (mut line, mut length) = (String::new(), 0);
+        while asked.read_line(&mut line).unwrap() > 2 {
+            if let Some(size) = line.to_lowercase().strip_prefix("content-length:") {
+                length = size.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        asked.read_exact(&mut vec![0; length]).unwrap();
+        let piece = |delta: &Value, finish: Value| {
+            let chunk = json!({
+                "id": "1", "object": "chat.completion.chunk", "created": 1, "model": "slow",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+            });
+            format!("data: {chunk}\n\n")
+        };
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let first = json!({"role": "assistant", "content": "The first part, "});
+        write!(stream, "{head}").unwrap();
+        // Longer than what is collected before a piece is shown.
+        write!(stream, "{}", piece(&first, Value::Null)).unwrap();
+        let more = json!({"content": "so long that it is shown. ".repeat(12)});
+        write!(stream, "{}", piece(&more, Value::Null)).unwrap();
+        stream.flush().unwrap();
+        go_on.recv().unwrap();
+        let last = json!({"content": "The last part."});
+        write!(stream, "{}{}data: [DONE]\n\n", piece(&last, Value::Null), piece(&json!({}), json!("stop")))
+            .unwrap();
+    });
+    (port, served)
+}
+
+#[test]
+fn a_chat_on_a_terminal_shows_an_answer_while_it_arrives() {
+    let world = World::at(String::new());
+    let (tell, told) = mpsc::channel();
+    let (port, served) = slow_model(told);
+    let agent = format!(
+        "name: Slow\nrun:\n  model:\n    use: [main]\n    models:\n      main: {{provider: openai, model: slow, url: \
+         'http://127.0.0.1:{port}/v1', allow_private: true}}\n"
+    );
+    world.write("slow.agent.yaml", &agent);
+    let mut screen = Watched::start(world.command(&["chat", "Slow", "hello", "--local"]), 400, 50);
+    let patience = Duration::from_mins(2);
+    screen.wait_for("the first part", patience, |seen| seen.contains("so long that it is shown."));
+    // Only now the server says the rest.
+    tell.send(()).unwrap();
+    screen.wait_for("the last part", patience, |seen| seen.contains("The last part."));
+    screen.typed("/exit\n");
+    let (code, seen) = screen.ended(patience);
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(seen.matches("The first part").count(), 1, "what was streamed is not shown again: {seen}");
+    served.join().unwrap();
+}
+
 #[test]
 fn models_of_agent_files_are_listed_and_asked() {
     let world = World::at(String::new());
@@ -84,6 +149,18 @@ fn models_of_agent_files_are_listed_and_asked() {
         "{out}"
     );
     assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn a_chat_with_an_agent_of_a_mesh_asks_its_questions_here() {
+    let (world, _executor) = World::new();
+    world.write("clerk.agent.yaml", &CLERK.replace("APPROVE", "approve: true"));
+    let _agent = world.serve(&["serve", "agent", "clerk.agent.yaml"]);
+    world.online(&["Clerk"]);
+    let (out, err) = talk(&world, &["chat", "Clerk", "--mesh"], "pay\nyes as agreed\n");
+    assert_eq!(out, "Paid.\n", "{err}");
+    let asked = world.json(&["execution", "list", "--workflow", "ask:person"]);
+    assert_eq!(asked.as_array().map(Vec::len), Some(1), "{asked}");
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod gateway;
 mod local_model;
 mod mcp;
 mod mesh;
+mod people;
 mod permission;
 mod python_project;
 mod test_command;

@@ -10,5 +10,6 @@ mod mcp;
 mod mcp_tools;
 mod model;
 mod model_files;
+mod real_servers;
 mod script;
 mod server;

@@ -98,6 +98,10 @@ impl Adapter for SwenyAdapter {
         if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
             return Err(fault);
         }
+        let is_unjudged = |fault: &&Fault| fault.code == code::CONDITIONS_WITHOUT_JUDGE.as_str();
+        if let Some(fault) = ctx.state.acts.iter().filter_map(|one| one.fault.as_ref()).find(is_unjudged) {
+            return Err(fault.clone());
+        }
         let results = result::results(ctx);
         let failed: Vec<&str> =
             results.iter().filter(|(_, (_, result))| result.status == FAILED).map(|(id, _)| *id).collect();
@@ -426,6 +430,9 @@ fn choose(
 ) -> RouteDecision {
     let answer = match &reply.result {
         Ok(reply) => Ok(answered(&reply.output)),
+        Err(fault) if fault.code == code::NO_SUCH_AGENT.as_str() => {
+            return RouteDecision::Fail(without_judge(ctx, fault));
+        }
         Err(fault) => Err(format!("route evaluation failed: {}", fault.message)),
     };
     let target = |edge: EdgeIndex| ctx.plan().node(ctx.plan().edge(edge).to).id.as_str();
@@ -442,6 +449,16 @@ fn choose(
         }
         None => end(ctx, act, &why),
     }
+}
+
+/// The fault of conditions in plain language that no agent can judge: a default would hide that they were never looked at.
+fn without_judge(ctx: &AdapterContext<'_>, fault: &Fault) -> Fault {
+    let agent = plan_extra(ctx).map(|plan| plan.agents.route.clone()).unwrap_or_default();
+    let text = format!("no agent judges the conditions in plain language: {}", fault.message);
+    let hint = format!(
+        "name an agent that judges with `--default-agent route=NAME`, or add an agent file '{agent}'"
+    );
+    Fault::failure(code::CONDITIONS_WITHOUT_JUDGE.as_str(), text).with_retryable(false).with_details([hint])
 }
 
 /// The id in a model's answer: a text, or an object that says it in one of the usual ways.

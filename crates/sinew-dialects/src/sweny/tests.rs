@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
-use sinew_protocol::Fault;
+use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest, TerminalStatus};
+use sinew_protocol::{Fault, code};
 use sinew_source::Diagnostics;
 
 use super::Sweny;
@@ -499,6 +499,22 @@ fn routes_fall_back_to_the_default_edge_or_the_end() {
     };
     assert_eq!(run_with("a>b?x a>c"), ["route a>c [None of the above / default path]"]);
     assert_eq!(run_with("a>b?x a>c?y"), ["route a>(end) [route evaluation failed: model is down]"]);
+}
+
+#[test]
+fn conditions_that_no_agent_judges_are_refused() {
+    let lowered = lower(&Sweny, &workflow(&json!({ "a": {}, "b": {}, "c": {} }), "a>b?x a>c")).unwrap();
+    let mut bench = Bench::new(lowered.plan, Sweny.adapter());
+    bench.start(json!({}), &mut |_, ask| {
+        let missing = || Err(Fault::error("SINEW-5091", "Agent 'Router' not found in registry"));
+        let result = if ask.tag == TaskRequest::ROUTE { missing() } else { Ok(TaskReply::new(json!({}))) };
+        Stubbed { after: 0, progress: vec![], result }
+    });
+    let fault = bench.state().acts[0].fault.clone().expect("the node failed");
+    assert_eq!(fault.code, code::CONDITIONS_WITHOUT_JUDGE.as_str());
+    assert!(fault.details[0].contains("--default-agent route=NAME"), "{fault:?}");
+    assert_eq!(bench.state().outcome.as_ref().unwrap().status, TerminalStatus::Failure);
+    assert_eq!(bench.state().acts.len(), 1, "no default edge is taken unseen");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) async fn serve(shared: Handle, owned: Arc<Mutex<Vec<u32>>>, stop: Can
     let mut board = Board { shared, owned, announced: BTreeMap::new() };
     loop {
         let deployed = workflows.list();
-        let calls = agent_calls(&board.shared);
+        let calls = built_in_workflows(&board.shared);
         let wanted = deployed.iter().map(|version| (version.deployment.name.clone(), DoorKind::Workflow));
         let wanted: BTreeMap<String, DoorKind> = calls.into_iter().chain(wanted).collect();
         for (name, door) in &wanted {
@@ -68,14 +68,15 @@ pub(super) async fn serve(shared: Handle, owned: Arc<Mutex<Vec<u32>>>, stop: Can
     while serving.join_next().await.is_some() {}
 }
 
-/// The names under which agents are asked by executions.
-fn agent_calls(shared: &Shared) -> Vec<(String, DoorKind)> {
+/// The names under which agents and people are asked by executions.
+fn built_in_workflows(shared: &Shared) -> Vec<(String, DoorKind)> {
     if !shared.programs.has_calls() {
         return Vec::new();
     }
     let cards = shared.cards.list();
     let agents = cards.iter().filter(|announced| card::kind(&announced.card) == AgentKind::Agent);
-    agents.map(|announced| (card::agent_call(&announced.card.name), DoorKind::AgentCall)).collect()
+    let agents = agents.map(|announced| card::agent_call(&announced.card.name));
+    agents.chain([card::PERSON_QUESTION.to_owned()]).map(|name| (name, DoorKind::BuiltIn)).collect()
 }
 
 /// The cards that this executor announces.

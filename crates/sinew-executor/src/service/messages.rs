@@ -302,6 +302,7 @@ impl Shared {
         meta: &ExecutionMeta,
         parent: &ParentRef,
         outcome: &ExecutionOutcome,
+        usage: &Value,
     ) -> Result<Bytes, MeshError> {
         let result = outgoing::child_result(outcome);
         let name = sinew_shard::reply::result_name(&meta.workflow, meta.execution.as_str())?;
@@ -319,6 +320,7 @@ impl Shared {
         let draft = Draft {
             session: parent.execution.as_str(),
             artifacts: &artifacts,
+            usage: usage.clone(),
             vocabulary: self.vocabulary,
             ..Draft::new(&parent.task, end)
         };

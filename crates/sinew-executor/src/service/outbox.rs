@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 use sinew_engine::ExecutionOutcome;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
@@ -175,13 +176,13 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             });
             report(&sent.await);
         }
-        Outgoing::Finish { ref record, ref outcome, reopened, .. } => {
+        Outgoing::Finish { ref record, ref outcome, reopened, ref usage, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
             let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
-                report(&insist(|| answer(&shared, &record.meta, parent, outcome)).await);
+                report(&insist(|| answer(&shared, &record.meta, parent, outcome, usage)).await);
             }
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
@@ -192,7 +193,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
         Outgoing::ChildStartRejected { meta, fault } => {
             let Some(parent) = &meta.parent else { return };
             let outcome = rejected_child_outcome(fault);
-            let answered = report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
+            let answered = report(&insist(|| answer(&shared, &meta, parent, &outcome, &Value::Null)).await);
             // Otherwise the rejection stays in the journal, and the next owner tries again.
             if answered {
                 let execution = meta.execution.clone();
@@ -254,11 +255,12 @@ async fn answer(
     meta: &ExecutionMeta,
     parent: &ParentRef,
     outcome: &ExecutionOutcome,
+    usage: &Value,
 ) -> Result<(), MeshError> {
     let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else {
         return Ok(());
     };
-    let body = shared.child_result(meta, parent, outcome).await?;
+    let body = shared.child_result(meta, parent, outcome, usage).await?;
     shared.mesh.put_once(&subject, Shared::headers(meta), body).await.map(drop)
 }
 

@@ -16,7 +16,7 @@ use sinew_operations::execution_retry::preview_retry;
 use sinew_operations::execution_start::fork as fork_of;
 use sinew_operations::failure::Failure;
 use sinew_operations::input_check::check_input;
-use sinew_operations::mesh_operator::agent_call;
+use sinew_operations::mesh_operator::built_in_workflow;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand, StartCommand};
 
@@ -65,7 +65,8 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
             call.check_offered(agent)?;
             // Names of agents that are not online are told with those that are like them.
             AgentDetails::of(&call.operations.cards(), agent)?;
-            let program = agent_call(agent).ok_or_else(|| bad_request("agent: not a name of an agent"))?;
+            let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
+                .ok_or_else(|| bad_request("agent: not a name of an agent"))?;
             (program.name().to_owned(), program.graph.digest().to_string(), program)
         }
         _ => return Err(bad_request("give a workflow, with or without a version, or an agent")),

@@ -1,6 +1,7 @@
 //! The calls of a turn: checked, refused, asked about, made.
 
 use serde_json::Value;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
@@ -8,11 +9,14 @@ use crate::output::{ANSWER_TOOL, AnswerPlan, told};
 use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
 use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
 use crate::state::{CallState, ConversationState, Exchange};
-use crate::text::{canonical, shortened};
+use crate::text::{canonical, shortened, without_hidden};
 use crate::turn::RequestedCall;
 
 /// Longest name of an unknown tool that a message repeats, in characters.
 const MAX_SHOWN_NAME: usize = 64;
+
+/// Longest answer of a person that the model is told, in characters.
+const MAX_ANSWER: usize = 16 << 10;
 
 /// Words about a call whose fate a crash left open.
 const UNKNOWN: &str =
@@ -54,7 +58,13 @@ impl ConversationSpec {
             let made = state.totals.tool_calls.saturating_add(group.len() as u32);
             match self.plan_call(state, last, (requested, call), position.clone(), made, plan, test) {
                 CallPlan::Answer(status, text) => {
-                    let result = CallResult { status, content: text.into(), artifact: None, open: false };
+                    let result = CallResult {
+                        status,
+                        content: text.into(),
+                        artifact: None,
+                        open: false,
+                        usage: ModelTotals::default(),
+                    };
                     return Some(NextStep::Record(StepBody::Done { call: position, result }));
                 }
                 CallPlan::End(fault) => return Some(fail(fault)),
@@ -122,6 +132,9 @@ impl ConversationSpec {
             LoopFinding::Free => {}
             LoopFinding::Refuse(text) => return refuse(text),
             LoopFinding::End(fault) => return CallPlan::End(fault),
+        }
+        if tool.asks_person() {
+            return answered_in_words(call, ready);
         }
         let tainted = self.tainted || state.tainted || last.calls.iter().any(is_open);
         let acts_tainted = tainted && tool.effect == EffectClass::Once;
@@ -250,6 +263,22 @@ fn is_open(call: &CallState) -> bool {
     call.result.as_ref().is_some_and(|result| {
         result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed)
     })
+}
+
+/// A question in words, or what came of it.
+fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
+    let Some(decision) = &call.decision else {
+        return CallPlan::Ask(PersonQuestion {
+            call: ready,
+            reason: QuestionReason::Words,
+            asked_at: call.asked_at,
+        });
+    };
+    let words = shortened(&without_hidden(decision.comment.as_deref().unwrap_or_default()), MAX_ANSWER);
+    if decision.approved {
+        return CallPlan::Answer(CallStatus::Succeeded, words);
+    }
+    CallPlan::Answer(CallStatus::Failed, format!("no person answered: {words}"))
 }
 
 /// The question to a person, or the consequence of the decision.

@@ -87,6 +87,8 @@ pub enum QuestionReason {
     Taint,
     /// The process stopped during an earlier try of the call, which may have taken effect.
     Unknown,
+    /// The call is the question: the answer in words is its result.
+    Words,
 }
 
 impl ConversationSpec {

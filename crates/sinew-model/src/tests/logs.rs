@@ -68,7 +68,16 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
     let done = (position(), 0..5_usize, any::<bool>()).prop_map(|(call, status, open)| {
         use CallStatus::{Failed, Invalid, Refused, Succeeded, Unknown};
         let status = [Succeeded, Failed, Invalid, Refused, Unknown][status];
-        StepBody::Done { call, result: CallResult { status, content: json!("x"), artifact: None, open } }
+        StepBody::Done {
+            call,
+            result: CallResult {
+                status,
+                content: json!("x"),
+                artifact: None,
+                open,
+                usage: sinew_protocol::usage::ModelTotals::default(),
+            },
+        }
     });
     prop_oneof![
         2 => begin,

@@ -219,6 +219,7 @@ pub(crate) fn answers() -> Vec<(&'static str, Answer)> {
         waiting: (status == ExecutionStatus::Waiting).then(|| "agent reviewer, retry 2 of 5".to_owned()),
         agents: Vec::new(),
         labels: labels(),
+        usage: sinew_protocol::usage::ModelTotals::default(),
     };
     vec![
         ("executions", Answer::Executions(ExecutionStatus::ALL.map(summary).to_vec())),

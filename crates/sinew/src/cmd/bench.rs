@@ -36,6 +36,9 @@ pub(crate) struct BenchArgs {
     /// A few of everything, to see that it works
     #[arg(long, hide = true, conflicts_with_all = ["quick", "rounds"])]
     smoke: bool,
+    /// Measure even if this build is not optimised: figures of memory mean something then, those of time do not
+    #[arg(long, hide = true)]
+    any_build: bool,
     /// Rounds; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -43,7 +46,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     shards: Option<u32>,
     /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations])]
     only: Vec<Part>,
     #[command(subcommand)]
     role: Option<Role>,
@@ -58,6 +61,8 @@ enum Part {
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery
     Size,
+    /// Agents that hold conversations with a model that answers at once
+    Conversations,
 }
 
 /// Processes that `sinew bench` starts.
@@ -66,6 +71,9 @@ pub(crate) enum Role {
     /// Two agents that answer what they get
     #[command(hide = true)]
     Agent(At),
+    /// Agents that hold conversations
+    #[command(hide = true)]
+    Talkers(At),
     /// Answer the bare loops
     #[command(hide = true)]
     Echo(At),
@@ -90,7 +98,9 @@ pub(crate) fn bench(args: &BenchArgs, output: &Output) -> Result<Exit, Failure> 
     if let Some(role) = &args.role {
         return play(role, output);
     }
-    if cfg!(debug_assertions) && !args.smoke {
+    if cfg!(debug_assertions) && args.any_build {
+        output.note("this build of sinew is not optimised: its figures of time say nothing");
+    } else if cfg!(debug_assertions) && !args.smoke {
         let refused =
             Failure::usage("this build of sinew is not optimised, so its figures would say nothing");
         return Err(refused.hint("build it with: cargo build --release -p sinew"));
@@ -113,6 +123,7 @@ impl From<Part> for BenchPart {
             Part::Jobs => Self::Jobs,
             Part::Executors => Self::Executors,
             Part::Size => Self::Size,
+            Part::Conversations => Self::Conversations,
         }
     }
 }
@@ -125,6 +136,7 @@ fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
             return serve::executor(args, output);
         }
         Role::Agent(at) => (BenchRole::Agent, at),
+        Role::Talkers(at) => (BenchRole::Talkers, at),
         Role::Echo(at) => (BenchRole::Echo, at),
         Role::Driver(at) => (BenchRole::Driver, at),
     };

@@ -195,7 +195,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 /// Starts an executor in this process.
 async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> {
     let options = ServiceOptions {
-        calls: Some(mesh_operator::agent_call),
+        calls: Some(mesh_operator::built_in_workflow),
         vocabulary: args.vocabulary.into(),
         ..ServiceOptions::new(mesh_operator::adapter)
     };

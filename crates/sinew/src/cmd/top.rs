@@ -9,6 +9,7 @@ use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_operations::mesh_status::{self, MeshStatus};
+use sinew_protocol::usage::ModelTotals;
 
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
@@ -66,8 +67,10 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     let by: Vec<String> = status.executions.iter().map(|(word, count)| format!("{count} {word}")).collect();
     let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
     let online = status.agents.iter().filter(|agent| agent.online).count();
+    let asked =
+        if status.models.is_empty() { String::new() } else { format!("  models {}", models(&status.models)) };
     let mut lines = vec![format!(
-        "{}  executors {}  shards {}/{}  open executions {open}{by}  agents {online}  set aside {}",
+        "{}  executors {}  shards {}/{}  open executions {open}{by}  agents {online}  set aside {}{asked}",
         status.namespace,
         status.executors.len(),
         status.owned,
@@ -82,12 +85,23 @@ fn lines(status: &MeshStatus) -> Vec<String> {
             lines.extend(words::columns(&table).lines().map(str::to_owned));
         }
     };
+    let asks_models = status.waiting.iter().any(|one| !one.models.is_empty());
     let waiting = status.waiting.iter().map(|one| {
         let age = words::duration(one.age_ms);
         let (workflow, waiting) = (words::one_line(&one.workflow, 30), words::one_line(&one.waiting, 80));
-        vec![words::one_line(words::short_id(&one.execution), 40), workflow, age, waiting]
+        let mut row = vec![words::one_line(words::short_id(&one.execution), 40), workflow, age];
+        if asks_models {
+            row.push(if one.models.is_empty() { "-".to_owned() } else { models(&one.models) });
+        }
+        row.push(waiting);
+        row
     });
-    section(&["EXECUTION", "WORKFLOW", "AGE", "WAITING FOR"], waiting.collect());
+    let heads: &[&str] = if asks_models {
+        &["EXECUTION", "WORKFLOW", "AGE", "MODELS", "WAITING FOR"]
+    } else {
+        &["EXECUTION", "WORKFLOW", "AGE", "WAITING FOR"]
+    };
+    section(heads, waiting.collect());
     let executors = status.executors.iter().map(|one| {
         let place = words::one_line(&one.place, 60);
         vec![words::one_line(&one.id, 40), one.shards.to_string(), words::one_line(&one.version, 20), place]
@@ -104,6 +118,12 @@ fn lines(status: &MeshStatus) -> Vec<String> {
         status.streams.iter().map(|one| vec![one.name.clone(), one.messages.to_string(), bytes(one.bytes)]);
     section(&["STREAM", "MESSAGES", "SIZE"], streams.collect());
     lines
+}
+
+/// Turns and price, as far as they are known.
+fn models(totals: &ModelTotals) -> String {
+    let turns = words::count(usize::try_from(totals.turns).unwrap_or(usize::MAX), "turn");
+    totals.cost_usd.map_or_else(|| turns.clone(), |cost| format!("{turns}, ${cost:.4}"))
 }
 
 /// Bytes the way people read them.

@@ -115,6 +115,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-executor",
             "sinew-mesh",
             "sinew-agent",
+            "sinew-model",
+            "sinew-agents",
             "sinew-operations",
         ],
     ),

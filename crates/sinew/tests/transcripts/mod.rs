@@ -12,7 +12,7 @@ mod forms;
 mod incidents;
 mod live;
 mod plain;
-mod pty;
+pub(crate) mod pty;
 mod readme;
 mod script;
 mod views;

@@ -12,24 +12,30 @@ use sinew_model::{
     ModelAsk, ModelRefusal, ModelSpec, ModelTurn, NextStep, PersonQuestion, Provider, QuestionReason,
     StepBody, ToolCall, TurnDelta, cap_result, value_without_hidden,
 };
-use sinew_protocol::Fault;
 use sinew_protocol::artifact::sha256;
+use sinew_protocol::{Fault, FaultKind};
 use tracing::Instrument as _;
 
 use super::conversation_log::ConversationLog;
 use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::figures::{note_model_call, note_replayed_turns, note_tool_call};
 use super::session::{EarlierTurns, leave_turn, session_turn};
-use super::tools::ToolTable;
+use super::tools::{ToolOutcome, ToolTable};
+use super::wait_clock::WaitClock;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
+use crate::people::PersonReply;
 use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, Steps};
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
 const DELTA_BYTES: usize = 256;
+/// Or as soon as a piece arrives so long after the last one that was sent: slow models are watched word by word.
+const DELTA_PAUSE: Duration = Duration::from_millis(100);
+/// How much later than its limit a decision may arrive: people decide at the last moment, and the mesh takes a while.
+const LATE_DECISION: Duration = Duration::from_secs(15);
 /// Longest value of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 2 << 10;
 
@@ -48,10 +54,12 @@ impl ModelAgent {
         limits: &Limits,
         around: &RunnerSurroundings,
     ) -> Result<Output, AgentError> {
+        let clock = WaitClock::default();
         tokio::select! {
             biased;
             error = limits.reached() => Err(error),
-            result = self.converse(profile, call, around) => result,
+            error = clock.reached(profile.timeout) => Err(error),
+            result = self.converse(profile, call, around, &clock) => result,
         }
     }
 
@@ -60,6 +68,7 @@ impl ModelAgent {
         profile: AgentProfile<'_>,
         call: &Call,
         around: &RunnerSurroundings,
+        clock: &WaitClock,
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
@@ -98,6 +107,7 @@ impl ModelAgent {
             secrets: &secrets,
             tools: &tools,
             log,
+            clock,
             events: Vec::new(),
         };
         let end = work.hold().await?;
@@ -180,6 +190,7 @@ struct Conversation<'a> {
     secrets: &'a ResolvedSecrets,
     tools: &'a ToolTable,
     log: ConversationLog<'a>,
+    clock: &'a WaitClock,
     events: Vec<Value>,
 }
 
@@ -232,11 +243,13 @@ impl Conversation<'_> {
             // Fails if the caller no longer listens.
             let _unheard = progress.send(delta);
         };
+        let mut sent = Instant::now();
         let mut deltas = |delta: TurnDelta| {
             if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
                 text.push_str(&piece);
-                if text.len() >= DELTA_BYTES {
+                if text.len() >= DELTA_BYTES || sent.elapsed() >= DELTA_PAUSE {
                     send(&mut text);
+                    sent = Instant::now();
                 }
             }
         };
@@ -278,8 +291,8 @@ impl Conversation<'_> {
                 async move { (call, tools.run(call, task, skills).await) }.instrument(span)
             })
             .collect();
-        while let Some((call, result)) = running.next().await {
-            let result = self.result(call, result);
+        while let Some((call, outcome)) = running.next().await {
+            let result = self.result(call, outcome);
             let source = self.spec.tool(&call.tool).map_or("other", |tool| tool.source.as_str());
             note_tool_call(source, result.status);
             self.keep_artifacts().await?;
@@ -301,9 +314,9 @@ impl Conversation<'_> {
     }
 
     /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
-    fn result(&self, call: &ToolCall, result: Result<Value, String>) -> CallResult {
+    fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
         let tool = self.spec.tool(&call.tool);
-        let (status, value) = match result {
+        let (status, value) = match outcome.result {
             Ok(value) => (CallStatus::Succeeded, value),
             Err(reason) => (CallStatus::Failed, Value::String(reason)),
         };
@@ -320,7 +333,7 @@ impl Conversation<'_> {
                 (text.into(), stored.map(|reference| reference.to_string()))
             }
         };
-        CallResult { status, content, artifact, open }
+        CallResult { status, content, artifact, open, usage: outcome.usage }
     }
 
     async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
@@ -332,14 +345,27 @@ impl Conversation<'_> {
             QuestionReason::Rule => "The agent file asks for approval.",
             QuestionReason::Taint => "The conversation holds words of others.",
             QuestionReason::Unknown => "An earlier try was interrupted and may have taken effect.",
+            QuestionReason::Words => "",
         };
-        let prompt = self.tools.question(&question.call, reason);
-        self.say(json!({"type": "waiting", "turn": position.turn, "message": prompt.text}));
-        let time = prompt.timeout;
-        let reply = tokio::time::timeout(time, self.call.people.ask(prompt)).await.unwrap_or_else(|_| {
-            let comment = Some(format!("no decision within {} s", time.as_secs_f64()));
-            crate::people::PersonReply { comment, ..crate::people::PersonReply::default() }
-        });
+        let mut prompt = self.tools.question(question, reason);
+        self.say(json!({"type": "waiting", "turn": position.turn, "tool": question.call.tool, "message": prompt.text}));
+        let (limit, asked_at) = (prompt.timeout, question.asked_at.unwrap_or_else(now_ms));
+        // The question may have been put by an earlier process.
+        let waited = Duration::from_millis(now_ms().saturating_sub(asked_at));
+        prompt.timeout = limit.saturating_sub(waited).max(Duration::from_millis(1));
+        let asked = tokio::time::timeout(prompt.timeout + LATE_DECISION, self.call.people.ask(prompt));
+        let refusal = |comment: String| PersonReply { comment: Some(comment), ..PersonReply::default() };
+        let reply = match self.clock.paused(asked).await {
+            Ok(Ok(reply)) => reply,
+            // The question stays open: the next process, or the next attempt, hears its answer.
+            Ok(Err(fault)) if fault.retryable || fault.kind == FaultKind::Cancelled => {
+                return Err(fault.into());
+            }
+            Ok(Err(fault)) => refusal(fault.message),
+            Err(_) => refusal(format!("no decision within {} s", limit.as_secs_f64())),
+        };
+        let (tool, by) = (&question.call.tool, &reply.by_person);
+        self.events.push(json!({"type": "person", "tool": tool, "approved": reply.approved, "by": by}));
         self.log
             .append(StepBody::Decision {
                 call: position,
@@ -409,6 +435,15 @@ impl Conversation<'_> {
             "replayed_turns": self.log.replayed,
             "lost_asks": totals.lost_asks,
         });
+        if totals.unknown_calls > 0 {
+            usage["unknown_calls"] = totals.unknown_calls.into();
+        }
+        if totals.waited_ms > 0 {
+            usage["waited_ms"] = totals.waited_ms.into();
+        }
+        if !totals.children.is_empty() {
+            usage["children"] = json!(totals.children);
+        }
         if self.spec.models.iter().all(|model| model.price.is_some()) {
             usage["cost_usd"] = totals.cost_usd.into();
         }

@@ -305,7 +305,33 @@ fn servers_of_request(request: &Value) -> Vec<String> {
         Value::Array(items) => items.iter().filter_map(name_of).collect(),
         _ => Vec::new(),
     };
-    ["mcp", "mcpServers", "mcp_servers"].iter().filter_map(|key| request.get(*key)).flat_map(of).collect()
+    let lists = ["mcp", "mcpServers", "mcp_servers"].iter().filter_map(|key| request.get(*key)).flat_map(of);
+    lists
+        .chain(attached_names(request, is_server_node, &["server", "server_name", "serverName", "toolset"]))
+        .collect()
+}
+
+/// Whether a node below an agent stands for tools of a server: those of covalt by type, those of agentteam by subtype.
+fn is_server_node(node: &Value) -> bool {
+    let is = |key: &str, words: &[&str]| node[key].as_str().is_some_and(|word| words.contains(&word));
+    is("type", &["mcp-server", "toolset"]) || is("subtype", &["MCP_TOOL"])
+}
+
+/// Names in the nodes that a graph attaches to an agent: by one of these settings, else by the node's own name.
+pub(super) fn attached_names(
+    request: &Value,
+    is_meant: impl Fn(&Value) -> bool,
+    settings: &[&str],
+) -> Vec<String> {
+    let nodes = [request.pointer("/links/tools"), request.get("attached")].into_iter().flatten();
+    let nodes = nodes.filter_map(Value::as_array).flatten().filter(|node| is_meant(node));
+    let name = |node: &Value| {
+        let own = ["data", "configurations"].iter().filter_map(|key| node.get(*key));
+        let set = own.flat_map(|own| settings.iter().filter_map(|key| own.get(*key)?.as_str())).next();
+        let label = || node.pointer("/data/_label").or_else(|| node.get("name"))?.as_str();
+        set.or_else(label).map(str::to_owned)
+    };
+    nodes.filter_map(name).collect()
 }
 
 fn name_of(item: &Value) -> Option<String> {
@@ -354,6 +380,21 @@ mod tests {
             (json!({"mcp": {"files": {"command": "rm"}}}), vec!["files"]),
             (json!({"mcp": ["files", {"name": "tickets"}, 7]}), vec!["files", "tickets"]),
             (json!({"mcp": "files"}), vec![]),
+            (
+                json!({"links": {"tools": [{"type": "mcp-server", "data": {"server": "files"}}]}}),
+                vec!["files"],
+            ),
+            (
+                json!({"links": {"tools": [{"type": "toolset", "data": {"_label": "tickets"}}]}}),
+                vec!["tickets"],
+            ),
+            (json!({"links": {"tools": [{"type": "agent", "data": {"agent": "files"}}]}}), vec![]),
+            (
+                json!({"attached": [{"subtype": "MCP_TOOL", "name": "files", "configurations": {}}]}),
+                vec!["files"],
+            ),
+            (json!({"attached": [{"subtype": "MCP_TOOL", "configurations": {"server": "a"}}, 7]}), vec!["a"]),
+            (json!({"attached": {"name": "files"}}), vec![]),
             (Value::Null, vec![]),
         ] {
             assert_eq!(servers_of_request(&request), names, "{request}");

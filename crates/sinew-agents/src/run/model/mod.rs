@@ -3,6 +3,7 @@
 //! `sinew-model` decides what a conversation does next. This module does it: it keeps the log, asks models over HTTP,
 //! makes calls of tools, and asks people.
 
+mod argument_contents;
 pub(crate) mod build;
 mod build_tools;
 mod conversation;
@@ -16,6 +17,7 @@ pub(crate) mod rehearsal;
 mod session;
 mod setup;
 pub(crate) mod tools;
+mod wait_clock;
 
 use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRule, UnknownRule};
 use sinew_script::Function;
@@ -74,6 +76,8 @@ pub(crate) struct AgentProfile<'a> {
     pub(crate) name: &'a str,
     pub(crate) description: &'a str,
     pub(crate) output_schema: Option<&'a serde_json::Value>,
+    /// Longest time of work, without waiting for people.
+    pub(crate) timeout: std::time::Duration,
 }
 
 impl ModelAgent {

@@ -1,8 +1,10 @@
 //! From an agent file and a task to the spec of one conversation.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 use sinew_model::{ConversationSpec, OutputSchema, OutputSpec, ToolSpec};
-use sinew_source::Schema;
+use sinew_source::{Schema, SchemaCache, SchemaError};
 
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionValues;
@@ -13,6 +15,14 @@ use crate::error::AgentError;
 
 /// Largest skill whose whole text stands in the instruction, in bytes.
 const MAX_SHOWN_SKILL: usize = 4 << 10;
+
+/// Schemas of tools and outputs: conversations of an agent share them.
+static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
+
+/// Compiles a schema, unless it was used lately.
+pub(super) fn compiled(schema: &Value) -> Result<Schema, SchemaError> {
+    SCHEMAS.get(schema).map(|schema| Schema::clone(&schema))
+}
 
 impl ModelAgent {
     /// Models of a conversation in order: one that the request names, then those of `use`.
@@ -38,7 +48,7 @@ impl ModelAgent {
     ) -> Result<ConversationSpec, AgentError> {
         let purpose = schema_of_request(&call.context);
         let schema = call.output_schema.as_ref().or(profile.output_schema).or(purpose.as_ref());
-        let schema = schema.map(|value| match Schema::compile(value) {
+        let schema = schema.map(|value| match compiled(value) {
             Ok(compiled) => Ok(OutputSchema { value: value.clone(), compiled }),
             Err(error) => Err(AgentError::Schema { which: "output", problem: error.to_string() }),
         });

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_model::{ApprovalRule, EffectClass, ToolCall, ToolSpec};
+use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolCall, ToolSpec};
 use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 use sinew_script::Function;
-use sinew_source::Schema;
 
-use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools};
+use super::argument_contents::with_contents;
+use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
+use super::setup::compiled;
 use crate::artifacts::Artifacts;
 use crate::call::Call;
 use crate::peers::{PeerCall, PeerDescription};
@@ -104,6 +106,20 @@ pub(crate) struct ToolTable {
     pub(crate) specs: Vec<ToolSpec>,
     entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
+}
+
+/// Outcome of a call.
+pub(crate) struct ToolOutcome {
+    /// The output, or the failure in words for the model.
+    pub(crate) result: Result<Value, String>,
+    /// Model calls behind it.
+    pub(crate) usage: ModelTotals,
+}
+
+impl From<Result<Value, String>> for ToolOutcome {
+    fn from(result: Result<Value, String>) -> Self {
+        Self { result, usage: ModelTotals::default() }
+    }
 }
 
 /// A tool that can be called.
@@ -280,7 +296,7 @@ impl ToolTable {
         if self.entries.contains_key(&declaration.name) || declaration.name == sinew_model::ANSWER_TOOL {
             return Err(changed(format!("two tools are called '{}'; name one with `as`", declaration.name)));
         }
-        let parameters = Schema::compile(&declaration.parameters).map_err(|error| {
+        let parameters = compiled(&declaration.parameters).map_err(|error| {
             changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
         })?;
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
@@ -297,12 +313,19 @@ impl ToolTable {
         Ok(())
     }
 
-    /// The question to a person about a call.
-    pub(crate) fn question(&self, call: &ToolCall, reason: &str) -> PersonPrompt {
+    /// The question to a person: about a call, or the call itself.
+    pub(crate) fn question(&self, question: &PersonQuestion, reason: &str) -> PersonPrompt {
+        let call = &question.call;
         let settings = self.entries.get(&call.tool).map(|entry| &entry.settings);
+        let (text, about) = if question.reason == QuestionReason::Words {
+            (call.arguments["question"].as_str().unwrap_or_default().to_owned(), Value::Null)
+        } else {
+            let about = json!({"tool": call.tool, "arguments": call.arguments});
+            (format!("May the agent call {}? {reason}", call.tool), about)
+        };
         PersonPrompt {
-            text: format!("May the agent call {}? {reason}", call.tool),
-            call: json!({"tool": call.tool, "arguments": call.arguments}),
+            text,
+            call: about,
             people: settings.map(|settings| settings.people.clone()).unwrap_or_default(),
             timeout: settings.map_or(DEFAULT_DECISION_TIMEOUT, |settings| settings.decision_timeout),
             key: call.position.key.clone(),
@@ -320,46 +343,45 @@ impl ToolTable {
     }
 
     /// Makes a call. A failure is told to the model in these words.
-    pub(crate) async fn run(
-        &self,
-        call: &ToolCall,
-        task: &Call,
-        skills: &[SkillText],
-    ) -> Result<Value, String> {
+    pub(crate) async fn run(&self, call: &ToolCall, task: &Call, skills: &[SkillText]) -> ToolOutcome {
         let Some(entry) = self.entries.get(&call.tool) else {
-            return Err("there is no such tool".to_owned());
+            return Err("there is no such tool".to_owned()).into();
+        };
+        let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
+            Ok(arguments) => arguments,
+            Err(reason) => return Err(reason).into(),
         };
         let work = async {
-            match &entry.action {
+            let result = match &entry.action {
                 ToolAction::Peer { agent, takes_text } => {
-                    let input = if *takes_text {
-                        json!({"text": call.arguments["text"]})
-                    } else {
-                        call.arguments.clone()
-                    };
+                    let input =
+                        if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
                     let asked = PeerCall {
                         agent: agent.clone(),
                         input,
                         key: call.position.key.clone(),
                         cancel: task.cancel.child_token(),
                     };
-                    task.peers.ask(asked).await.map_err(|fault| fault.to_string())
+                    let answer = task.peers.ask(asked).await;
+                    let result = answer.result.map_err(|fault| fault.to_string());
+                    return ToolOutcome { result, usage: answer.usage };
                 }
-                ToolAction::Script(function) => run_script(function, &call.arguments).await,
+                ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
                     Some(server) => {
                         let key = &call.position.key;
-                        let answer = server.call(tool, &call.arguments, key, task).await;
+                        let answer = server.call(tool, &arguments, key, task).await;
                         answer.map_err(|error| error.to_string())
                     }
                     None => Err("the server of this tool is not started".to_owned()),
                 },
-                ToolAction::Builtin(builtin) => builtin.run(call, task, skills, &entry.settings).await,
-            }
+                ToolAction::Builtin(builtin) => builtin.run(call, task, skills),
+            };
+            result.into()
         };
         match tokio::time::timeout(entry.settings.timeout, work).await {
-            Ok(result) => result,
-            Err(_) => Err(format!("no answer within {} s", entry.settings.timeout.as_secs_f64())),
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no answer within {} s", entry.settings.timeout.as_secs_f64())).into(),
         }
     }
 }
@@ -439,13 +461,7 @@ impl BuiltinTool {
         }
     }
 
-    async fn run(
-        self,
-        call: &ToolCall,
-        task: &Call,
-        skills: &[SkillText],
-        settings: &ToolSettings,
-    ) -> Result<Value, String> {
+    fn run(self, call: &ToolCall, task: &Call, skills: &[SkillText]) -> Result<Value, String> {
         let text = |key: &str| call.arguments[key].as_str().unwrap_or_default();
         match self {
             Self::Time => Ok(Value::String(httpdate::fmt_http_date(std::time::SystemTime::now()))),
@@ -468,18 +484,8 @@ impl BuiltinTool {
                     .map(|skill| skill.body.clone().into())
                     .ok_or_else(|| format!("the skills are: {}", names()))
             }
-            Self::AskPerson => {
-                let prompt = PersonPrompt {
-                    text: text("question").to_owned(),
-                    call: Value::Null,
-                    people: settings.people.clone(),
-                    timeout: settings.decision_timeout,
-                    key: call.position.key.clone(),
-                };
-                let reply = task.people.ask(prompt).await;
-                let words = reply.comment.unwrap_or_default();
-                if reply.approved { Ok(words.into()) } else { Err(format!("no person answered: {words}")) }
-            }
+            // The conversation asks the person itself, and the answer is in its log.
+            Self::AskPerson => Err("a question to a person is not a call".to_owned()),
         }
     }
 }
@@ -511,7 +517,13 @@ fn named_by_request(request: &Value) -> Vec<String> {
     let lists = ["peers", "agents", "tools"].iter().filter_map(|key| request.get(*key)?.as_array());
     let name =
         |item: &Value| item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned);
-    lists.flatten().filter_map(name).collect()
+    // Agents that a graph attaches to this one are its tools.
+    let is_agent = |node: &Value| node["type"].as_str().is_some_and(|kind| kind.ends_with("agent"));
+    lists
+        .flatten()
+        .filter_map(name)
+        .chain(attached_names(request, is_agent, &["agent", "agent_name"]))
+        .collect()
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any text.

@@ -67,8 +67,8 @@ pub(super) struct Doors {
 pub(super) enum DoorKind {
     /// A deployed workflow, listed as a service.
     Workflow,
-    /// The workflow that asks one agent.
-    AgentCall,
+    /// The workflow that asks one agent, or a person.
+    BuiltIn,
 }
 
 /// An execution that the caller may see.
@@ -122,7 +122,7 @@ impl Doors {
             let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
             let opened = async {
                 let server = mesh.services().serve_rpc(workflow).await?;
-                if door == DoorKind::AgentCall {
+                if door == DoorKind::BuiltIn {
                     return Ok((server, None));
                 }
                 let about = move || announce::about(&shared, &name);

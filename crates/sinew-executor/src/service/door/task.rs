@@ -84,8 +84,9 @@ impl Doors {
             if large {
                 metadata.shift_remove("output");
             }
-            if outcome.fault.is_some() {
-                let extra = ResultExtra { fault: outcome.fault, ..ResultExtra::default() };
+            let usage = sinew_shard::usage::usage_of_child(known.folded.state());
+            if outcome.fault.is_some() || !usage.is_null() {
+                let extra = ResultExtra { fault: outcome.fault, usage, ..ResultExtra::default() };
                 metadata.insert(METADATA.to_owned(), serde_json::to_value(extra).unwrap_or_default());
             }
         }

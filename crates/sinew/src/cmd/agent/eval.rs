@@ -10,7 +10,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{
-    Agent, Call, LocalPeers, PeerCall, PeerDescription, Peers, People, PersonPrompt, PersonReply, Reply,
+    Agent, Call, LocalPeers, PeerAnswer, PeerCall, PeerDescription, Peers, People, PersonPrompt, PersonReply,
+    Reply,
 };
 use sinew_case_runner::{
     EvalCase, EvalFile, EvalReport, EvalTrial, EvalVerdict, GradedTrial, PeerStub, grade_trial, is_eval_file,
@@ -312,14 +313,14 @@ impl Peers for StubbedPeers {
         std::future::ready(described.collect()).boxed()
     }
 
-    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let count = asked.entry(call.agent.clone()).or_default();
         let stub = self.stubs.get(&call.agent).and_then(|list| list.get(*count).or(list.last())).cloned();
         *count += 1;
         let failed = |reason: String| Fault::failure(code::NO_SUCH_AGENT.as_str(), reason);
         let answer = stub.unwrap_or_else(|| Err(format!("agent '{}' is not in the case", call.agent)));
-        std::future::ready(answer.map_err(failed)).boxed()
+        std::future::ready(answer.map_err(failed).into()).boxed()
     }
 }
 
@@ -329,9 +330,9 @@ struct DecidedPeople {
 }
 
 impl People for DecidedPeople {
-    fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, PersonReply> {
+    fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         let comment = Some("decided by the case".to_owned());
-        std::future::ready(PersonReply { approved: self.allow, by_person: "case".to_owned(), comment })
+        std::future::ready(Ok(PersonReply { approved: self.allow, by_person: "case".to_owned(), comment }))
             .boxed()
     }
 }

@@ -1,5 +1,6 @@
 //! `sinew chat`: a conversation with an agent on a terminal, turn by turn.
 
+mod mesh_questions;
 mod partner;
 mod terminal;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use sinew_agents::CancellationToken;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::failure::Failure;
+use sinew_protocol::usage::{ModelTotals, TaskUsage};
 
 use crate::answer_stream::AnswerStream;
 use crate::connect::{Connection, block};
@@ -55,31 +57,21 @@ pub(crate) struct ChatArgs {
 #[derive(Default)]
 struct ChatCost {
     messages: u64,
-    input: u64,
-    output: u64,
-    turns: u64,
-    tool_calls: u64,
-    usd: Option<f64>,
+    models: ModelTotals,
 }
 
 impl ChatCost {
     fn add(&mut self, usage: &Value) {
-        let number = |key: &str| usage[key].as_u64().unwrap_or(0);
         self.messages += 1;
-        self.input += number("input_tokens");
-        self.output += number("output_tokens");
-        self.turns += number("turns");
-        self.tool_calls += number("tool_calls");
-        if let Some(usd) = usage["cost_usd"].as_f64() {
-            *self.usd.get_or_insert(0.0) += usd;
-        }
+        self.models.add(TaskUsage::of(usage).unwrap_or_default().total());
     }
 
     fn line(&self) -> String {
-        let usd = self.usd.map_or_else(String::new, |usd| format!(", ${usd:.4}"));
+        let ModelTotals { turns, tool_calls, input_tokens, output_tokens, cost_usd, .. } = self.models;
+        let usd = cost_usd.map_or_else(String::new, |usd| format!(", ${usd:.4}"));
         format!(
-            "{} messages, {} turns, {} tool calls, {} tokens in, {} out{usd}",
-            self.messages, self.turns, self.tool_calls, self.input, self.output
+            "{} messages, {turns} turns, {tool_calls} tool calls, {input_tokens} tokens in, {output_tokens} out{usd}",
+            self.messages
         )
     }
 }
@@ -93,7 +85,7 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
     let names_files = !args.agents.is_empty() || args.name.contains(".agent.");
     let (people, mut questions) = AskedPeople::new();
     let mut partner = if args.mesh.is_meant(names_files) {
-        ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref()).await?
+        ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref(), people).await?
     } else {
         if args.session.is_some() {
             return Err(Failure::usage(

@@ -16,10 +16,11 @@ use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::conversation_view::conversation_lines;
 use sinew_operations::failure::Failure;
 use sinew_operations::file_agents;
-use sinew_operations::mesh_operator::online;
+use sinew_operations::mesh_operator::{MeshOperator, online};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::mesh_questions::answer_questions;
 use super::terminal::AskedPeople;
 use crate::cmd::agent::files::find_file;
 use crate::connect::Connection;
@@ -54,6 +55,8 @@ pub(super) struct LocalPartner {
 
 pub(super) struct MeshPartner {
     mesh: Mesh,
+    operator: MeshOperator,
+    people: AskedPeople,
     agent: String,
     session: String,
     /// The last task, and its execution.
@@ -80,12 +83,15 @@ impl ChatPartner {
         connection: &Connection,
         name: &str,
         session: Option<&str>,
+        people: AskedPeople,
     ) -> Result<Self, Failure> {
-        let mesh = connection.open("cli").await?;
+        let operator = connection.operator().await?;
+        let mesh = operator.mesh().clone();
         mesh.admin().layout().await?;
         find_agent(&online(&mesh).await, name)?;
         let session = session.map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
-        Ok(Self::Mesh(Box::new(MeshPartner { mesh, agent: name.to_owned(), session, last: None })))
+        let agent = name.to_owned();
+        Ok(Self::Mesh(Box::new(MeshPartner { mesh, operator, people, agent, session, last: None })))
     }
 
     /// Sends a message and waits for the answer.
@@ -99,16 +105,37 @@ impl ChatPartner {
         match self {
             Self::Local(local) => Ok(local.ask(input, said, cancel).await),
             Self::Mesh(there) => {
+                let (heard, mut hearing) = unbounded_channel();
+                let (waits, waiting) = unbounded_channel();
+                // Ends with the channel of the question.
+                tokio::spawn(async move {
+                    while let Some(value) = hearing.recv().await {
+                        if is_waiting(&value) {
+                            let _ended = waits.send(());
+                        }
+                        // Fails if the chat is over.
+                        let _unheard = said.send(value);
+                    }
+                });
                 let question = AgentQuestion {
                     agent: &there.agent,
                     input,
                     instruction: None,
                     context: Some(&there.session),
                     timeout: Some(ANSWER_TIMEOUT),
-                    progress: Some(said),
+                    progress: Some(heard),
                     cancel,
                 };
-                let answer = ask_agent(&there.mesh, question).await?;
+                let answering = answer_questions(&there.operator, &there.people, &there.session, waiting);
+                let mut asked = std::pin::pin!(ask_agent(&there.mesh, question));
+                let answer = tokio::select! {
+                    biased;
+                    answer = &mut asked => answer?,
+                    answered = answering => {
+                        answered?;
+                        asked.await?
+                    }
+                };
                 there.last = Some((answer.execution, answer.task));
                 Ok(ChatTurn { output: answer.output, usage: answer.usage })
             }
@@ -145,6 +172,11 @@ impl ChatPartner {
         };
         Ok(if records.is_empty() { "no records".to_owned() } else { conversation_lines(&records, false) })
     }
+}
+
+/// Whether an agent says that it waits for a person.
+fn is_waiting(value: &Value) -> bool {
+    value.get("type").is_some_and(|kind| kind == "waiting")
 }
 
 impl LocalPartner {

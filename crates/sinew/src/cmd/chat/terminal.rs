@@ -6,6 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_agents::{People, PersonPrompt, PersonReply};
+use sinew_protocol::Fault;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::output::Output;
@@ -91,12 +92,12 @@ impl AskedPeople {
 }
 
 impl People for AskedPeople {
-    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, PersonReply> {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         async move {
             let (reply, answer) = oneshot::channel();
             // Without a terminal that listens there is no answer.
             let _asked = self.0.send(PutQuestion { prompt, reply });
-            answer.await.unwrap_or_default()
+            Ok(answer.await.unwrap_or_default())
         }
         .boxed()
     }

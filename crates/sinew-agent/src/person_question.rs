@@ -1,0 +1,64 @@
+//! Questions of a handler to people.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// A question to a person.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuestionToPerson {
+    /// The question, in words.
+    pub prompt: String,
+    /// The matter of a decision, such as a tool and its arguments; null for a question that is answered in words.
+    pub data: Value,
+    /// People who may answer; all if empty.
+    pub people: Vec<String>,
+    /// Time for the answer; an hour if none, and seven days at most.
+    pub timeout: Option<Duration>,
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct PersonAnswer {
+    /// Whether the person agrees; for a question in words, whether there is an answer.
+    pub approved: bool,
+    /// Identity of the person; `None` if none answered in time.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Comment of the person.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// The answer beside yes and no; null if there is none.
+    #[serde(default)]
+    pub answer: Value,
+    /// Whether nobody answered in time.
+    #[serde(default)]
+    pub timed_out: bool,
+}
+
+impl QuestionToPerson {
+    /// Input of the execution that asks. People see who asks, and for which work.
+    pub(crate) fn into_input(self, context: &Context) -> Value {
+        let asked_by = [
+            ("agent", context.agent()),
+            ("workflow", context.workflow()),
+            ("node", context.node()),
+            ("execution", context.execution().as_str()),
+            ("session", context.session()),
+        ];
+        let told = asked_by.into_iter().filter(|(_, text)| !text.is_empty());
+        let mut input = json!({
+            "prompt": self.prompt,
+            "data": self.data,
+            "people": self.people,
+            "asked_by": told.map(|(key, text)| (key.to_owned(), text.into())).collect::<serde_json::Map<_, _>>(),
+        });
+        if let Some(timeout) = self.timeout {
+            input["timeout_ms"] = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).into();
+        }
+        input
+    }
+}

@@ -1,0 +1,192 @@
+//! Conversations with a language model that answers at once: what Sinew adds to a model's time and price.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::json;
+use sinew_agents::{Agent, AgentCase, StepRecord};
+use sinew_mesh::Mesh;
+use sinew_mesh::steps::StepLogId;
+use sinew_model::ConversationState;
+use sinew_model::script::ModelScript;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::{ActivationKey, ExecutionId, Token, code};
+
+use crate::order::{DriverOrder, MeasuredTime, median};
+use crate::site::{BenchSite, connect};
+
+/// Two turns: a call of a tool, and the answer.
+const TALKER_FILE: &str = r#"
+name: bench_talker
+description: Calls a tool, and answers.
+output_schema: {type: object, properties: {text: {type: string}}, required: [text]}
+concurrency: 64
+run:
+  model:
+    use: [main]
+    models:
+      main:
+        provider: script
+        answers:
+          - {when: "script:total", answer: {text: done}}
+          - {call: {total: {a: [1, 2, 3]}}}
+    instruction: You add numbers.
+    tools:
+      - script: {name: total, input_schema: {type: object}, source: "def total(args): return sum(args['a'])"}
+"#;
+
+/// Two turns, and a person in between.
+const ASKER_FILE: &str = r#"
+name: bench_asker
+description: Asks a person.
+concurrency: 8
+run:
+  model:
+    use: [main]
+    models:
+      main: {provider: script, answers: [{call: {ask_person: {question: "May I?"}}}, {text: done}]}
+    instruction: You ask first.
+    tools:
+      - builtin: [ask_person]
+"#;
+
+/// Fifty turns, each but the last with a call of a tool.
+const LONG_FILE: &str = r#"
+name: bench_long
+description: Works for long.
+run:
+  model:
+    use: [main]
+    models: {main: {provider: script, context: 1000000, answers: [{text: done}]}}
+    tools:
+      - script: {name: total, input_schema: {type: object}, source: "def total(args): return sum(args['a'])"}
+    budget: {turns: 60, tool_calls: 60}
+"#;
+
+const LONG_TURNS: usize = 50;
+/// Times that the log of the long conversation is read.
+const REPLAYS: usize = 20;
+
+/// Measurements of conversations.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ConversationFigures {
+    /// Nodes of two turns that were measured.
+    pub(crate) nodes: usize,
+    /// CPU milliseconds of the agent's process for one of them.
+    pub(crate) agent_cpu_ms: f64,
+    /// CPU milliseconds of all processes for one of them: server, executor, agent, client.
+    pub(crate) all_cpu_ms: f64,
+    /// Milliseconds from start to end, one at a time.
+    pub(crate) p50_ms: f64,
+    /// Records of the conversation of fifty turns.
+    pub(crate) replayed_records: usize,
+    /// Milliseconds until a process has read and folded them.
+    pub(crate) replay_ms: f64,
+    /// Conversations that wait for a person at the same time.
+    pub(crate) parked: usize,
+    /// Memory of the agent's process for them, in MiB.
+    pub(crate) parked_mib: f64,
+}
+
+/// The agents of the bench that hold conversations.
+pub(crate) fn talking_agents() -> Result<Vec<Agent>, Failure> {
+    [TALKER_FILE, ASKER_FILE].into_iter().map(agent).collect()
+}
+
+fn agent(text: &str) -> Result<Agent, Failure> {
+    Agent::from_text(std::path::Path::new("bench.agent.yaml"), text).map_err(Failure::diagnostics)
+}
+
+/// Measures conversations: many of two turns, the replay of a long one, and many that wait.
+pub(crate) async fn conversations(
+    quick: bool,
+    smoke: bool,
+    note: &dyn Fn(&str),
+) -> Result<ConversationFigures, Failure> {
+    let (nodes, parked) = if smoke {
+        (4, 4)
+    } else if quick {
+        (200, 200)
+    } else {
+        (1_000, 1_000)
+    };
+    let mut site = BenchSite::start(false, None, None).await?;
+    site.talk().await?;
+    let talks = |count, at_once| DriverOrder::Run { workflow: "talk".to_owned(), items: 0, count, at_once };
+    note("conversations of two turns");
+    site.measure(&talks(nodes / 4 + 1, 8)).await?;
+    let (_, cost) = site.measure(&talks(nodes, 8)).await?;
+    let (alone, _) = site.measure(&talks(nodes / 10 + 1, 1)).await?;
+    note("the replay of a conversation of 50 turns");
+    let mesh = connect(site.url()).await?;
+    let (replayed_records, replay_ms) = replay(&mesh).await?;
+    note(&format!("{parked} conversations that wait for a person"));
+    let before = site.talking_memory();
+    // Each is an execution, and so is its question.
+    let order = DriverOrder::Open { workflow: "asks".to_owned(), total: parked, each: 2 };
+    site.driver.ask::<MeasuredTime>(&order).await?;
+    let parked_mib = (site.talking_memory() - before).max(0.0);
+    site.stop().await?;
+    Ok(ConversationFigures {
+        nodes,
+        agent_cpu_ms: cost.agent / nodes as f64 / 1e3,
+        all_cpu_ms: cost.all / nodes as f64 / 1e3,
+        p50_ms: alone.p50_us / 1e3,
+        replayed_records,
+        replay_ms,
+        parked,
+        parked_mib,
+    })
+}
+
+/// Records of a long conversation, and the milliseconds in which a process reads and folds them.
+async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
+    let records = long_log()?;
+    let (steps, execution) = (mesh.steps(), ExecutionId::of(mesh.namespace(), "bench", "long"));
+    let activation = ActivationKey::of::<&str>(&execution, "bench_long", &[], 0);
+    let log = StepLogId { agent: Token::of("bench_long"), execution, activation };
+    for (place, record) in records.iter().enumerate() {
+        let body = serde_json::to_vec(record).map(Bytes::from).map_err(|error| broken(&error.to_string()))?;
+        steps.append(&log, place as u64, body, None).await?;
+    }
+    let mut times = Vec::new();
+    for _ in 0..REPLAYS {
+        let began = Instant::now();
+        let stored = steps.read(&log, 0).await?;
+        let read: Result<Vec<StepRecord>, _> =
+            stored.iter().map(|body| serde_json::from_slice(body)).collect();
+        let state = ConversationState::fold(&read.map_err(|error| broken(&error.to_string()))?);
+        times.push(began.elapsed());
+        if state.totals.turns as usize != LONG_TURNS {
+            return Err(broken("the replayed conversation has not all of its turns"));
+        }
+    }
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok((records.len(), median(times.into_iter().map(milliseconds).collect())))
+}
+
+/// The log of a conversation of fifty turns.
+fn long_log() -> Result<Vec<StepRecord>, Failure> {
+    let mut answers: Vec<_> =
+        (1..LONG_TURNS).map(|turn| json!({"call": {"total": {"a": [turn, turn]}}})).collect();
+    answers.push(json!({"text": "done"}));
+    let case = AgentCase {
+        input: json!({"text": "Add many numbers."}),
+        instruction: None,
+        output_schema: None,
+        context: serde_json::Value::Null,
+        script: ModelScript::read(&answers).map_err(|bad| broken(&bad.to_string()))?,
+        tools: std::collections::BTreeMap::new(),
+        peers: Vec::new(),
+        people_allow: false,
+        crash_everywhere: false,
+    };
+    let outcome =
+        agent(LONG_FILE)?.rehearse(&case).ok_or_else(|| broken("the agent holds no conversations"))?;
+    Ok(outcome.map_err(|fault| broken(&fault.message))?.rehearsal.log)
+}
+
+fn broken(reason: &str) -> Failure {
+    Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason.to_owned())
+}

@@ -1,0 +1,136 @@
+//! Usage of language models, as agents tell it with a result: turns, calls, tokens and price.
+//!
+//! An agent tells what it used itself, and in `children` the sum of what agents and workflows used that it called. An execution
+//! that answers a task tells everything of its nodes as `children`: it asked no model itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Sums over model calls. The numbers are the word of the agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelTotals {
+    /// Answers of models.
+    #[serde(default)]
+    pub turns: u64,
+    /// Calls of tools.
+    #[serde(default)]
+    pub tool_calls: u64,
+    /// Tokens of the prompts, cached ones included.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Tokens of the prompts that came out of a provider's cache.
+    #[serde(default)]
+    pub cached_tokens: u64,
+    /// Tokens of the answers.
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Price in USD. `None` if no result tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl ModelTotals {
+    /// Reads the sums of a usage that an agent told. Members that are no numbers count as nothing.
+    pub fn of(usage: &Value) -> Self {
+        let count = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let cost = usage.get("cost_usd").and_then(Value::as_f64);
+        Self {
+            turns: count("turns"),
+            tool_calls: count("tool_calls"),
+            input_tokens: count("input_tokens"),
+            cached_tokens: count("cached_tokens"),
+            output_tokens: count("output_tokens"),
+            cost_usd: cost.filter(|cost| cost.is_finite() && *cost >= 0.0),
+        }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: Self) {
+        let sum = |one: &mut u64, more: u64| *one = one.saturating_add(more);
+        sum(&mut self.turns, other.turns);
+        sum(&mut self.tool_calls, other.tool_calls);
+        sum(&mut self.input_tokens, other.input_tokens);
+        sum(&mut self.cached_tokens, other.cached_tokens);
+        sum(&mut self.output_tokens, other.output_tokens);
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert(0.0) += cost;
+        }
+    }
+
+    /// Whether no model was asked.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Usage of one task: its agent's own, and that of the agents and workflows which it called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskUsage {
+    /// Own sums.
+    #[serde(flatten)]
+    pub own: ModelTotals,
+    /// Sums of those that were called, and of those that they called.
+    #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
+    pub children: ModelTotals,
+}
+
+impl TaskUsage {
+    /// Reads the usage that an agent told; `None` if it tells of no model.
+    pub fn of(usage: &Value) -> Option<Self> {
+        let children = usage.get("children").map(ModelTotals::of).unwrap_or_default();
+        let is_own = usage.get("turns").and_then(Value::as_u64).is_some();
+        let own = if is_own { ModelTotals::of(usage) } else { ModelTotals::default() };
+        (is_own || !children.is_empty()).then_some(Self { own, children })
+    }
+
+    /// Returns own sums and those of children together.
+    pub fn total(&self) -> ModelTotals {
+        let mut total = self.own;
+        total.add(self.children);
+        total
+    }
+
+    /// Adds the usage of another part of the same work.
+    pub fn add(&mut self, other: &Self) {
+        self.own.add(other.own);
+        self.children.add(other.children);
+    }
+
+    /// Words these sums as the usage of an execution, which asked no model itself. Null if there are none.
+    pub fn of_execution(totals: ModelTotals) -> Value {
+        if totals.is_empty() { Value::Null } else { json!({ "children": totals }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_tells_own_sums_and_those_of_children_apart() {
+        for (told, own, children) in [
+            (json!({"turns": 2, "cost_usd": 0.5, "children": {"turns": 3, "cost_usd": 0.25}}), 2, 3),
+            (json!({"turns": 2, "children": 7}), 2, 0),
+            (json!({"children": {"turns": 3}}), 0, 3),
+            (json!({"turns": 0}), 0, 0),
+        ] {
+            let used = TaskUsage::of(&told).unwrap();
+            assert_eq!((used.own.turns, used.children.turns), (own, children), "{told}");
+            assert_eq!(used.total().turns, own + children);
+        }
+        for foreign in [json!(null), json!({"tokens": 3}), json!({"turns": "2"}), json!({"children": {}})] {
+            assert_eq!(TaskUsage::of(&foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn sums_neither_overflow_nor_invent_a_price() {
+        let mut sum = ModelTotals::of(&json!({"turns": u64::MAX, "cost_usd": -5, "input_tokens": "many"}));
+        sum.add(ModelTotals::of(&json!({"turns": 1})));
+        assert_eq!((sum.turns, sum.cost_usd, sum.input_tokens), (u64::MAX, None, 0));
+        sum.add(ModelTotals::of(&json!({"cost_usd": 0.25})));
+        assert_eq!(sum.cost_usd, Some(0.25));
+        assert_eq!(TaskUsage::of_execution(ModelTotals::default()), Value::Null);
+        assert_eq!(TaskUsage::of(&TaskUsage::of_execution(sum)).unwrap().children, sum);
+    }
+}
