@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// How many ports are tried.
 const PORT_TRIES: usize = 100;
+/// More than anybody starts on one machine.
+const MOST_MEMBERS: usize = 64;
 /// Name of the cluster.
 const CLUSTER: &str = "sinew";
 
@@ -144,7 +146,7 @@ fn member_name(nth: usize) -> String {
 
 /// Number of servers for a store.
 fn count_for(store: &Path, wanted: Option<usize>) -> Result<usize, MeshError> {
-    let folders = (0..).take_while(|nth| store.join(member_name(*nth)).is_dir()).count();
+    let folders = (0..MOST_MEMBERS).take_while(|nth| store.join(member_name(*nth)).is_dir()).count();
     let made_for = match folders {
         0 => store.join(STREAMS).is_dir().then_some(1),
         folders => Some(folders),

@@ -108,9 +108,12 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem))
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let is_read = left == 0 && !is_whole;
-        if (is_read || leader.is_due(heard)) && leader.has_come().await? && is_read {
-            is_whole = true;
-            sink(FollowedItem::Whole);
+        if is_read || leader.is_due(heard) {
+            let has_come = leader.has_come().await?;
+            if is_read && has_come {
+                is_whole = true;
+                sink(FollowedItem::Whole);
+            }
         }
         tokio::select! {
             message = messages.next() => {

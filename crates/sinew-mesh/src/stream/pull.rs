@@ -347,7 +347,7 @@ impl DeliveryCheck {
                 let (mesh, reading) = (mesh.clone(), reading.clone());
                 self.asked = Some(Box::pin(async move {
                     let unread = mesh.unread(&reading.stream, &reading.filter, reading.after).await;
-                    // Who may not ask, or is not answered, learns nothing.
+                    // A reader that may not ask, or is not answered, learns nothing.
                     unread.ok().flatten().map(|message| message.sequence)
                 }));
             }
