@@ -392,7 +392,13 @@ impl Context {
     /// mesh, or without the right to ask people.
     pub async fn ask_person(&self, key: &str, question: QuestionToPerson) -> Result<PersonAnswer, Failure> {
         let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
-        let input = question.into_input(self);
+        let input = question.into_input(&[
+            ("agent", self.agent()),
+            ("workflow", self.workflow()),
+            ("node", self.node()),
+            ("execution", self.execution().as_str()),
+            ("session", self.session()),
+        ]);
         let asked = Box::pin(peers.ask_person(self.task_calls(), key, input));
         let output = Box::pin(self.parked(asked)).await?;
         Ok(serde_json::from_value(output).map_err(|error| {

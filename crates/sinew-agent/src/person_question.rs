@@ -5,8 +5,6 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-
 /// A question to a person.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuestionToPerson {
@@ -40,16 +38,10 @@ pub struct PersonAnswer {
 }
 
 impl QuestionToPerson {
-    /// Input of the execution that asks. People see who asks, and for which work.
-    pub(crate) fn into_input(self, context: &Context) -> Value {
-        let asked_by = [
-            ("agent", context.agent()),
-            ("workflow", context.workflow()),
-            ("node", context.node()),
-            ("execution", context.execution().as_str()),
-            ("session", context.session()),
-        ];
-        let told = asked_by.into_iter().filter(|(_, text)| !text.is_empty());
+    /// Input of the execution that asks. People see who asks, and for which work: names with texts, of which empty ones are
+    /// left out.
+    pub(crate) fn into_input(self, asked_by: &[(&str, &str)]) -> Value {
+        let told = asked_by.iter().copied().filter(|(_, text)| !text.is_empty());
         let mut input = json!({
             "prompt": self.prompt,
             "data": self.data,

@@ -17,10 +17,8 @@ use crate::conversations::talking_agents;
 use crate::floor::{self, FloorLoops};
 use crate::load::ExecutionLoad;
 use crate::order::DriverOrder;
+use crate::site::{DIRECT, QUEUED};
 
-/// The agents; the workflows name them.
-pub(crate) const QUEUED: &str = "bench_queued";
-pub(crate) const DIRECT: &str = "bench_direct";
 /// Tasks that an agent works on at once.
 const CONCURRENCY: usize = 256;
 

@@ -12,7 +12,10 @@ use sinew_protocol::code;
 
 use crate::order::{DriverOrder, MeasuredTime};
 use crate::process::{BenchProcess, counter, cpu, free_port, resident};
-use crate::role::{DIRECT, QUEUED};
+
+/// The agents; the workflows name them.
+pub(crate) const QUEUED: &str = "bench_queued";
+pub(crate) const DIRECT: &str = "bench_direct";
 
 /// The folder of the workflows cannot be written.
 const FOLDER: &str = code::BENCH_WORKFLOWS_NOT_WRITABLE.as_str();
