@@ -9,9 +9,12 @@
 //! starts that were accepted, and what the system tells about processes.
 
 mod bombs;
+mod brokers;
 mod conversations;
+mod fault_plan;
 mod load;
 mod points;
+mod power_loss;
 mod report;
 mod roles;
 mod run;
@@ -120,6 +123,9 @@ struct Common {
     /// Agent processes, each with all agents.
     #[arg(long, default_value_t = 2)]
     agents: u32,
+    /// Servers of the mesh, each with a copy of every stream: 1 or 3.
+    #[arg(long, default_value_t = 1)]
+    servers: usize,
     /// Shards of the mesh.
     #[arg(long, default_value_t = 6)]
     shards: u32,

@@ -17,6 +17,13 @@ pub(crate) struct Faults {
     pub(crate) agent_kills: u64,
     pub(crate) broker_kills: u64,
     pub(crate) halts: u64,
+    pub(crate) leader_halts: u64,
+    pub(crate) quorum_losses: u64,
+    pub(crate) emptied_disks: u64,
+    pub(crate) rolling_restarts: u64,
+    pub(crate) power_cuts: u64,
+    /// Changes of the disk that power cuts took back, in whole or in part.
+    pub(crate) forgotten_changes: u64,
     /// Processes that ended without being told to: they could not reach the broker when they began.
     pub(crate) ended_by_themselves: u64,
 }
@@ -85,6 +92,12 @@ impl Report {
             row("agents killed", &faults.agent_kills);
             row("brokers killed", &faults.broker_kills);
             row("processes halted", &faults.halts);
+            row("leading brokers halted", &faults.leader_halts);
+            row("quorums lost", &faults.quorum_losses);
+            row("disks emptied", &faults.emptied_disks);
+            row("rolling restarts", &faults.rolling_restarts);
+            row("power cuts", &faults.power_cuts);
+            row("changes of the disk forgotten", &faults.forgotten_changes);
             row("ended by themselves", &faults.ended_by_themselves);
         }
         if !self.deaths.is_empty() {

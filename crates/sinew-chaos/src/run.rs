@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use crate::brokers::BrokerOptions;
+use crate::fault_plan::{Fault, FaultCounts, Victims};
 use crate::load::Load;
 use crate::points::Queue;
 use crate::report::{Faults, Report};
@@ -24,6 +24,8 @@ const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_mins(2);
 /// All must have ended so long after the last fault.
 const BAR: Duration = Duration::from_secs(30);
+/// Name of the stream with the journals of the mesh `chaos`.
+const JOURNAL: &str = "chaos_JOURNAL";
 /// Bytes of journal after which a shard is compacted while `points` run.
 const WORN: usize = 2 << 20;
 
@@ -54,18 +56,11 @@ pub(crate) struct RunArgs {
     /// Executions that are started meanwhile.
     #[arg(long, default_value_t = 1_050)]
     executions: u64,
-    /// Executors killed with `kill -9`.
-    #[arg(long, default_value_t = 24)]
-    executor_kills: u32,
-    /// Agent processes killed with `kill -9`.
-    #[arg(long, default_value_t = 10)]
-    agent_kills: u32,
-    /// Times that the broker is killed with `kill -9`.
-    #[arg(long, default_value_t = 3)]
-    broker_kills: u32,
-    /// Executors and agents halted with SIGSTOP, for longer than the lease.
-    #[arg(long, default_value_t = 6)]
-    halts: u32,
+    #[command(flatten)]
+    counts: FaultCounts,
+    /// Let the brokers acknowledge before they sync: the control of power cuts, which then lose something.
+    #[arg(long)]
+    without_sync: bool,
     /// Do not ask that redeliveries, fences, takeovers and late results were seen: for runs too short for all of them.
     #[arg(long)]
     short: bool,
@@ -86,7 +81,14 @@ fn agents(common: &Common, site: &Site) -> Vec<Role> {
     let work = Duration::from_millis(common.work_ms);
     let role = |nth| {
         let what = What::Agents { name: format!("agents-{nth}"), work };
-        Role { place: site.place.clone(), what }
+        let mut place = site.place.clone();
+        // The last process knows one server only; it hears of the others from it.
+        if let [.., last] = site.brokers.members()
+            && nth + 1 == common.agents
+        {
+            place.url = last.url();
+        }
+        Role { place, what }
     };
     (0..common.agents).map(role).collect()
 }
@@ -99,7 +101,8 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     let common = args.common;
     let seed = common.seed.unwrap_or_else(rand::random);
     let began = Instant::now();
-    let site = Site::new(common.folder.clone(), common.shards, false).await?;
+    let brokers = BrokerOptions { servers: common.servers, ..BrokerOptions::one(false) };
+    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let queues = [
         Queue::of_executors(args.kills, &args.without, seed),
         Queue::of_agents(args.kills, &args.without, seed),
@@ -146,125 +149,181 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-/// Fault and its victim.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    KillExecutor(usize, Duration),
-    KillAgents(usize, Duration),
-    KillBroker(Duration),
-    HaltExecutor(usize, Duration),
-    HaltAgents(usize, Duration),
+/// Faults of the servers that happened.
+#[derive(Debug, Default)]
+struct BrokerFaults {
+    kills: u64,
+    leader_halts: u64,
+    quorum_losses: u64,
+    emptied_disks: u64,
+    rolling_restarts: u64,
+    power_cuts: u64,
 }
 
-/// Faults with their times, from the seed alone.
-fn plan(args: &RunArgs, seed: u64) -> Vec<(Duration, Fault)> {
-    let mut random = StdRng::seed_from_u64(seed);
-    let whole = Duration::from_secs(args.seconds);
-    let executors = args.common.executors.max(1) as usize;
-    let agents = args.common.agents.max(1) as usize;
-    let mut plan = Vec::new();
-    // Spread evenly, each somewhere in its own part of the time, which begins and ends at these shares of the whole.
-    let mut spread = |count: u32, from: f64, to: f64, make: &mut dyn FnMut(&mut StdRng) -> Fault| {
-        for nth in 0..count {
-            let share = (f64::from(nth) + random.random_range(0.1..0.9)) / f64::from(count);
-            let at = whole.mul_f64(from + (to - from) * share);
-            plan.push((at, make(&mut random)));
+/// The processes of a run with what happens to them.
+struct RunProcesses {
+    site: Site,
+    executors: Vec<Slot>,
+    agents: Vec<Slot>,
+    done: BrokerFaults,
+    last_agent_kill: Instant,
+}
+
+impl RunProcesses {
+    /// Has a fault happen; those of servers are over when this returns.
+    async fn meet(&mut self, fault: Fault) -> Fallible<()> {
+        let brokers = &mut self.site.brokers;
+        match fault {
+            Fault::KillExecutor(nth, down) => self.executors[nth].order(Order::Kill(down)),
+            Fault::HaltExecutor(nth, halt) => self.executors[nth].order(Order::Halt(halt)),
+            Fault::KillAgents(nth, down) => {
+                self.agents[nth].order(Order::Kill(down));
+                self.last_agent_kill = Instant::now();
+            }
+            Fault::HaltAgents(nth, halt) => self.agents[nth].order(Order::Halt(halt)),
+            Fault::KillServer(nth, down) => {
+                brokers.kill(nth, down).await?;
+                self.done.kills += 1;
+            }
+            Fault::HaltLeader(halt) => {
+                brokers.halt_leader(JOURNAL, halt).await?;
+                self.done.leader_halts += 1;
+            }
+            Fault::LoseQuorum(down) => {
+                brokers.lose_quorum(down).await?;
+                self.done.quorum_losses += 1;
+            }
+            Fault::EmptyDisk(nth, down) => {
+                brokers.empty_disk(nth, down).await?;
+                self.done.emptied_disks += 1;
+            }
+            Fault::CutPower(down, seed) => {
+                brokers.cut_power(down, seed).await?;
+                self.done.power_cuts += 1;
+            }
+            Fault::RestartAll => {
+                brokers.restart_all().await?;
+                self.done.rolling_restarts += 1;
+            }
         }
-    };
-    let while_down = |random: &mut StdRng| Duration::from_millis(random.random_range(100..1_500));
-    spread(args.executor_kills, 0.03, 1.0, &mut |random| {
-        Fault::KillExecutor(random.random_range(0..executors), while_down(random))
-    });
-    spread(args.agent_kills, 0.05, 1.0, &mut |random| {
-        Fault::KillAgents(random.random_range(0..agents), while_down(random))
-    });
-    spread(args.broker_kills, 0.2, 0.9, &mut |random| Fault::KillBroker(while_down(random)));
-    spread(args.halts, 0.1, 0.9, &mut |random| {
-        let halt = LEASE + Duration::from_millis(random.random_range(500..4_000));
-        if random.random_bool(0.8) {
-            Fault::HaltExecutor(random.random_range(0..executors), halt)
-        } else {
-            Fault::HaltAgents(random.random_range(0..agents), halt)
+        Ok(())
+    }
+
+    /// Waits until every fault that was ordered is over.
+    async fn idle(&self) {
+        for slot in self.executors.iter().chain(&self.agents) {
+            slot.idle().await;
         }
-    });
-    plan.sort_by_key(|(at, _)| *at);
-    plan
+    }
 }
 
 /// Kills at random.
 pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
-    let common = &args.common;
+    let (common, counts) = (&args.common, args.counts);
+    if counts.needs_cluster() && common.servers < 3 {
+        return Err(
+            "halted leaders, lost quorums, emptied disks and rolling restarts need --servers 3".into()
+        );
+    }
     let seed = common.seed.unwrap_or_else(rand::random);
-    let mut site = Site::new(common.folder.clone(), common.shards, true).await?;
+    let brokers = BrokerOptions {
+        servers: common.servers,
+        sync_always: !args.without_sync,
+        can_lose_power: counts.power_cuts > 0,
+    };
+    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let tallies: [Arc<Tally>; 2] = Default::default();
     let open = |roles: Vec<Role>, tally: &Arc<Tally>| -> Vec<Slot> {
         roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
     };
-    let executors = open(executors(common, &site, usize::MAX), &tallies[0]);
-    let agents = open(agents(common, &site), &tallies[1]);
-    let load = Load::new(site.client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
+    let (client, place) = (site.client.clone(), site.place.clone());
+    let load = Load::new(client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
     let began = Instant::now();
-    let starting = {
-        let (load, count, over) = (load.clone(), args.executions, Duration::from_secs(args.seconds));
-        tokio::spawn(async move { load.evenly(count, over).await })
+    let mut processes = RunProcesses {
+        executors: open(executors(common, &site, usize::MAX), &tallies[0]),
+        agents: open(agents(common, &site), &tallies[1]),
+        site,
+        done: BrokerFaults::default(),
+        last_agent_kill: began,
     };
-    let (mut broker_kills, mut last_agent) = (0, began);
-    for (at, fault) in plan(&args, seed) {
+    let whole = Duration::from_secs(args.seconds);
+    let starting = {
+        let (load, count) = (load.clone(), args.executions);
+        tokio::spawn(async move { load.evenly(count, whole).await })
+    };
+    for (at, fault) in counts.plan(whole, victims(common), seed) {
         sleep_until(began + at).await;
-        match fault {
-            Fault::KillExecutor(nth, down) => executors[nth].order(Order::Kill(down)),
-            Fault::HaltExecutor(nth, halt) => executors[nth].order(Order::Halt(halt)),
-            Fault::KillAgents(nth, down) => {
-                agents[nth].order(Order::Kill(down));
-                last_agent = Instant::now();
-            }
-            Fault::HaltAgents(nth, halt) => agents[nth].order(Order::Halt(halt)),
-            Fault::KillBroker(down) => {
-                site.server.kill9().await?;
-                broker_kills += 1;
-                sleep(down).await;
-                site.server.restart().await?;
-            }
-        }
+        processes.meet(fault).await?;
     }
-    for slot in executors.iter().chain(&agents) {
-        slot.idle().await;
-    }
+    processes.idle().await;
     let last = Instant::now();
     starting.await??;
     let finished = load.all_ended(PATIENCE).await;
     let ended = last.elapsed();
-    let verdict = judge(&site.client, &site.place, &load.accepted()).await?;
-    let count = |tally: &Tally| {
-        (
-            tally.kills.load(Ordering::Relaxed),
-            tally.halts.load(Ordering::Relaxed),
-            tally.strays.load(Ordering::Relaxed),
-        )
-    };
-    let ((executor_kills, executor_halts, a), (agent_kills, agent_halts, b)) =
-        (count(&tallies[0]), count(&tallies[1]));
+    let verdict = judge(&client, &place, &load.accepted()).await?;
     let mut report = Report::new("run", seed, began.elapsed(), verdict);
-    report.faults = Some(Faults {
-        executor_kills,
-        agent_kills,
-        broker_kills,
-        halts: executor_halts + agent_halts,
-        ended_by_themselves: a + b,
-    });
     report.all_ended_after_ms = millis(ended);
+    let last_agent = processes.last_agent_kill;
     report.all_ended_after_last_agent_kill_ms =
         Some(millis(last_agent.elapsed().min(ended + (last - last_agent))));
     report.demand(finished, format!("not all had ended {} s after the last fault", PATIENCE.as_secs()));
-    report.demand(executor_kills >= args.executor_kills.into(), "too few executors were killed");
-    report.demand(agent_kills >= args.agent_kills.into(), "too few agents were killed");
-    report.demand(broker_kills >= u64::from(args.broker_kills), "too few brokers were killed");
-    report.demand(executor_halts + agent_halts >= args.halts.into(), "too few processes were halted");
+    let forgotten = processes.site.brokers.forgotten();
+    demand_faults(&mut report, counts, &tallies, &processes.done, forgotten);
+    report.demand(counts.power_cuts == 0 || forgotten > 0, "the disk has forgotten nothing");
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));
         demand_effects(&mut report);
     }
     report.write(common.json)
+}
+
+fn victims(common: &Common) -> Victims {
+    Victims {
+        executors: common.executors.max(1) as usize,
+        agents: common.agents.max(1) as usize,
+        servers: common.servers.max(1),
+        lease: LEASE,
+    }
+}
+
+/// Notes the faults that happened, and demands that they are those that were asked for.
+fn demand_faults(
+    report: &mut Report,
+    asked: FaultCounts,
+    tallies: &[Arc<Tally>; 2],
+    servers: &BrokerFaults,
+    forgotten_changes: u64,
+) {
+    let [executors, agents] = tallies;
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let faults = Faults {
+        executor_kills: count(&executors.kills),
+        agent_kills: count(&agents.kills),
+        broker_kills: servers.kills,
+        halts: count(&executors.halts) + count(&agents.halts),
+        leader_halts: servers.leader_halts,
+        quorum_losses: servers.quorum_losses,
+        emptied_disks: servers.emptied_disks,
+        rolling_restarts: servers.rolling_restarts,
+        power_cuts: servers.power_cuts,
+        forgotten_changes,
+        ended_by_themselves: count(&executors.strays) + count(&agents.strays),
+    };
+    let demands = [
+        ("executors were killed", faults.executor_kills, asked.executor_kills),
+        ("agents were killed", faults.agent_kills, asked.agent_kills),
+        ("servers were killed", faults.broker_kills, asked.broker_kills),
+        ("processes were halted", faults.halts, asked.halts),
+        ("leaders were halted", faults.leader_halts, asked.leader_halts),
+        ("quorums were lost", faults.quorum_losses, asked.quorum_losses),
+        ("disks were emptied", faults.emptied_disks, asked.emptied_disks),
+        ("power was cut", faults.power_cuts, asked.power_cuts),
+        ("rolling restarts happened", faults.rolling_restarts, asked.rolling_restarts),
+    ];
+    for (words, happened, wanted) in demands {
+        report.demand(happened >= wanted.into(), format!("{happened} of {wanted}: {words}"));
+    }
+    report.faults = Some(faults);
 }
 
 /// Demands that each kind of effect that faults have was seen at least once.

@@ -5,23 +5,32 @@ use std::path::PathBuf;
 
 use sinew_executor::client::Client;
 use sinew_mesh::Provision;
-use sinew_mesh::server::{Server, ServerOptions};
 use tempfile::TempDir;
 
+use crate::brokers::{BrokerOptions, Brokers};
 use crate::roles::Place;
 use crate::{Fallible, workflows};
 
 /// Where a run takes place.
 pub(crate) struct Site {
-    pub(crate) server: Server,
+    pub(crate) brokers: Brokers,
     pub(crate) place: Place,
     pub(crate) client: Client,
     _temporary: Option<TempDir>,
 }
 
 impl Site {
-    /// A fresh one, in this folder or in a temporary one, with both workflows deployed.
+    /// A fresh one with one server, in this folder or in a temporary one, with both workflows deployed.
     pub(crate) async fn new(folder: Option<PathBuf>, shards: u32, sync_always: bool) -> Fallible<Self> {
+        Self::with_brokers(folder, shards, BrokerOptions::one(sync_always)).await
+    }
+
+    /// As [`Site::new`], with other brokers.
+    pub(crate) async fn with_brokers(
+        folder: Option<PathBuf>,
+        shards: u32,
+        options: BrokerOptions,
+    ) -> Fallible<Self> {
         let temporary = folder.is_none().then(tempfile::tempdir).transpose()?;
         let folder = folder.or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
         let folder = folder.unwrap_or_default();
@@ -29,14 +38,15 @@ impl Site {
             return Err(format!("{} holds another run", folder.display()).into());
         }
         std::fs::create_dir_all(&folder)?;
-        let store = Some(folder.join("nats"));
-        let server = Server::start(ServerOptions { store, sync_always, ..ServerOptions::default() }).await?;
-        let place = Place { url: server.url(), namespace: "chaos".to_owned(), folder };
+        let brokers = Brokers::start(folder.join("nats"), options).await?;
+        let place = Place { url: brokers.url(), namespace: "chaos".to_owned(), folder };
         let mesh = place.connect("chaos").await?;
         let shards = NonZeroU32::new(shards);
-        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await?;
+        mesh.admin()
+            .provision(&Provision { shards, replicas: Some(options.servers), ..Provision::default() })
+            .await?;
         workflows::deploy(&mesh).await?;
         let client = Client::new(mesh, workflows::adapters).await?;
-        Ok(Self { server, place, client, _temporary: temporary })
+        Ok(Self { brokers, place, client, _temporary: temporary })
     }
 }

@@ -44,6 +44,42 @@ fn nothing_is_lost_or_doubled_when_everything_is_killed() {
 }
 
 #[test]
+fn nothing_is_lost_or_doubled_in_a_cluster_whose_servers_are_killed() {
+    let report = report(&[
+        "run",
+        "--short",
+        "--servers",
+        "3",
+        "--seconds",
+        "12",
+        "--executions",
+        "24",
+        "--executor-kills",
+        "1",
+        "--agent-kills",
+        "1",
+        "--broker-kills",
+        "2",
+        "--halts",
+        "0",
+        "--leader-halts",
+        "1",
+        "--emptied-disks",
+        "1",
+        "--executors",
+        "2",
+        "--shards",
+        "4",
+        "--seed",
+        "3",
+    ]);
+    assert_eq!(report["verdict"]["terminal"], 24);
+    let faults = &report["faults"];
+    assert_eq!((&faults["broker_kills"], &faults["emptied_disks"]), (&2.into(), &1.into()));
+    assert_eq!(faults["leader_halts"], 1, "a run without faults proves nothing");
+}
+
+#[test]
 fn killed_in_the_middle_of_a_turn_conversations_go_on_at_the_recorded_one() {
     let report = report(&[
         "conversations",

@@ -42,11 +42,13 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 4]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 6]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
+        ("graph.js", include_str!("assets/graph.js")),
         ("keys.js", include_str!("assets/keys.js")),
         ("helpers.js", include_str!("assets/helpers.js")),
+        ("traffic.js", include_str!("assets/traffic.js")),
         ("desk.js", include_str!("assets/desk.js")),
     ]
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))

@@ -148,6 +148,9 @@ pub(crate) struct WarningDocument {
 /// A node of a tree, with those below it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct TreeDocument {
+    /// Id of the node in the plan.
+    #[serde(default)]
+    pub(crate) node: String,
     pub(crate) label: String,
     pub(crate) kind: String,
     pub(crate) status: String,
@@ -181,8 +184,51 @@ pub(crate) struct NodeDocument {
     pub(crate) error: Option<FaultDocument>,
     #[serde(default)]
     pub(crate) failed_attempts: Vec<AttemptDocument>,
+    /// Execution of the workflow that was asked.
+    pub(crate) execution: Option<String>,
     #[serde(default)]
     pub(crate) logs: Vec<LogDocument>,
+    #[serde(default)]
+    pub(crate) attempt_list: Vec<AttemptEvidenceDocument>,
+    #[serde(default)]
+    pub(crate) conditions: Vec<ConditionDocument>,
+    #[serde(default)]
+    pub(crate) notes: Vec<Value>,
+    #[serde(default)]
+    pub(crate) usage: Value,
+    #[serde(default)]
+    pub(crate) agent_events: Vec<Value>,
+}
+
+/// An attempt with what it was given and what came of it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AttemptEvidenceDocument {
+    pub(crate) attempt: u32,
+    #[serde(default)]
+    pub(crate) at: String,
+    #[serde(default)]
+    pub(crate) input: Value,
+    pub(crate) output: Option<Value>,
+    pub(crate) error: Option<FaultDocument>,
+}
+
+/// A condition with the values that it named.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ConditionDocument {
+    #[serde(default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) text: String,
+    #[serde(default)]
+    pub(crate) bound: Vec<BoundValueDocument>,
+}
+
+/// A name in a condition, and its value.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct BoundValueDocument {
+    #[serde(default)]
+    pub(crate) name: String,
+    pub(crate) value: Option<Value>,
 }
 
 /// A failed attempt.
@@ -264,6 +310,14 @@ pub(crate) struct ArtifactDocument {
     pub(crate) size: u64,
     pub(crate) node: Option<String>,
     pub(crate) attempt: Option<u32>,
+}
+
+impl ArtifactDocument {
+    /// The name of one version, as commands and the API take it.
+    pub(crate) fn reference(&self) -> String {
+        let node = self.node.as_deref().map(|node| format!("{node}/")).unwrap_or_default();
+        format!("{node}{}:v{}", self.name, self.version)
+    }
 }
 
 /// Two executions side by side.
@@ -509,73 +563,4 @@ pub(crate) struct SkillDocument {
     pub(crate) description: String,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
-}
-
-/// State of the mesh.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct PulseDocument {
-    pub(crate) namespace: String,
-    pub(crate) shards: u32,
-    pub(crate) owned: u32,
-    #[serde(default)]
-    pub(crate) executors: Vec<ExecutorDocument>,
-    #[serde(default)]
-    pub(crate) executions: BTreeMap<String, u64>,
-    #[serde(default)]
-    pub(crate) streams: Vec<StreamDocument>,
-    #[serde(default)]
-    pub(crate) agents: Vec<AgentLoadDocument>,
-    #[serde(default)]
-    pub(crate) refused_cards: u64,
-    #[serde(default)]
-    pub(crate) quarantined: u64,
-    #[serde(default)]
-    pub(crate) waiting: Vec<WaitingExecutionDocument>,
-}
-
-/// Work of an agent.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct AgentLoadDocument {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) online: bool,
-    #[serde(default)]
-    pub(crate) queued: u64,
-    #[serde(default)]
-    pub(crate) working: u64,
-    #[serde(default)]
-    pub(crate) redelivered: u64,
-}
-
-/// An open execution that has waited for long.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct WaitingExecutionDocument {
-    pub(crate) execution: String,
-    pub(crate) workflow: String,
-    #[serde(default)]
-    pub(crate) age_ms: u64,
-    pub(crate) waiting: Option<String>,
-}
-
-/// An executor.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ExecutorDocument {
-    #[serde(default)]
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    pub(crate) place: String,
-    #[serde(default)]
-    pub(crate) shards: u32,
-}
-
-/// A stream of the mesh.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct StreamDocument {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) messages: u64,
-    #[serde(default)]
-    pub(crate) bytes: u64,
 }

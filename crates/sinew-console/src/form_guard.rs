@@ -22,6 +22,10 @@ use crate::pages::sign_in::is_sign_in;
 
 /// Bytes of a form.
 const MAX_FORM_BYTES: usize = 1 << 20;
+/// Bytes of a form that holds an exported execution.
+const MAX_IMPORT_BYTES: usize = 32 << 20;
+/// Path of the form that opens an exported execution; the form changes nothing.
+const IMPORT: &str = "/console/import";
 /// Begin of the paths of files, which say nothing of the mesh.
 const ASSETS: &str = "/console/assets/";
 /// Headers of every answer. Pages load and run nothing but files of this console.
@@ -58,12 +62,14 @@ pub(crate) async fn guard_pages(
         && parts.extensions.get::<ConsoleCaller>().is_none()
         && !is_sign_in
         && !parts.uri.path().starts_with(ASSETS);
-    let mode = if is_sign_in { ConsoleMode::Full } else { mode_of(&parts, &state) };
+    let mode =
+        if is_sign_in || parts.uri.path() == IMPORT { ConsoleMode::Full } else { mode_of(&parts, &state) };
     let checked = if needs_sign_in {
         Err(None)
     } else if is_form {
         let is_trusted = is_known && is_own_origin(&parts.headers);
-        checked_form(mode, is_trusted, &token, body).await.map_err(Some)
+        let max_bytes = if parts.uri.path() == IMPORT { MAX_IMPORT_BYTES } else { MAX_FORM_BYTES };
+        checked_form(mode, is_trusted, &token, (body, max_bytes)).await.map_err(Some)
     } else {
         Ok(body)
     };
@@ -97,7 +103,7 @@ async fn checked_form(
     mode: ConsoleMode,
     is_trusted: bool,
     token: &FormToken,
-    body: Body,
+    (body, max_bytes): (Body, usize),
 ) -> Result<Body, ConsoleError> {
     if mode == ConsoleMode::ReadOnly {
         return Err(ConsoleError::ReadOnly);
@@ -105,8 +111,9 @@ async fn checked_form(
     if !is_trusted {
         return Err(ConsoleError::FormNotTrusted("the form did not come from a page of this console"));
     }
-    let bytes = to_bytes(body, MAX_FORM_BYTES).await.map_err(|_| {
-        ConsoleError::Input("the form is larger than 1 MiB, or did not arrive whole".to_owned())
+    let bytes = to_bytes(body, max_bytes).await.map_err(|_| {
+        let limit = crate::shown_text::size(max_bytes as u64);
+        ConsoleError::Input(format!("the form is larger than {limit}, or did not arrive whole"))
     })?;
     let mut sent = form_urlencoded::parse(&bytes).filter(|(name, _)| name == TOKEN_FIELD);
     match (sent.next(), sent.next()) {

@@ -16,6 +16,7 @@ mod console_state;
 mod documents;
 mod form_guard;
 mod form_token;
+mod mesh_documents;
 mod page_frame;
 mod page_request;
 mod pages;
@@ -23,6 +24,7 @@ mod routes;
 mod schema_form;
 mod shown_text;
 mod status_mark;
+mod text_diff;
 mod time_scale;
 
 pub use api_client::ApiPort;

@@ -4,6 +4,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::api_client::ApiPath;
 use crate::assets::{ICON, MODULES, STYLE};
 use crate::console_error::ConsoleError;
 use crate::console_state::ConsoleMode;
@@ -19,12 +20,24 @@ pub(crate) enum ConsoleSection {
     Approvals,
     Workflows,
     Agents,
+    Chat,
+    Artifacts,
+    Traffic,
     Help,
 }
 
 impl ConsoleSection {
-    const ALL: [Self; 6] =
-        [Self::Pulse, Self::Executions, Self::Approvals, Self::Workflows, Self::Agents, Self::Help];
+    const ALL: [Self; 9] = [
+        Self::Pulse,
+        Self::Executions,
+        Self::Approvals,
+        Self::Workflows,
+        Self::Agents,
+        Self::Chat,
+        Self::Artifacts,
+        Self::Traffic,
+        Self::Help,
+    ];
 
     const fn title(self) -> &'static str {
         match self {
@@ -33,6 +46,9 @@ impl ConsoleSection {
             Self::Approvals => "Approvals",
             Self::Workflows => "Workflows",
             Self::Agents => "Agents",
+            Self::Chat => "Chat",
+            Self::Artifacts => "Artifacts",
+            Self::Traffic => "Traffic",
             Self::Help => "Help",
         }
     }
@@ -44,6 +60,9 @@ impl ConsoleSection {
             Self::Approvals => "a",
             Self::Workflows => "w",
             Self::Agents => "n",
+            Self::Chat => "c",
+            Self::Artifacts => "r",
+            Self::Traffic => "t",
             Self::Help => "h",
         }
     }
@@ -218,7 +237,36 @@ pub(crate) fn live_part(name: &str, content: &Markup) -> Markup {
     html! { div data-part=(name) { (content) } }
 }
 
+/// Use of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrawingUse {
+    /// Its nodes open beside it, and the address keeps the place that is looked at.
+    Inspected,
+    /// The address keeps the place that is looked at.
+    Shown,
+    /// One of several, beside a text.
+    Beside,
+}
+
+const GRAPH_LABEL: &str =
+    "Graph; arrow keys move it, + and - zoom, 0 shows all. The table of nodes says the same";
+
 /// A drawing of the API. `sinew-diagram` escapes all text in it and writes no script, style, link or reference.
-pub(crate) fn drawing(svg: String) -> Markup {
-    html! { div.drawing tabindex="0" role="group" aria-label="Graph; the table of nodes below says the same" { (PreEscaped(svg)) } }
+pub(crate) fn drawing(svg: String, usage: DrawingUse) -> Markup {
+    html! {
+        div.drawing tabindex="0" role="group" aria-label=(GRAPH_LABEL)
+            data-inspects[usage == DrawingUse::Inspected] data-place[usage != DrawingUse::Beside] { (PreEscaped(svg)) }
+    }
+}
+
+/// A drawing that is too large for a page: a module paints the part in view. `path` is the address of the drawing.
+pub(crate) fn large_drawing(path: &ApiPath, nodes: usize, usage: DrawingUse) -> Markup {
+    let parts = path.clone().with("format", "placed").address();
+    html! {
+        div.drawing.large tabindex="0" role="group" aria-label=(GRAPH_LABEL) data-graph=(parts)
+            data-inspects[usage == DrawingUse::Inspected] data-place[usage != DrawingUse::Beside] {
+            canvas role="img" aria-label={ "Graph of " (nodes) " nodes" } {}
+            noscript { p.notice { "The graph has " (nodes) " nodes. " a href=(path.address()) { "Open it by itself" } "; the table below has the nodes." } }
+        }
+    }
 }

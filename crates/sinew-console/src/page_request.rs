@@ -116,6 +116,10 @@ impl PageAddress {
         Self::of(&["workflows", name])
     }
 
+    pub(crate) fn chat(name: &str) -> Self {
+        Self::of(&["chat", name])
+    }
+
     pub(crate) fn agent(name: &str) -> Self {
         Self::of(&["agents", name])
     }

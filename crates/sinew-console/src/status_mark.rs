@@ -18,7 +18,7 @@ const ICONS: [(&str, &str); 9] = [
 ];
 
 /// The icon of a word, and the class that gives its colour.
-fn icon_of(word: &str) -> (&'static str, &'static str) {
+pub(crate) fn icon_of(word: &str) -> (&'static str, &'static str) {
     ICONS.iter().find(|(known, _)| *known == word).map_or(("unknown", "?"), |(known, icon)| (known, icon))
 }
 

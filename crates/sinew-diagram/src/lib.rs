@@ -16,11 +16,13 @@
 
 mod dot;
 mod fonts;
+mod layered;
 mod layout;
 mod mermaid;
 mod model;
 mod names;
 mod paint;
+mod placed;
 mod raster;
 mod shapes;
 mod terminal;
@@ -34,9 +36,12 @@ pub use model::{
     Shape, Status,
 };
 pub use paint::{svg, svg_in};
+pub use placed::{DrawnStates, PlacedDrawing, PlacedEdge, PlacedGroup, PlacedNode};
 pub use raster::{png, png_in};
 pub use terminal::{terminal, terminal_within};
 pub use theme::{DrawingTheme, dark_rules};
 
 /// More nodes than this are refused by [`svg`] and [`png`]; the text forms have no limit.
 pub const MAX_NODES: usize = 2_000;
+/// More nodes than this, or four times as many edges, are refused by [`PlacedDrawing::of`].
+pub const MAX_PLACED_NODES: usize = 20_000;

@@ -62,6 +62,9 @@ pub struct DrawnNode {
     pub group: Option<String>,
     /// Colour of the outline where no execution is laid over; `None`: the colour of its shape.
     pub color: Option<NodeColor>,
+    /// Whether the node stands for many of its kind: pictures draw it as a stack.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_stack: bool,
 }
 
 impl DrawnNode {
@@ -333,6 +336,7 @@ impl<'a> Graph<'a> {
                         status: None,
                         group: None,
                         color: None,
+                        is_stack: false,
                     }));
                     nodes.len() - 1
                 })

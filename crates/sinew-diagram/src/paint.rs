@@ -48,14 +48,14 @@ pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawErro
 }
 
 /// A node's text, wrapped, with the size of its outline.
-struct TextBlock {
+pub(crate) struct TextBlock {
     /// Text and whether it is bold.
-    lines: Vec<(String, bool)>,
-    outer: Size,
+    pub(crate) lines: Vec<(String, bool)>,
+    pub(crate) outer: Size,
 }
 
 impl TextBlock {
-    fn of(node: &DrawnNode) -> Self {
+    pub(crate) fn of(node: &DrawnNode) -> Self {
         let widest = if matches!(node.shape, Shape::Decision | Shape::Join) { 170.0 } else { 250.0 };
         let bold = node.shape != Shape::Terminal;
         let mut lines: Vec<(String, bool)> =
@@ -75,7 +75,7 @@ impl TextBlock {
     }
 }
 
-fn edge_lines(edge: &DrawnEdge) -> Vec<String> {
+pub(crate) fn edge_lines(edge: &DrawnEdge) -> Vec<String> {
     wrap(&edge.text(false), 180.0, SMALL, true, 3)
 }
 
@@ -139,7 +139,12 @@ fn parts(word: &str, whole: bool) -> Vec<&str> {
     if whole { vec![word] } else { word.split_inclusive(['.', '_', '-', '/', ':', ',']).collect() }
 }
 
-fn sizes(drawing: &Drawing, graph: &Graph<'_>, blocks: &[TextBlock], labels: &[Vec<String>]) -> ElementSizes {
+pub(crate) fn sizes(
+    drawing: &Drawing,
+    graph: &Graph<'_>,
+    blocks: &[TextBlock],
+    labels: &[Vec<String>],
+) -> ElementSizes {
     ElementSizes {
         direction: drawing.direction,
         nodes: blocks
@@ -171,10 +176,12 @@ fn sizes(drawing: &Drawing, graph: &Graph<'_>, blocks: &[TextBlock], labels: &[V
     }
 }
 
-fn group_title(title: &str) -> String {
+pub(crate) fn group_title(title: &str) -> String {
     wrap(title, 300.0, SMALL, true, 1).into_iter().next().unwrap_or_default()
 }
 
+/// Outlines behind that of a stack, and how far each is from the next, px.
+const STACK: (u8, f64) = (2, 4.0);
 /// How far an edge from a node to itself reaches out, px.
 const SELF_LOOP: f64 = 30.0;
 
@@ -190,7 +197,7 @@ impl Graph<'_> {
     }
 }
 
-fn label_size(lines: &[String]) -> Option<Size> {
+pub(crate) fn label_size(lines: &[String]) -> Option<Size> {
     let width = lines.iter().map(|l| fonts::width(l, SMALL, true)).reduce(f64::max)?;
     Some((width + 8.0, 15.0 * lines.len() as f64 + 4.0))
 }
@@ -360,6 +367,7 @@ impl SvgPainter {
         told.extend(node.lines.iter().cloned());
         told.extend(node.status.as_ref().map(|mark| mark.line(false)));
         let told: Vec<String> = told.iter().map(|l| one_line(l)).filter(|l| !l.is_empty()).collect();
+        let outlines = self.outlines(node, place, block.outer);
         let _ = write!(
             self.out,
             concat!(
@@ -374,7 +382,7 @@ impl SvgPainter {
             stroke = paint.stroke,
             width = paint.width,
             dash = if paint.dashed { r#" stroke-dasharray="5 4""# } else { "" },
-            outline = shapes::outline(node.shape, place, block.outer),
+            outline = outlines,
             size = TEXT.0,
             text = paint.text,
         );
@@ -388,6 +396,18 @@ impl SvgPainter {
             let _ = write!(self.out, r#"<tspan x="{x:.1}" y="{y:.1}"{weight}>{}</tspan>"#, xml(line));
         }
         self.out.push_str("</text></g>");
+    }
+
+    /// The outline of a node; behind that of a stack, two more.
+    fn outlines(&mut self, node: &DrawnNode, place: Point, size: Size) -> String {
+        let mut all = String::new();
+        for behind in (1..=STACK.0).rev().filter(|_| node.is_stack) {
+            let shift = f64::from(behind) * STACK.1;
+            let at = Point { x: place.x + shift, y: place.y + shift };
+            self.reach(at.x, at.y, at.x + size.0 / 2.0, at.y + size.1 / 2.0);
+            all += &shapes::outline(node.shape, at, size);
+        }
+        all + &shapes::outline(node.shape, place, size)
     }
 
     fn edge(&mut self, edge: &DrawnEdge, way: &EdgePath) {
@@ -504,7 +524,7 @@ impl SvgPaint {
 }
 
 /// The way with its ends on the outlines of the two nodes.
-fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> EdgePath {
+pub(crate) fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> EdgePath {
     let mut points = way.points.clone();
     let count = points.len();
     if count < 2 {
@@ -519,7 +539,7 @@ fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Point, Size)) 
 }
 
 /// Out and back at the side where the graph does not grow.
-fn self_loop(
+pub(crate) fn self_loop(
     direction: Direction,
     (shape, centre, size): (Shape, Point, Size),
     label: Option<Size>,

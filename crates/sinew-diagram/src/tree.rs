@@ -188,6 +188,7 @@ mod tests {
             lines: Vec::new(),
             status: None,
             group: None,
+            is_stack: false,
             color: None,
         };
         let edge = |(from, to)| DrawnEdge {

@@ -113,8 +113,14 @@ impl Programs {
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let deployed = || self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone());
         let Some(digest) = version.map(str::to_owned).or_else(deployed) else {
-            let missing = || Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"));
-            return self.call(name).await?.ok_or_else(missing);
+            if let Some(program) = self.call(name).await? {
+                return Ok(program);
+            }
+            // The view may be a moment behind what was deployed.
+            return match self.mesh.workflows().latest(name).await? {
+                Some(deployed) => self.by_digest(&deployed.deployment.digest).await,
+                None => Err(Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"))),
+            };
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {

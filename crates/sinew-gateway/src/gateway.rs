@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::error::GatewayError;
+use crate::layout_cache::LayoutCache;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
@@ -82,6 +83,7 @@ impl Gateway {
             streams,
             draining: draining.clone(),
             public_url: options.public_url,
+            layouts: LayoutCache::default(),
             address,
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));

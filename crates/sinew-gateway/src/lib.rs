@@ -19,6 +19,7 @@ mod grpc;
 mod guard;
 mod http_error;
 mod jsonrpc;
+mod layout_cache;
 mod mcp;
 pub mod operations;
 mod options;

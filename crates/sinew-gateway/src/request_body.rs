@@ -18,7 +18,16 @@ pub(crate) enum BodyError {
 
 /// Reads a body within its limits of size and time.
 pub(crate) async fn read_body(limits: &GatewayLimits, body: Body) -> Result<Bytes, BodyError> {
-    let read = Limited::new(body, limits.body_bytes).collect();
+    read_body_within(limits, limits.body_bytes, body).await
+}
+
+/// Reads a body of at most so many bytes, within the limit of time.
+pub(crate) async fn read_body_within(
+    limits: &GatewayLimits,
+    max_bytes: usize,
+    body: Body,
+) -> Result<Bytes, BodyError> {
+    let read = Limited::new(body, max_bytes).collect();
     match tokio::time::timeout(limits.body_timeout, read).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if is_too_large(error.as_ref()) => Err(BodyError::TooLarge),

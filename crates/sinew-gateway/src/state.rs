@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
+use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
@@ -33,6 +34,8 @@ pub(crate) struct GatewayState {
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
+    /// Layouts of the last large drawings.
+    pub(crate) layouts: LayoutCache,
     pub(crate) address: SocketAddr,
 }
 

@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 45] = [
+const ROUTES: [(&str, &str, Needs); 50] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -71,6 +71,11 @@ const ROUTES: [(&str, &str, Needs); 45] = [
     ("DELETE", "/api/v1/workflows/{name}", Admin),
     ("GET", "/api/v1/agents", Operator),
     ("GET", "/api/v1/agents/{name}", Operator),
+    ("POST", "/api/v1/conversions", Operator),
+    ("GET", "/api/v1/map", Operator),
+    ("GET", "/api/v1/artifacts", Operator),
+    ("GET", "/api/v1/traffic", Operator),
+    ("POST", "/api/v1/inspections", Operator),
     ("GET", "/api/v1/tools", Operator),
 ];
 

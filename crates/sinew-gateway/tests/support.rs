@@ -87,9 +87,9 @@ impl GatewayWorld {
         for (name, text) in workflows {
             deploy(&mesh, name, text).await;
         }
-        let service = Service::start(connect(&server.url(), "executor").await, ServiceOptions::new(adapters))
-            .await
-            .unwrap();
+        let mut options = ServiceOptions::new(adapters);
+        options.calls = Some(sinew_operations::mesh_operator::agent_call);
+        let service = Service::start(connect(&server.url(), "executor").await, options).await.unwrap();
         let mut world = Self {
             server,
             mesh,

@@ -3,6 +3,7 @@
 //! Place in the flow: `Plan (+ DrawnProgress) ──draw──▶ Drawing`, which `sinew-diagram` turns into Mermaid, SVG, PNG, DOT or
 //! text. It knows operations, not dialects; a few words are looked up in what a dialect keeps at a node.
 
+mod opened;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use sinew_diagram::{Direction, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeColor, Shape};
 use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
+pub use opened::{open_children, open_workflow};
 pub use run::DrawnProgress;
 
 use crate::record::Record;
@@ -64,6 +66,14 @@ impl DrawingBuilder<'_> {
             self.terminal(start, "Start");
         }
         let shared = shared_agents(plan);
+        let many: BTreeSet<NodeIndex> = plan
+            .nodes
+            .iter()
+            .filter_map(|node| match &node.op {
+                NodeOperation::Map { body } => Some(*body),
+                _ => None,
+            })
+            .collect();
         let parting: BTreeSet<NodeIndex> = plan
             .edges
             .iter()
@@ -82,6 +92,7 @@ impl DrawingBuilder<'_> {
                 status,
                 group: None,
                 color: node.extra.pointer("/look/color").and_then(Value::as_str).and_then(NodeColor::parse),
+                is_stack: many.contains(&(ix as NodeIndex)),
             });
         }
     }
@@ -167,6 +178,7 @@ impl DrawingBuilder<'_> {
             status: None,
             group: None,
             color: None,
+            is_stack: false,
         });
     }
 

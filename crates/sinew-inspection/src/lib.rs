@@ -11,6 +11,7 @@ pub mod events;
 pub mod list;
 pub mod model_usage;
 pub mod node_description;
+pub mod node_evidence;
 pub mod node_rows;
 pub mod node_status;
 pub mod node_table;

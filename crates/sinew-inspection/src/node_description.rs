@@ -3,10 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact, Time};
-use sinew_protocol::Fault;
 use sinew_protocol::task::progress_text;
+use sinew_protocol::{ExecutionId, Fault};
 use sinew_runtime::events;
 
+use crate::node_evidence::{NodeEvidence, evidence_of};
 use crate::node_rows;
 use crate::node_status::NodeStatus;
 use crate::record::Record;
@@ -55,9 +56,15 @@ pub struct NodeDescription {
     /// Attempts that failed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_attempts: Vec<FailedAttempt>,
+    /// Execution that answers the latest attempt, if a workflow was asked. It may not have begun, or be forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionId>,
     /// Messages of its agents and scripts, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<NodeMessage>,
+    /// Attempts, conditions, notes and usage.
+    #[serde(flatten)]
+    pub evidence: NodeEvidence,
 }
 
 /// A message of an agent or script.
@@ -112,8 +119,21 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
         output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         error: one.fault.clone(),
         failed_attempts,
+        execution: child_execution(record, act),
         logs,
+        evidence: evidence_of(record, act),
     }
+}
+
+/// Returns the id of the execution that answers the latest attempt of an activation; `None` if no workflow was asked.
+pub fn child_execution(record: &Record, act: ActivationId) -> Option<ExecutionId> {
+    let ctx = record.execution.ctx();
+    let one = ctx.act(act);
+    let is_workflow =
+        one.last_task().is_some_and(|ask| matches!(ask.target, sinew_engine::RequestTarget::Workflow(_)));
+    let id = record.execution.id();
+    let key = sinew_runtime::activation_key(id, record.execution.program(), ctx.state, act);
+    is_workflow.then(|| ExecutionId::child(id, &key, one.attempt))
 }
 
 /// Returns the failed attempts of an activation, and the messages of all its attempts.

@@ -25,6 +25,7 @@ mod random_token;
 mod rights;
 mod screen;
 pub mod server;
+pub mod server_group;
 mod service;
 mod service_listing;
 mod store;

@@ -41,11 +41,13 @@ const MEMORY_TARGET: &str = "400MiB";
 const LOOK: Duration = Duration::from_millis(2);
 /// Below the range from which systems take the local ends of connections: a client that tries to reach a stopped server
 /// can otherwise be given the server's own port, and connect to itself.
-const PORTS: std::ops::Range<u16> = 10_240..32_768;
+pub(crate) const PORTS: std::ops::Range<u16> = 10_240..32_768;
 /// How many ports are tried.
 const TRIES: usize = 20;
 /// More than any server says of itself.
 const LONGEST_GREETING: usize = 64 * 1024;
+/// Folder of streams below the store.
+pub(crate) const STREAMS: &str = "jetstream";
 /// How much of the log an error shows, from its end.
 const SHOWN_OF_LOG: u64 = 2_000;
 
@@ -64,6 +66,21 @@ pub struct ServerOptions {
     pub config_extra: Option<String>,
     /// The program; [`Server::find`] when absent.
     pub program: Option<PathBuf>,
+    /// Its place in a cluster; it stands alone when absent.
+    pub member: Option<ClusterMember>,
+}
+
+/// Place of a server in a cluster of this machine.
+#[derive(Clone, Debug)]
+pub struct ClusterMember {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of the server, the same after each start: the others know its copies of streams by it.
+    pub name: String,
+    /// Port on which the others reach it.
+    pub port: u16,
+    /// Such ports of all members.
+    pub routes: Vec<u16>,
 }
 
 /// A running nats-server with JetStream, killed on drop.
@@ -87,8 +104,8 @@ struct ServerProcess {
 }
 
 impl Server {
-    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, else the one in the cache folder; one that is
-    /// too old counts only if it was named.
+    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, beside this program (where a wheel puts both) or in
+    /// the cache folder; one that is too old counts only if it was named.
     pub fn find() -> Result<PathBuf, MeshError> {
         if let Some(named) = env::var_os(NATS_SERVER).filter(|named| !named.is_empty()) {
             let named = PathBuf::from(named);
@@ -98,8 +115,9 @@ impl Server {
         let mut seen = Vec::new();
         let path = env::var_os("PATH").unwrap_or_default();
         let in_path = env::split_paths(&path).map(|folder| folder.join("nats-server"));
+        let beside = env::current_exe().ok().map(|program| program.with_file_name("nats-server"));
         let in_cache = cache().map(|cache| cache.join(CACHED));
-        for program in in_path.chain(in_cache).filter(|program| program.is_file()) {
+        for program in in_path.chain(beside).chain(in_cache).filter(|program| program.is_file()) {
             match version_of(&program) {
                 Ok(_) => return Ok(program),
                 Err(error) => seen.push(error.to_string()),
@@ -153,7 +171,10 @@ impl Server {
             temporary.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |t| t.path().into());
         fs::create_dir_all(&store).map_err(|e| failed(&store.display().to_string(), &e))?;
         let store = fs::canonicalize(&store).map_err(|e| failed(&store.display().to_string(), &e))?;
-        let name = format!("sinew-{:016x}", rand::rng().random::<u64>());
+        let name = match &options.member {
+            Some(member) => member.name.clone(),
+            None => format!("sinew-{:016x}", rand::rng().random::<u64>()),
+        };
         let mut server =
             Self { options, program, store, port: 0, name, process: None, _temporary: temporary };
         match server.options.port {
@@ -174,6 +195,11 @@ impl Server {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its name, by which a cluster knows it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The folder with its data, configuration and log.
@@ -204,6 +230,17 @@ impl Server {
     /// Stops the server: it finishes what it writes and says goodbye to its clients. The store stays.
     pub async fn stop(&mut self) -> Result<(), MeshError> {
         self.end(Signal::TERM).await
+    }
+
+    /// Removes all its data, as a disk that was replaced would; kills it first when it runs.
+    pub async fn empty_disk(&mut self) -> Result<(), MeshError> {
+        self.kill9().await?;
+        match fs::remove_dir_all(self.store.join(STREAMS)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed(format!("{}: {error}", self.store.display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Starts it again on the same port and store; stops it first when it runs.
@@ -283,10 +320,11 @@ impl Server {
         let extra = self.options.config_extra.as_deref().unwrap_or_default();
         let limit = self.options.store_limit.map(|bytes| format!("max_file_store: {bytes},"));
         let limit = limit.unwrap_or_default();
-        let store = quoted(&self.store.join("jetstream"));
+        let store = quoted(&self.store.join(STREAMS));
+        let cluster = self.options.member.as_ref().map(ClusterMember::config).unwrap_or_default();
         format!(
             "# written by sinew at every start\nserver_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
-             jetstream {{ store_dir: {store}, {limit} {sync} }}\n{extra}\n",
+             jetstream {{ store_dir: {store}, {limit} {sync} }}\n{cluster}{extra}\n",
             name = self.name,
             port = self.port
         )
@@ -379,6 +417,20 @@ impl Server {
     fn process_id(&self) -> Result<Pid, MeshError> {
         let pid = self.process.as_ref().and_then(|process| Pid::from_raw(process.server.id().cast_signed()));
         pid.ok_or_else(|| failed("it does not run".to_owned()))
+    }
+}
+
+impl ClusterMember {
+    /// Its lines in the server's configuration.
+    fn config(&self) -> String {
+        let routes: Vec<String> =
+            self.routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        format!(
+            "cluster {{ name: \"{}\", listen: \"127.0.0.1:{}\", routes: [{}] }}\n",
+            self.cluster,
+            self.port,
+            routes.join(", ")
+        )
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sinew_mesh::MeshError;
 use sinew_mesh::async_nats::{self, jetstream};
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::server_group::ServerGroup;
 
 async fn connect(server: &Server) -> jetstream::Context {
     jetstream::new(async_nats::connect(server.url()).await.unwrap())
@@ -136,6 +137,49 @@ async fn more_configuration_is_taken() {
     assert!(async_nats::connect(server.url()).await.is_err());
     let client = async_nats::ConnectOptions::with_token("secret".into()).connect(server.url()).await.unwrap();
     assert_eq!(client.server_info().max_payload, 4096);
+}
+
+#[tokio::test]
+async fn a_group_keeps_what_is_stored_without_one_member_and_with_an_emptied_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ServerOptions { store: Some(folder.path().into()), ..ServerOptions::default() };
+    let mut group = ServerGroup::start(options.clone(), Some(3)).await.unwrap();
+    let urls: Vec<String> = group.members().iter().map(Server::url).collect();
+    // This client was told of one member and hears of the others from it.
+    let context = jetstream::new(async_nats::connect(&urls[1]).await.unwrap());
+    let config = jetstream::stream::Config {
+        name: "S".into(),
+        subjects: vec!["s.>".into()],
+        num_replicas: 3,
+        ..Default::default()
+    };
+    context.create_or_update_stream(config).await.unwrap();
+    let leader = group.leader_of(&context, "S").await.unwrap();
+    group.members_mut()[1].empty_disk().await.unwrap();
+    let store = async |text: &'static str| loop {
+        // The members may have to choose a leader first.
+        if let Ok(stored) = context.publish("s.a", text.into()).await.unwrap().await {
+            break stored.sequence;
+        }
+    };
+    assert_eq!(store("one").await, 1, "led by {leader}");
+    group.members_mut()[1].restart().await.unwrap();
+    assert_eq!(store("two").await, 2);
+    group.stop().await.unwrap();
+    drop(group);
+
+    let other = ServerGroup::start(options.clone(), Some(1)).await.unwrap_err().to_string();
+    assert!(other.contains("made for 3"), "{other}");
+    let group = ServerGroup::start(options, None).await.unwrap();
+    assert_eq!(group.members().len(), 3);
+    let context =
+        jetstream::new(async_nats::connect(group.url().split(',').collect::<Vec<_>>()).await.unwrap());
+    let mut stream = loop {
+        if let Ok(stream) = context.get_stream("S").await {
+            break stream;
+        }
+    };
+    assert_eq!(stream.info().await.unwrap().state.messages, 2);
 }
 
 /// Plays the owner for the test below: starts a server, says where, and waits to be killed.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sinew_dialects::{FileVariables, LowerOptions, load_workflow_file};
-use sinew_source::{Diagnostics, Limits, LoadOptions, VariableRules, Variables};
+use sinew_source::{Diagnostics, Document, Limits, LoadOptions, VariableRules, Variables};
 
 use crate::failure::Failure;
 use crate::workflow_file::{Loaded, dialect_of, program};
@@ -50,6 +50,17 @@ pub fn posted_workflow(name: &str, bytes: &[u8], dialect: Option<&str>) -> Resul
     };
     let workflows = dialect.lower(document, &options).map_err(Failure::diagnostics)?;
     Ok(Loaded { path, dialect, workflows })
+}
+
+/// Reads a file as a document, without lowering it.
+pub fn posted_document(name: &str, bytes: &[u8]) -> Result<Document, Failure> {
+    let options = LoadOptions {
+        name,
+        variables: Variables::Kept,
+        read: &|_: &Path| Err(NOTHING_BESIDE.to_owned()),
+        limits: Limits::default(),
+    };
+    sinew_source::load(bytes, &options).map_err(Failure::diagnostics)
 }
 
 /// Returns the findings of lowering, and those that only the finished plan shows.

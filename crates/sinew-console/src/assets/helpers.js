@@ -1,4 +1,4 @@
-// Small helpers: copying commands, nodes of drawings that open on click, and times that stay true.
+// Small helpers: copying commands, the chosen node of a drawing, and ranges of a timeline.
 
 // Buttons that need this module are hidden until it runs.
 function revealCopyButtons(root) {
@@ -11,18 +11,8 @@ document.addEventListener("click", async (event) => {
     await navigator.clipboard.writeText(button.dataset.copy);
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
-    return;
   }
-  const node = event.target.closest(".drawing [data-node]");
-  if (node && document.getSelection()?.isCollapsed !== false) openNode(node.dataset.node);
 });
-
-// A node of the drawing leads where its line in the table leads.
-function openNode(name) {
-  for (const link of document.querySelectorAll("[data-node-link]")) {
-    if (link.dataset.nodeLink === name) location.href = link.href;
-  }
-}
 
 function markChosenNode() {
   const name = new URLSearchParams(location.search).get("node");
@@ -62,8 +52,33 @@ document.addEventListener("pointerdown", (down) => {
   addEventListener("pointerup", up, { once: true });
 });
 
+// Messages: Enter sends and Shift+Enter is a new line; a text file goes with the message.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("[data-send]")) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
+});
+const attach = document.querySelector("[data-attach]");
+if (attach) {
+  document.getElementById("attach").hidden = false;
+  attach.addEventListener("change", async () => {
+    const [file] = attach.files;
+    attach.form.elements.file_name.value = file?.name ?? "";
+    attach.form.elements.file_text.value = file ? await file.text() : "";
+  });
+}
+
+// An exported file is sent as its text.
+document.querySelector("[data-import]")?.addEventListener("change", async (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  event.target.form.elements.text.value = await file.text();
+  event.target.form.requestSubmit();
+});
+
 revealCopyButtons(document);
 markChosenNode();
+document.addEventListener("page-refreshed", markChosenNode);
 document.addEventListener("part-replaced", (event) => {
   revealCopyButtons(event.target);
   markChosenNode();

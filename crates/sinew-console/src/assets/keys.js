@@ -4,7 +4,7 @@
 const OFF = "sinew-keys-off";
 const HELP = [
   ["/", "go to the filter"],
-  ["g then p e a w n h", "go to a section"],
+  ["g then p e a w n c r t h", "go to a section"],
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
   [".", "go to the actions"],

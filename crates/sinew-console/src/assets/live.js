@@ -26,8 +26,8 @@ function restoreFocus(part, href, label) {
   else if (label) part.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus({ preventScroll: true });
 }
 
-function replace(old, fresh) {
-  if (old.innerHTML === fresh.innerHTML || isInUse(old)) return;
+function replace(old, fresh, isWanted) {
+  if (old.innerHTML === fresh.innerHTML || (!isWanted && isInUse(old))) return;
   const focus = old.contains(document.activeElement) ? document.activeElement : null;
   const href = focus?.getAttribute("href");
   const label = focus?.getAttribute("aria-label");
@@ -40,23 +40,27 @@ function replace(old, fresh) {
   old.dispatchEvent(new CustomEvent("part-replaced", { bubbles: true }));
 }
 
+let readingMs = 0; // of the last reading: a page that takes long is read less often
 let reading = null;
 let isStale = false;
 
 // Reads the page again; what changes meanwhile is read afterwards.
-async function refresh() {
+async function refresh(isWanted = false) {
   if (reading) {
     isStale = true;
     return reading;
   }
   reading = (async () => {
+    const begin = performance.now();
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-part]")) {
       const same = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
-      if (same) replace(part, same);
+      if (same) replace(part, same, isWanted);
     }
+    readingMs = performance.now() - begin;
+    document.dispatchEvent(new CustomEvent("page-refreshed"));
     return fresh;
   })();
   try {
@@ -76,7 +80,7 @@ function followEvents(address) {
   let timer = 0;
   const changed = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => refresh().catch(() => {}), GATHER_MS);
+    timer = setTimeout(() => refresh().catch(() => {}), Math.max(GATHER_MS, 2 * readingMs));
   };
   const open = () => {
     // What was missed is in the page that is read on opening, so the stream begins behind the last event that was seen.
@@ -121,6 +125,11 @@ function poll(seconds) {
   tell("on", "live");
   setTimeout(look, seconds * 1000);
 }
+
+// A part of the address that changes without leaving the page: what it chooses is read now, or the page is loaded as a whole.
+const follow = () => (reading ?? Promise.resolve()).catch(() => {}).then(() => refresh(true)).catch(() => location.reload());
+document.addEventListener("address-changed", follow);
+addEventListener("popstate", follow);
 
 if (sign?.dataset.events) followEvents(sign.dataset.events);
 else if (sign?.dataset.poll) poll(Number(sign.dataset.poll));

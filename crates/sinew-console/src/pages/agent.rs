@@ -1,16 +1,22 @@
 //! An agent: its card, its schemas and its work.
 
+use std::collections::BTreeMap;
+
 use axum::extract::Path;
 use axum::response::Response;
-use maud::html;
+use maud::{Markup, html};
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, PulseDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::documents::AgentDocument;
+use crate::mesh_documents::PulseDocument;
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem, token_field,
+};
 use crate::page_request::{PageAddress, PageRequest};
+use crate::schema_form::schema_fields;
 use crate::shown_text::{self, command_line, duration, value_block};
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
@@ -32,6 +38,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
         div.head {
             h1 { (shown_text::line(&agent.name, 80)) }
             (command_line(&CommandText::new("sinew agent describe").word(&agent.name)))
+            div.actions { a.button data-action href=(PageAddress::chat(&agent.name)) { "Chat" } }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
         @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "The workflow behind this card" } } }
@@ -65,9 +72,25 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 }
             }
         }
+        @if may_steer(request) { (try_box(request, &agent)) }
         @for (title, schema) in [("Input schema", &agent.input_schema), ("Output schema", &agent.output_schema)] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, &whole)) } }
         }
     };
     Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body).live(LiveSource::Poll))
+}
+
+/// A form from the schema of the input. The call is a message of a chat, on whose page its result comes in.
+fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
+    html! {
+        section {
+            h2 { "Try it" }
+            form.steer method="post" action=(PageAddress::chat(&agent.name)) {
+                (token_field(request))
+                (schema_fields(&agent.input_schema, &BTreeMap::new()))
+                div.actions { button.primary type="submit" { "Call" } }
+                (command_line(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'")))
+            }
+        }
+    }
 }

@@ -7,9 +7,15 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::AgentListRow;
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, DrawingUse, LiveSource, drawing, large_drawing, live_part, page_or_problem,
+    problem_box,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
+
+/// Bytes of a map within the page.
+const MAX_MAP_BYTES: usize = 160 << 10;
 
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = agents_page(&request).await;
@@ -17,10 +23,26 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let rows: Vec<AgentListRow> = request.api.get(&ApiPath::of(&["agents"])).await?;
+    let (path, map_path) = (ApiPath::of(&["agents"]), ApiPath::of(&["map"]));
+    let (rows, map) = futures_util::future::join(
+        request.api.get::<Vec<AgentListRow>>(&path),
+        request.api.get_text(&map_path),
+    )
+    .await;
+    let rows = rows?;
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
         (live_part("agents", &agent_table(&rows)))
+        section {
+            h2 { "Who calls whom" }
+            (live_part("map", &html! {
+                @match map {
+                    Ok(svg) if svg.len() <= MAX_MAP_BYTES => (drawing(svg, DrawingUse::Shown)),
+                    Ok(_) => (large_drawing(&map_path, rows.len(), DrawingUse::Shown)),
+                    Err(error) => (problem_box(&error)),
+                }
+            }))
+        }
     };
     Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::Poll))
 }

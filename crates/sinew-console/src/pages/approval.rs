@@ -39,7 +39,7 @@ pub(crate) struct DecisionForm {
 
 pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
     let page = async {
-        let NodeChoice { node } = request.query()?;
+        let NodeChoice { node, .. } = request.query()?;
         question_page(&id, &request, node.as_deref(), &DecisionForm::default(), None).await
     };
     let page = page.await;

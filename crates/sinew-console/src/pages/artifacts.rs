@@ -36,7 +36,7 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
     let rows: Vec<ArtifactDocument> = request.api.get(&ApiPath::of(&["executions", id, "artifacts"])).await?;
-    let opened = rows.iter().find(|row| artifact.as_deref() == Some(&reference(row)));
+    let opened = rows.iter().find(|row| artifact.as_deref() == Some(row.reference().as_str()));
     let preview = match opened {
         Some(row) => Some(preview(request, id, row).await),
         None => None,
@@ -50,18 +50,17 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-/// The name of one version, as commands and the API take it.
-fn reference(row: &ArtifactDocument) -> String {
-    let node = row.node.as_deref().map(|node| format!("{node}/")).unwrap_or_default();
-    format!("{node}{}:v{}", row.name, row.version)
+fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
+    artifact_bytes(id, &row.reference())
 }
 
-fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
-    ApiPath::of(&["executions", id, "artifact"]).with("name", &reference(row))
+/// Address of the bytes of an artifact.
+pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
+    ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
 }
 
 /// An artifact as text; whatever its type says, nothing of it is run or drawn.
-async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
+pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
     let path = bytes_of(id, row);
     let content = if row.size > MAX_SHOWN_BYTES {
         html! { p.notice { "It has " (size(row.size)) ". " a href=(path.address()) { "Save it" } } }
@@ -76,9 +75,9 @@ async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Mar
     };
     html! {
         section {
-            h2 { (shown_text::line(&reference(row), 200)) }
+            h2 { (shown_text::line(&row.reference(), 200)) }
             (content)
-            (command_line(&CommandText::of_execution("sinew artifact get", id).word(&reference(row))))
+            (command_line(&CommandText::of_execution("sinew artifact get", id).word(&row.reference())))
         }
     }
 }
@@ -96,7 +95,7 @@ fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> 
                     }
                     tbody {
                         @for row in rows.iter().take(MAX_ROWS) {
-                            @let name = reference(row);
+                            @let name = row.reference();
                             tr data-row aria-current=[(opened == Some(name.as_str())).then_some("true")] {
                                 td.wide { a href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { (shown_text::line(&row.name, 100)) } }
                                 td.number { (row.version) }

@@ -7,19 +7,20 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_source::escape_text;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{DeployedDocument, FindingDocument, ValidationDocument};
+use crate::mesh_documents::ConversionDocument;
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, code_link, drawing, live_part, may_steer, page_or_problem, problem_box,
-    token_field,
+    ConsolePage, ConsoleSection, DrawingUse, code_link, drawing, live_part, may_steer, page_or_problem,
+    problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line};
+use crate::shown_text::{self, command_line, value_block};
 
 /// Findings that are listed.
 const MAX_FINDINGS: usize = 100;
@@ -41,9 +42,15 @@ pub(crate) struct DeskForm {
     name: String,
     #[serde(default)]
     text: String,
-    /// `check`, or `deploy`.
+    /// `check`, `deploy`, or `try`.
     #[serde(default)]
     work: String,
+    /// Connection whose conversion function is tried.
+    #[serde(default)]
+    connection: String,
+    /// Sample that the function gets: JSON, or a text.
+    #[serde(default)]
+    sample: String,
 }
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -53,7 +60,7 @@ pub(crate) async fn show(request: PageRequest) -> Response {
         }
         let form = DeskForm { name: DEFAULT_NAME.to_owned(), text: SAMPLE.to_owned(), ..DeskForm::default() };
         let checked = check(&request, &form).await;
-        Ok(desk_page(&request, &form, &checked, None))
+        Ok(desk_page(&request, &form, &checked, None, None))
     };
     let page = page.await;
     page_or_problem(&request, page)
@@ -71,12 +78,61 @@ pub(crate) async fn work(request: PageRequest, Form(form): Form<DeskForm>) -> Re
             }
             Err(error) => {
                 let checked = check(&request, &form).await;
-                return desk_page(&request, &form, &checked, Some(&error)).into_response();
+                return desk_page(&request, &form, &checked, Some(&error), None).into_response();
             }
         }
     }
     let checked = check(&request, &form).await;
-    desk_page(&request, &form, &checked, None).into_response()
+    let tried = if form.work == "try" { try_conversion(&request, &form).await } else { None };
+    desk_page(&request, &form, &checked, None, tried.as_ref()).into_response()
+}
+
+/// Tries the conversion function that the form names; `None` if it names none.
+async fn try_conversion(
+    request: &PageRequest,
+    form: &DeskForm,
+) -> Option<Result<ConversionDocument, ConsoleError>> {
+    let connection = form.connection.trim();
+    if connection.is_empty() {
+        return None;
+    }
+    let sample = form.sample.trim();
+    let sample = serde_json::from_str(sample).unwrap_or_else(|_| Value::String(sample.to_owned()));
+    let body = json!({
+        "name": form.file_name(), "text": form.file_text(), "connection": connection, "sample": sample,
+    });
+    Some(request.api.post(&ApiPath::of(&["conversions"]), &body).await)
+}
+
+/// The form of a conversion, and what came of it: output, or the line that failed.
+fn conversion_part(form: &DeskForm, tried: Option<&Result<ConversionDocument, ConsoleError>>) -> Markup {
+    html! {
+        details open[tried.is_some()] {
+            summary { "Try a conversion of a connection (agentteam)" }
+            div.filter {
+                label { span { "Connection" } input type="text" name="connection" form="desk" value=(form.connection) autocomplete="off"; }
+                label.wide { span { "Sample: JSON, or a text" } textarea.mono name="sample" form="desk" rows="2" spellcheck="false" { (form.sample) } }
+                button type="submit" name="work" value="try" form="desk" { "Try" }
+            }
+            (command_line(&CommandText::new("sinew workflow convert").word(form.file_name()).flag("--try", form.connection.trim()).flag("--sample", form.sample.trim())))
+            @match tried {
+                None => {}
+                Some(Err(error)) => (problem_box(error)),
+                Some(Ok(found)) => {
+                    p { b { (shown_text::line(&found.outcome.replace('_', " "), 40)) } }
+                    @if let Some(error) = &found.error {
+                        div.failure {
+                            (shown_text::line(&error.message, 600)) " " (code_link(&error.code))
+                            @if let Some(line) = error.place.line {
+                                " " button.place type="button" data-line=(line) data-column=(error.place.column.unwrap_or(1)) { (line) ":" (error.place.column.unwrap_or(1)) }
+                            }
+                        }
+                    }
+                    h3 { "Output" } (value_block(&found.value, "#desk"))
+                }
+            }
+        }
+    }
 }
 
 async fn check(request: &PageRequest, form: &DeskForm) -> Result<ValidationDocument, ConsoleError> {
@@ -106,6 +162,7 @@ fn desk_page(
     form: &DeskForm,
     checked: &Result<ValidationDocument, ConsoleError>,
     error: Option<&ConsoleError>,
+    tried: Option<&Result<ConversionDocument, ConsoleError>>,
 ) -> ConsolePage {
     let text = form.file_text();
     let body = html! {
@@ -129,6 +186,7 @@ fn desk_page(
             }
             div {
                 (live_part("findings", &findings_part(&text, checked)))
+                (live_part("conversion", &conversion_part(form, tried)))
                 (live_part("drawing", &drawings_part(checked)))
             }
         }
@@ -172,7 +230,7 @@ fn drawings_part(checked: &Result<ValidationDocument, ConsoleError>) -> Markup {
     html! {
         @if let Ok(found) = checked {
             @for (name, svg) in &found.drawings {
-                section { h2 { (shown_text::line(name, 80)) } (drawing(svg.clone())) }
+                section { h2 { (shown_text::line(name, 80)) } (drawing(svg.clone(), DrawingUse::Beside)) }
             }
         }
     }

@@ -95,11 +95,13 @@ pub(crate) fn execution_head(
             (warnings(execution))
             (actions(request, execution))
         }))
-        nav.tabs aria-label="Parts of the execution" {
-            @for (one, title) in ExecutionTab::ALL {
-                a href=(one.address(id).with_some("node", node)) aria-current=[(one == tab).then_some("page")] { (title) }
+        (live_part("tabs", &html! {
+            nav.tabs aria-label="Parts of the execution" {
+                @for (one, title) in ExecutionTab::ALL {
+                    a href=(one.address(id).with_some("node", node)) aria-current=[(one == tab).then_some("page")] { (title) }
+                }
             }
-        }
+        }))
     }
 }
 

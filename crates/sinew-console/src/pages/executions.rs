@@ -71,6 +71,7 @@ async fn executions_page(request: &PageRequest) -> Result<ConsolePage, ConsoleEr
         div.head {
             h1 { "Executions" }
             (command_line(&filter.command()))
+            a.button href=(PageAddress::of(&["import"])) { "Import…" }
         }
         (filter.form(&workflows))
         @if may_steer(request) { (bulk_form(request)) }

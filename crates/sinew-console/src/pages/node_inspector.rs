@@ -4,8 +4,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 use sinew_inspection::words;
 
-use super::execution::node_row;
+use super::execution::{NodeChoice, node_row};
 use super::execution_head::fault;
+use super::node_evidence::{OtherNode, attempts, comparison, conditions, read_compared, usage};
+use super::opened_nodes::OpenedNodes;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -13,51 +15,81 @@ use crate::documents::{ExecutionDocument, NodeDocument, TreeDocument};
 use crate::page_frame::{may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, clock_mark, command_line, duration, text_block, value_block};
-use crate::status_mark::status_mark;
+use crate::status_mark::{icon_of, status_mark};
 
+/// Children that are cells.
+const MAX_CELLS: usize = 400;
 /// Children of a map, loop or fork that are listed.
 const MAX_CHILDREN: usize = 50;
 /// Messages of an agent that are listed, the latest.
 const MAX_LOGS: usize = 50;
 
+/// Workflows within workflows that a name leads through.
+const MAX_STEPS: usize = 4;
+
 /// A node as the API tells it: its activation if it has one, and its place in the tree.
 pub(crate) struct SelectedNode {
+    /// Execution of the node: the one of the page, or that of a workflow within it.
+    id: String,
+    /// Name of the node in its execution.
+    name: String,
     node: Result<NodeDocument, ConsoleError>,
     tree: Vec<TreeDocument>,
     steers: bool,
+    compared: Option<OtherNode>,
 }
 
 /// Reads the selected node; `None` if none is selected.
-pub(crate) async fn read_node(request: &PageRequest, id: &str, node: Option<&str>) -> Option<SelectedNode> {
-    let name = node.filter(|node| !node.is_empty())?;
-    let node_path = ApiPath::of(&["executions", id, "node"]).with("name", name);
-    let tree_path = ApiPath::of(&["executions", id, "tree"]).with("node", name).with("depth", "2");
+pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoice) -> Option<SelectedNode> {
+    let mut name = choice.node.as_deref().filter(|node| !node.is_empty())?;
+    let mut id = id.to_owned();
+    // `billing/check` is a node of the workflow behind `billing`.
+    for _ in 0..MAX_STEPS {
+        let Some((caller, within)) = name.split_once('/') else { break };
+        let path = ApiPath::of(&["executions", &id, "node"]).with("name", caller);
+        let Ok(NodeDocument { execution: Some(called), .. }) = request.api.get(&path).await else { break };
+        (id, name) = (called, within);
+    }
+    let node_path = ApiPath::of(&["executions", &id, "node"]).with("name", name);
+    let tree_path = ApiPath::of(&["executions", &id, "tree"]).with("node", name).with("depth", "2");
     let (node, tree) = futures_util::future::join(
         request.api.get::<NodeDocument>(&node_path),
         request.api.get::<Vec<TreeDocument>>(&tree_path),
     )
     .await;
-    Some(SelectedNode { node, tree: tree.unwrap_or_default(), steers: may_steer(request) })
+    let compared = read_compared(request, &id, name, choice).await;
+    Some(SelectedNode {
+        compared,
+        name: name.to_owned(),
+        id,
+        node,
+        tree: tree.unwrap_or_default(),
+        steers: may_steer(request),
+    })
 }
 
 /// The inspector.
 pub(crate) fn node_inspector(
     execution: &ExecutionDocument,
-    named: Option<&str>,
+    choice: &NodeChoice,
     selected: &SelectedNode,
 ) -> Markup {
-    let id = execution.execution.as_str();
-    let name = named.unwrap_or_default();
+    let (id, name) = (selected.id.as_str(), selected.name.as_str());
     html! {
         aside.inspector aria-label="Selected node" {
-            a.close href=(PageAddress::execution(id)) aria-label="Close the node" { "×" }
+            a.close href=(choice.address(&execution.execution)) aria-label="Close the node" { "×" }
             @match &selected.node {
                 Ok(node) => {
                     (activation(id, node))
+                    (conditions(execution, node))
+                    (usage(node))
+                    (attempts(node, &ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address()))
+                    (comparison(execution, choice, node, selected.compared.as_ref()))
                     @if selected.steers { (node_actions(id, node)) }
                 }
                 Err(error) => (without_activation(name, &selected.tree, error)),
             }
+            (open_link(&execution.execution, choice, selected))
             (children(id, &selected.tree))
         }
     }
@@ -130,9 +162,51 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
             }
             None => {
                 h2 { (shown_text::line(name, 120)) }
-                (problem_box(error))
+                @match name.trim_end_matches('_') {
+                    "Start" => p { "Here the workflow begins." },
+                    "Finish" => p { "Here the workflow ends." },
+                    _ => (problem_box(error)),
+                }
             }
         }
+    }
+}
+
+/// The link that opens what is behind a node within the graph, or closes it.
+fn open_link(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
+    let called = selected.node.as_ref().ok().and_then(|node| node.execution.as_deref());
+    let first = selected.tree.first();
+    let has_children = first.is_some_and(|row| !row.children.is_empty());
+    let is_workflow = called.is_some() || first.is_some_and(|row| row.kind == "workflow");
+    // Children are opened by the node of the plan, workflows by the way to their node.
+    let name = if is_workflow { choice.node.as_deref() } else { first.map(|row| row.node.as_str()) };
+    let opened = OpenedNodes::of(choice.open.as_deref());
+    let link = |opened: OpenedNodes| {
+        PageAddress::execution(page)
+            .with_some("open", opened.text().as_deref())
+            .with_some("node", choice.node.as_deref())
+    };
+    html! {
+        @if let Some(name) = name.filter(|name| (has_children || is_workflow) && !name.contains(',')) {
+            div.actions {
+                @if opened.has(name) {
+                    a.button data-stay href=(link(opened.without(name))) { "Close in the graph" }
+                } @else {
+                    a.button data-stay href=(link(opened.with(name))) { "Open in the graph" }
+                }
+                @if let Some(called) = called { a.button href=(PageAddress::execution(called)) { "Its execution" } }
+            }
+        }
+    }
+}
+
+/// A child as a cell of its state, so that hundreds of them are seen at once.
+fn child_cell(id: &str, row: &TreeDocument) -> Markup {
+    let (class, icon) = icon_of(&row.status);
+    let told = format!("{} {}", row.label, row.status);
+    html! {
+        a class={ "cell is-" (class) } href=(PageAddress::execution(id).with("node", &row.label)) data-node-link=(row.label)
+            title=(shown_text::line(&told, 120)) aria-label=(shown_text::line(&told, 120)) { (icon) }
     }
 }
 
@@ -141,10 +215,16 @@ fn children(id: &str, tree: &[TreeDocument]) -> Markup {
     html! {
         @if !rows.is_empty() {
             h3 { (words::count(rows.len(), "child").replace("childs", "children")) }
+            @if rows.len() > 8 {
+                div.cells role="group" aria-label="Children by state" {
+                    @for row in rows.iter().take(MAX_CELLS) { (child_cell(id, row)) }
+                    @if rows.len() > MAX_CELLS { span.quiet { "and " (rows.len() - MAX_CELLS) " more" } }
+                }
+            }
             div.scroll tabindex="0" role="region" aria-label="Children" {
                 table.rows {
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Attempts" } th.number scope="col" { "Time" } th scope="col" { "Agent" } th.wide scope="col" { "Message" } } }
-                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, None)) } }
+                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, &NodeChoice::default())) } }
                 }
             }
             @if rows.len() > MAX_CHILDREN { p.quiet { "and " (rows.len() - MAX_CHILDREN) " more" } }

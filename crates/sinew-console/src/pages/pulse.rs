@@ -8,8 +8,9 @@ use super::execution_rows::{RowChoice, execution_table};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ApprovalDocument, ExecutionListDocument, PulseDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::documents::{ApprovalDocument, ExecutionListDocument};
+use crate::mesh_documents::PulseDocument;
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, size};
 
@@ -37,6 +38,13 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
         div.head {
             h1 { "Pulse " span.quiet { (shown_text::line(&pulse.namespace, 60)) } }
             (command_line(&CommandText::new("sinew top")))
+            @if let Some(name) = &request.signed_in {
+                form.sign-out method="post" action=(PageAddress::of(&["sign-out"])) {
+                    (token_field(request))
+                    span.quiet { "Signed in as " (shown_text::line(name, 60)) } " "
+                    button type="submit" { "Sign out" }
+                }
+            }
         }
         (live_part("figures", &figures(&pulse, approvals.len())))
         (live_part("waiting", &waiting(&pulse)))
@@ -55,7 +63,8 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
 fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
     let online = pulse.agents.iter().filter(|agent| agent.online).count();
     let offline = pulse.agents.len() - online;
-    let sum = |of: fn(&crate::documents::AgentLoadDocument) -> u64| pulse.agents.iter().map(of).sum::<u64>();
+    let sum =
+        |of: fn(&crate::mesh_documents::AgentLoadDocument) -> u64| pulse.agents.iter().map(of).sum::<u64>();
     let with_status = |status: &str| PageAddress::of(&["executions"]).with("status", status);
     let unserved = pulse.shards.saturating_sub(pulse.owned);
     html! {

@@ -24,6 +24,8 @@ use crate::shown_text::{self, command_line};
 const LABELS_FIELD: &str = "labels";
 /// Field with the key that makes one start of a form that is sent twice.
 const KEY_FIELD: &str = "key";
+/// Field of a dry run.
+const DRY_RUN_FIELD: &str = "dry_run";
 /// Field with the version.
 const VERSION_FIELD: &str = "version";
 
@@ -86,6 +88,9 @@ async fn send_start(
     ]);
     let text = |field: &str| written.get(field).filter(|text| !text.is_empty()).map(|text| json!(text));
     body.extend(text(KEY_FIELD).map(|key| ("idempotency_key".to_owned(), key)));
+    if written.contains_key(DRY_RUN_FIELD) {
+        body.insert("dry_run".to_owned(), json!(true));
+    }
     body.extend(text(VERSION_FIELD).map(|version| ("version".to_owned(), version)));
     request.api.post(&ApiPath::of(&["executions"]), &Value::Object(body)).await
 }
@@ -145,6 +150,7 @@ fn start_form(workflow: &WorkflowDocument, request: &PageRequest, written: &Writ
             input type="hidden" name=(VERSION_FIELD) value=(field(VERSION_FIELD));
             (schema_fields(&workflow.input_schema, written))
             label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
+            label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: call no agent, every output is null" }
             div.actions {
                 button.primary type="submit" { "Start" }
                 a.button href=(PageAddress::workflow(&workflow.name)) { "Back" }

@@ -6,25 +6,33 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
+use super::execution::MAX_DRAWN_NODES;
 use super::execution_rows::{RowChoice, execution_table};
+use super::opened_nodes::OpenedNodes;
 use super::source::plan;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionListDocument, VersionDocument, WorkflowDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, drawing, may_steer, page_or_problem, problem_box};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, time_mark};
+use crate::text_diff::text_diff;
 
 /// Executions that are shown.
 const LAST_ROWS: &str = "5";
 /// Versions that are listed.
 const MAX_VERSIONS: usize = 50;
 
-/// Version that the address asks for.
+/// Version that the address asks for, and the nodes that are opened in its drawing.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct VersionChoice {
     version: Option<String>,
+    open: Option<String>,
+    /// Version that this one is compared with.
+    with: Option<String>,
 }
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
@@ -33,19 +41,26 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
 }
 
 async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let VersionChoice { version } = request.query()?;
+    let VersionChoice { version, open, with } = request.query()?;
     let path = ApiPath::of(&["workflows", name]).with_some("version", version.as_deref());
     let versions_path = ApiPath::of(&["workflows", name, "versions"]);
-    let drawing_path = ApiPath::of(&["workflows", name, "drawing"]).with_some("version", version.as_deref());
+    let drawing_path = ApiPath::of(&["workflows", name, "drawing"])
+        .with_some("version", version.as_deref())
+        .with_some("open", open.as_deref());
     let last_path = ApiPath::of(&["executions"]).with("workflow", name).with("limit", LAST_ROWS);
-    let (workflow, versions, picture, last) = futures_util::future::join4(
+    let (workflow, versions, last) = futures_util::future::join3(
         request.api.get::<WorkflowDocument>(&path),
         request.api.get::<Vec<VersionDocument>>(&versions_path),
-        request.api.get_text(&drawing_path),
         request.api.get::<ExecutionListDocument>(&last_path),
     )
     .await;
     let (workflow, versions, last) = (workflow?, versions?, last?);
+    let changes = match with.as_deref().filter(|with| !with.is_empty()) {
+        Some(with) => Some(version_changes(request, name, with, &path).await),
+        None => None,
+    };
+    let is_large = workflow.nodes.len() > MAX_DRAWN_NODES;
+    let picture = if is_large { Ok(String::new()) } else { request.api.get_text(&drawing_path).await };
     let body = html! {
         div.head {
             h1 { (shown_text::line(&workflow.name, 80)) }
@@ -55,10 +70,13 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
-        @match picture {
-            Ok(svg) => (drawing(svg)),
-            Err(error) => (problem_box(&error)),
+        @if is_large { (large_drawing(&drawing_path, workflow.nodes.len(), DrawingUse::Shown)) } @else {
+            @match picture {
+                Ok(svg) => (drawing(svg, DrawingUse::Shown)),
+                Err(error) => (problem_box(&error)),
+            }
         }
+        (open_links(&workflow, version.as_deref(), open.as_deref()))
         section {
             h2 { "Last executions" }
             @if last.executions.is_empty() { p.empty { "It has not been started yet." } }
@@ -66,9 +84,61 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         }
         (partners(&workflow))
         (version_table(request, name, &workflow.digest, &versions))
+        @if let Some(changes) = changes { (changes) }
         (plan(&workflow, &path.address()))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, workflow.name.clone(), body))
+}
+
+/// Changes from another version to the one that is shown: nodes, schemas, limits.
+async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &ApiPath) -> Markup {
+    let other = ApiPath::of(&["workflows", name]).with("version", with);
+    let both = futures_util::future::try_join(
+        request.api.get::<serde_json::Value>(&other),
+        request.api.get::<serde_json::Value>(shown),
+    );
+    let text = |document: &serde_json::Value| serde_json::to_string_pretty(document).unwrap_or_default();
+    html! {
+        section {
+            h2 { "Changes since " code { (shown_text::line(words::short(with), 20)) } }
+            (command_line(&CommandText::new("sinew workflow diff").word(&format!("{name}@{}", words::short(with))).word(name)))
+            @match both.await {
+                Ok((old, new)) => (text_diff(&text(&old), &text(&new))),
+                Err(error) => (problem_box(&error)),
+            }
+        }
+    }
+}
+
+/// Links that open the workflows behind nodes in the drawing, or close them.
+fn open_links(workflow: &WorkflowDocument, version: Option<&str>, open: Option<&str>) -> Markup {
+    let opened = OpenedNodes::of(open);
+    let calls: Vec<&str> = workflow
+        .nodes
+        .iter()
+        .filter(|node| node.agent.as_ref().is_some_and(|agent| workflow.workflows.contains(agent)))
+        .map(|node| node.id.as_str())
+        .collect();
+    let address = |opened: OpenedNodes| {
+        PageAddress::workflow(&workflow.name)
+            .with_some("version", version)
+            .with_some("open", opened.text().as_deref())
+    };
+    html! {
+        @if !calls.is_empty() {
+            p.opened {
+                "Workflows within: "
+                @for node in calls.iter().take(MAX_VERSIONS) {
+                    @if opened.has(node) {
+                        a.label aria-current="true" href=(address(opened.without(node))) { "close " (shown_text::line(node, 60)) }
+                    } @else {
+                        a.label href=(address(opened.with(node))) { "open " (shown_text::line(node, 60)) }
+                    }
+                    " "
+                }
+            }
+        }
+    }
 }
 
 fn partners(workflow: &WorkflowDocument) -> Markup {
@@ -89,13 +159,18 @@ fn version_table(request: &PageRequest, name: &str, shown: &str, versions: &[Ver
             h2 { "Versions" }
             div.scroll tabindex="0" role="region" aria-label="Versions" {
                 table.rows {
-                    thead { tr { th scope="col" { "Version" } th scope="col" { "Deployed" } th.wide scope="col" { "By" } } }
+                    thead { tr { th scope="col" { "Version" } th scope="col" { "Deployed" } th scope="col" { "By" } th.wide scope="col" { "Changes" } } }
                     tbody {
                         @for version in versions.iter().take(MAX_VERSIONS) {
                             tr data-row aria-current=[(version.version == shown).then_some("true")] {
                                 td { a href=(PageAddress::workflow(name).with("version", &version.version)) { code { (shown_text::line(words::short(&version.version), 20)) } } }
                                 td { (time_mark(&version.deployed, request.now)) }
-                                td.wide { (shown_text::line(&version.by, 80)) }
+                                td { (shown_text::line(&version.by, 80)) }
+                                td.wide {
+                                    @if version.version != shown {
+                                        a href=(PageAddress::workflow(name).with("version", shown).with("with", &version.version)) { "Compare with the one shown" }
+                                    }
+                                }
                             }
                         }
                     }

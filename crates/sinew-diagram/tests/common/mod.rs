@@ -12,6 +12,7 @@ pub(crate) fn node(id: &str, shape: Shape, title: &str, lines: &[&str]) -> Drawn
         status: None,
         group: None,
         color: None,
+        is_stack: false,
     }
 }
 

@@ -20,7 +20,7 @@ use sinew_protocol::unique_keys::check_unique_keys;
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
-use crate::request_body::{BodyError, is_json, read_body};
+use crate::request_body::{BodyError, is_json, read_body_within};
 use crate::state::GatewayState;
 
 /// A request of the API.
@@ -37,15 +37,16 @@ pub(super) struct ApiCall {
 }
 
 impl ApiCall {
-    /// Reads the request.
+    /// Reads the request, with a body of at most so many bytes.
     pub(super) async fn read(
         state: Arc<GatewayState>,
         caller: &CallerIdentity,
         path: BTreeMap<String, String>,
         request: Request,
+        body_bytes: usize,
     ) -> Result<Self, HttpProblem> {
         let (parts, body) = request.into_parts();
-        let body = read_body(&state.limits, body).await.map_err(|error| match error {
+        let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
             BodyError::TooLarge => HttpProblem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 code::GATEWAY_REQUEST_WRONG,

@@ -6,22 +6,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_inspection::describe::describe as describe_execution;
 use sinew_inspection::diff;
-use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::node_description::{describe_node, find_activation};
-use sinew_inspection::record::{self, Record};
+use sinew_inspection::record;
 use sinew_inspection::timeline;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
-use sinew_inspection::waiting::waits;
 use sinew_inspection::words;
 use sinew_operations::execution_artifacts::{self, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
 use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::RowDetails;
-use sinew_plan::Plan;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
@@ -317,97 +314,6 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
 
 pub(super) async fn result(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&ExecutionResult::of(&call.found().await?.record))
-}
-
-/// Query of a drawing.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DrawingQuery {
-    /// `svg` (unless given), `mermaid` or `json`.
-    pub(super) format: Option<DrawingForm>,
-    /// `light` (unless given) or `dark`.
-    pub(super) theme: Option<DrawingGround>,
-    /// `td`, top down (unless given), or `lr`.
-    pub(super) direction: Option<DrawingDirection>,
-    /// Leave out the title above the drawing and the legend below it.
-    #[serde(default)]
-    pub(super) bare: bool,
-}
-
-/// Form of a drawing.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum DrawingForm {
-    Svg,
-    Mermaid,
-    Json,
-}
-
-/// Ground of a picture.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum DrawingGround {
-    Light,
-    Dark,
-}
-
-/// Direction of a drawing.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum DrawingDirection {
-    Td,
-    Lr,
-}
-
-pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: DrawingQuery = call.query()?;
-    let found = call.found().await?;
-    let (record, presence) = (&found.record, found.presence().await?);
-    let graph = &record.execution.program().graph;
-    let context = ViewContext::of(&record.execution, local::now(), &presence);
-    let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(record, &context));
-    query.respond(graph.plan(), Some((&run, record))).await
-}
-
-impl DrawingQuery {
-    /// A plan as a drawing, with an execution in it if there is one.
-    pub(super) async fn respond(
-        &self,
-        plan: &Plan,
-        run: Option<(&DrawnProgress, &Record)>,
-    ) -> Result<Response, HttpProblem> {
-        let direction = match self.direction {
-            Some(DrawingDirection::Lr) => sinew_diagram::Direction::LeftRight,
-            _ => sinew_diagram::Direction::TopDown,
-        };
-        let theme = match self.theme {
-            Some(DrawingGround::Dark) => sinew_diagram::DrawingTheme::Dark,
-            _ => sinew_diagram::DrawingTheme::Light,
-        };
-        let mut drawing = drawing::draw(plan, direction, run.map(|(run, _)| run));
-        drawing.caption = run.filter(|_| !self.bare).map(|(_, record)| drawing::caption(record));
-        let text = |media_type: &'static str, text: String| {
-            ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], text).into_response()
-        };
-        match self.format.unwrap_or(DrawingForm::Svg) {
-            DrawingForm::Json => answer(&drawing),
-            DrawingForm::Mermaid => {
-                Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing)))
-            }
-            DrawingForm::Svg => {
-                let painted = compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
-                let svg = painted.map_err(|error| {
-                    Failure::new(FailureKind::Failed, error.code(), error.to_string())
-                        .hint("format=mermaid has no limit of nodes")
-                })?;
-                // Opened as a page of its own, a picture must not load or run anything.
-                let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
-                let headers =
-                    [(header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
-                Ok((headers, text("image/svg+xml", svg)).into_response())
-            }
-        }
-    }
 }
 
 pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {

@@ -6,9 +6,13 @@
 mod agents;
 mod api_call;
 mod approvals;
+mod drawings;
 mod event_stream;
 mod executions;
+mod inspections;
+mod mesh_views;
 mod openapi;
+mod placed_drawing;
 mod problems;
 mod steering;
 mod table;
@@ -45,7 +49,8 @@ pub(crate) async fn serve(
         let text = "a gateway that offers a part of the mesh (--expose) has no API";
         return HttpProblem::not_found(text).into_response();
     }
-    let answer = match ApiCall::read(state, &caller, path, request).await {
+    let limit = operation.body_bytes(state.limits.body_bytes);
+    let answer = match ApiCall::read(state, &caller, path, request, limit).await {
         Ok(call) => perform(operation, call).await,
         Err(problem) => Err(problem),
     };
@@ -70,7 +75,7 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::DescribeNode => executions::node(call).await,
         ApiOperation::GetEvents => executions::events(call).await,
         ApiOperation::GetResult => executions::result(call).await,
-        ApiOperation::DrawExecution => executions::draw(call).await,
+        ApiOperation::DrawExecution => drawings::draw_execution(call).await,
         ApiOperation::ListArtifacts => executions::artifacts(call).await,
         ApiOperation::GetArtifact => executions::artifact(call).await,
         ApiOperation::CancelExecution => steering::cancel(call).await,
@@ -90,6 +95,11 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::DeleteWorkflow => workflows::delete(call).await,
         ApiOperation::ListAgents => agents::list(&call),
         ApiOperation::DescribeAgent => agents::describe(&call),
+        ApiOperation::TryConversion => workflows::try_conversion(call).await,
+        ApiOperation::DrawMap => mesh_views::map(call).await,
+        ApiOperation::ListMeshArtifacts => mesh_views::artifacts(call).await,
+        ApiOperation::FollowTraffic => mesh_views::traffic(call).await,
+        ApiOperation::InspectExport => inspections::inspect(call).await,
         ApiOperation::ListTools => agents::tools(call).await,
     }
 }

@@ -10,11 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::RetryRequest;
 use sinew_executor::client::ClientError;
+use sinew_operations::agent_list::AgentDetails;
 use sinew_operations::deployment::find_deployed;
 use sinew_operations::execution_retry::preview_retry;
 use sinew_operations::execution_start::fork as fork_of;
 use sinew_operations::failure::Failure;
 use sinew_operations::input_check::check_input;
+use sinew_operations::mesh_operator::agent_call;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand, StartCommand};
 
@@ -25,8 +27,13 @@ use crate::http_error::HttpProblem;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartBody {
-    /// Name of the workflow.
-    workflow: String,
+    /// Name of the workflow, unless an agent is asked.
+    workflow: Option<String>,
+    /// Name of an agent that is asked instead: the execution has one node, and its output is `{output}`.
+    agent: Option<String>,
+    /// Session that the execution belongs to: agents that remember earlier executions of it go on with them.
+    #[serde(default)]
+    session: String,
     /// The first characters of a version's digest; the newest version unless given.
     version: Option<String>,
     /// Input of the execution.
@@ -36,6 +43,9 @@ pub(crate) struct StartBody {
     id: Option<String>,
     /// Key of this start: repeated starts of a caller under one key are one execution.
     idempotency_key: Option<String>,
+    /// Call no agent: every output is null, so branches may differ from those of a real run.
+    #[serde(default)]
+    dry_run: bool,
     /// Labels that lists can be filtered by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -43,11 +53,23 @@ pub(crate) struct StartBody {
 
 pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: StartBody = call.json()?;
-    call.check_offered(&body.workflow)?;
     let client = &call.operator.client;
-    let (workflow, digest) = find_deployed(&call.operator, &body.workflow, body.version.as_deref()).await?;
-    let program =
-        client.programs().by_digest(&digest).await.map_err(ClientError::Plan).map_err(Failure::from)?;
+    let (workflow, digest, program) = match (&body.workflow, &body.agent) {
+        (Some(workflow), None) => {
+            call.check_offered(workflow)?;
+            let (workflow, digest) = find_deployed(&call.operator, workflow, body.version.as_deref()).await?;
+            let program = client.programs().by_digest(&digest).await;
+            (workflow, digest, program.map_err(ClientError::Plan).map_err(Failure::from)?)
+        }
+        (None, Some(agent)) if body.version.is_none() => {
+            call.check_offered(agent)?;
+            // Names of agents that are not online are told with those that are like them.
+            AgentDetails::of(&call.operations.cards(), agent)?;
+            let program = agent_call(agent).ok_or_else(|| bad_request("agent: not a name of an agent"))?;
+            (program.name().to_owned(), program.graph.digest().to_string(), program)
+        }
+        _ => return Err(bad_request("give a workflow, with or without a version, or an agent")),
+    };
     check_input(&program, &body.input, &sinew_engine::ExecutionMode::default())?;
     let mut command = match (&body.id, &body.idempotency_key) {
         (Some(_), Some(_)) => return Err(bad_request("give an id or an idempotency_key, not both")),
@@ -60,6 +82,10 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
     };
     command.version = Some(digest).filter(|_| body.version.is_some());
     command.labels = body.labels;
+    command.session = body.session;
+    if body.dry_run {
+        command.mode = json!({ "dry_run": true });
+    }
     let execution = command.execution.clone();
     let is_new = client.start(command).await.map_err(Failure::from)?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };

@@ -3,12 +3,12 @@
 use serde_json::Value;
 use sinew_protocol::access::AccessRole;
 
+use super::drawings::DrawingQuery;
 use super::executions::{
-    ArtifactQuery, ComparisonQuery, DrawingQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery,
-    TimelineQuery, TreeQuery,
+    ArtifactQuery, ComparisonQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
-use super::{approvals, workflows};
+use super::{approvals, mesh_views, workflows};
 
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,11 @@ pub(crate) enum ApiOperation {
     ListAgents,
     DescribeAgent,
     ListTools,
+    TryConversion,
+    DrawMap,
+    ListMeshArtifacts,
+    FollowTraffic,
+    InspectExport,
 }
 
 impl ApiOperation {
@@ -75,7 +80,12 @@ impl ApiOperation {
             | Self::ValidateWorkflow
             | Self::ListAgents
             | Self::DescribeAgent
-            | Self::ListTools => AccessRole::Operator,
+            | Self::ListTools
+            | Self::TryConversion
+            | Self::DrawMap
+            | Self::ListMeshArtifacts
+            | Self::FollowTraffic
+            | Self::InspectExport => AccessRole::Operator,
             Self::StartExecution
             | Self::CancelExecution
             | Self::PauseExecution
@@ -85,6 +95,16 @@ impl ApiOperation {
             | Self::Decide => AccessRole::Client,
             Self::DeployWorkflow | Self::DeleteWorkflow => AccessRole::Admin,
         }
+    }
+}
+
+/// Bytes of an export that is inspected.
+const MAX_EXPORT_BYTES: usize = 16 << 20;
+
+impl ApiOperation {
+    /// Bytes of the body: `limit`, but for files that are larger than requests.
+    pub(crate) fn body_bytes(self, limit: usize) -> usize {
+        if self == Self::InspectExport { limit.max(MAX_EXPORT_BYTES) } else { limit }
     }
 }
 
@@ -145,7 +165,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 33] = [
+pub(crate) const API_ROUTES: [ApiRoute; 38] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -237,7 +257,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 33] = [
         .with_query(schema::<workflows::VersionQuery>),
     get("/workflows/{name}/versions", ApiOperation::ListVersions, "Versions of a workflow, newest first"),
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
-        .with_query(schema::<workflows::WorkflowDrawingQuery>)
+        .with_query(schema::<DrawingQuery>)
         .answers("image/svg+xml"),
     post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
         .with_query(schema::<workflows::ValidateQuery>),
@@ -254,5 +274,29 @@ pub(crate) const API_ROUTES: [ApiRoute; 33] = [
     },
     get("/agents", ApiOperation::ListAgents, "Agents that are online"),
     get("/agents/{name}", ApiOperation::DescribeAgent, "Skills and schemas of an agent"),
+    post(
+        "/conversions",
+        ApiOperation::TryConversion,
+        "Try the conversion function of a connection with a sample",
+        Json(schema::<workflows::ConversionBody>),
+    ),
+    get("/map", ApiOperation::DrawMap, "Drawing of who calls whom: workflows and agents")
+        .with_query(schema::<DrawingQuery>)
+        .answers("image/svg+xml"),
+    get(
+        "/artifacts",
+        ApiOperation::ListMeshArtifacts,
+        "Artifacts that agents named, of the latest executions first",
+    )
+    .with_query(schema::<mesh_views::MeshArtifactsQuery>),
+    get("/traffic", ApiOperation::FollowTraffic, "Events of all executions from now on, as a stream")
+        .with_query(schema::<mesh_views::TrafficQuery>)
+        .answers("text/event-stream"),
+    post(
+        "/inspections",
+        ApiOperation::InspectExport,
+        "Views of an execution that was exported to a file; nothing is kept",
+        Text,
+    ),
     get("/tools", ApiOperation::ListTools, "Workflows as tools, with the schemas of their arguments"),
 ];

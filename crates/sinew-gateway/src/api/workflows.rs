@@ -8,15 +8,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sinew_inspection::drawing;
+use sinew_operations::conversion_trial::{trial_document, try_connection};
 use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, workflow_document};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed, load_deployed};
 use sinew_operations::failure::Failure;
-use sinew_operations::posted_file::{check_posted_file, posted_workflow};
+use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
 use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::{SearchedFile, validation_document};
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
-use super::executions::{DrawingDirection, DrawingForm, DrawingGround, DrawingQuery};
+use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -51,24 +52,10 @@ pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&VersionRow::all(&call.operator.workflows().await, name))
 }
 
-/// Query of the drawing of a workflow.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WorkflowDrawingQuery {
-    /// The first characters of a version's digest; the newest version unless given.
-    version: Option<String>,
-    /// `svg` (unless given), `mermaid` or `json`.
-    format: Option<DrawingForm>,
-    /// `light` (unless given) or `dark`.
-    theme: Option<DrawingGround>,
-    /// `td`, top down (unless given), or `lr`.
-    direction: Option<DrawingDirection>,
-}
-
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
-    let WorkflowDrawingQuery { version, format, theme, direction } = call.query()?;
-    let loaded = load(&call, version.as_deref()).await?;
-    DrawingQuery { format, theme, direction, bare: true }.respond(&loaded.pick(None)?.plan, None).await
+    let query: DrawingQuery = call.query()?;
+    let loaded = load(&call, query.version()).await?;
+    drawings::respond_plan(&call, &query, &loaded.pick(None)?.plan).await
 }
 
 /// Query of a file that is posted.
@@ -119,6 +106,34 @@ pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
         Ok::<_, Failure>(document)
     });
     answer(&checked.await??)
+}
+
+/// A conversion function that is tried.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConversionBody {
+    /// Name of the file in findings.
+    name: Option<String>,
+    /// Text of a workflow file of the dialect agentteam.
+    text: String,
+    /// Id of the connection, as the file has it.
+    connection: String,
+    /// Value that the connection would get.
+    #[serde(default)]
+    sample: Value,
+}
+
+/// Calls the conversion function of a connection with a sample, as an execution would.
+pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
+    let ConversionBody { name, text, connection, sample } = call.json()?;
+    let query = FileQuery { name, dialect: None };
+    let name = query.name()?.to_owned();
+    let tried = compute(move || {
+        let document = posted_document(&name, text.as_bytes())?;
+        let trial = try_connection(&document, &connection, &sample, Path::new(&name))?;
+        Ok::<_, Failure>(trial_document(&trial, &document))
+    });
+    answer(&tried.await??)
 }
 
 /// Drawings of the workflows of a file, by name.

@@ -161,6 +161,12 @@ impl Browser {
             .await;
     }
 
+    /// Bytes that the scripts of the page hold, after a collection of garbage.
+    pub(crate) async fn heap_bytes(&self) -> f64 {
+        self.devtools("HeapProfiler.collectGarbage", json!({})).await;
+        self.script("return performance.memory.usedJSHeapSize").await.as_f64().unwrap()
+    }
+
     /// A picture of the page, as far as the window shows it.
     pub(crate) async fn save_picture(&self, name: &str) -> PathBuf {
         let answer = self.http.get(format!("{}/screenshot", self.session)).send().await.unwrap();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::browser::Browser;
 use super::pages::PAGES;
-use super::world::{ConsoleWorld, HOSTILE};
+use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 const AXE: &str = include_str!("../vendor/axe-core-4.14.1/axe.min.js");
 /// Sizes and colour schemes that pages are looked at in.
@@ -16,6 +16,9 @@ const RUN_AXE: &str = "const done = arguments[arguments.length - 1];
     axe.run(document, {resultTypes: ['violations']}).then(
         (found) => done(found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | ')}`)),
         (error) => done([String(error)]));";
+
+/// Whether the page that is open is wider than its window.
+const WIDER: &str = "return document.documentElement.scrollWidth > document.documentElement.clientWidth";
 
 /// Violations in the page that is open.
 async fn violations(browser: &Browser) -> Vec<String> {
@@ -44,11 +47,18 @@ async fn every_page_is_accessible_and_quiet() {
             wrong.extend(found.into_iter().map(|one| format!("{path} ({look}) {one}")));
             let messages = browser.messages().await;
             wrong.extend(messages.into_iter().map(|one| format!("{path} ({look}) says {one}")));
-            let wider = "return document.documentElement.scrollWidth > document.documentElement.clientWidth";
-            if browser.script(wider).await == true {
+            if browser.script(WIDER).await == true {
                 wrong.push(format!("{path} ({look}) is wider than its window"));
             }
             browser.save_picture(&picture_name(path, look)).await;
+        }
+    }
+    // At a zoom of 125 % a window of 1280 px has 1024 of them.
+    browser.look_as((1024, 640), "light").await;
+    for path in PAGES {
+        browser.open(&format!("{}{path}", world.mesh.base)).await;
+        if browser.script(WIDER).await == true {
+            wrong.push(format!("{path} is wider than its window at 125 %"));
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
@@ -61,6 +71,9 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
     let world = ConsoleWorld::new().await;
     world.start("chain", "hostile", &serde_json::json!({ "value": HOSTILE, HOSTILE: HOSTILE })).await;
     world.start("review", "asked", &serde_json::json!({ HOSTILE: [HOSTILE, "x".repeat(200_000)] })).await;
+    let named = CHAIN
+        .replace("description: An order on its way", &format!("description: {}", serde_json::json!(HOSTILE)));
+    world.deploy("hostile.yaml", &named).await;
     world.reaches("hostile", "failed").await;
     world.reaches("asked", "waiting").await;
     for (look, size, scheme) in LOOKS {
@@ -71,6 +84,12 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
             "/console/executions/hostile/events",
             "/console/executions/hostile/data",
             "/console/executions/asked/approval",
+            "/console/executions/hostile?node=check&with=%3Cimg%20src%3Dx%3E",
+            "/console/workflows/hostile",
+            "/console/agents",
+            "/console/chat/hostile",
+            "/console/artifacts?name=%3Cimg%20src%3Dx%3E",
+            "/console/traffic?workflow=%3Cscript%3E",
         ] {
             browser.open(&format!("{}{path}", world.mesh.base)).await;
             // A dialog of a script would make this call fail.

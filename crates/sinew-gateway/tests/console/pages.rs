@@ -8,7 +8,7 @@ use sinew_gateway::ConsoleMode;
 use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 /// Every page, once the world is filled.
-pub(super) const PAGES: [&str; 28] = [
+pub(super) const PAGES: [&str; 33] = [
     "/console",
     "/console/executions",
     "/console/executions?status=failed&since=1h",
@@ -36,6 +36,11 @@ pub(super) const PAGES: [&str; 28] = [
     "/console/desk",
     "/console/agents",
     "/console/agents/shipper",
+    "/console/artifacts?name=report",
+    "/console/traffic",
+    "/console/import",
+    "/console/chat",
+    "/console/chat/one",
     "/console/help?text=gateway",
 ];
 
@@ -309,10 +314,46 @@ async fn a_file_is_checked_deployed_and_removed_at_the_desk() {
 }
 
 #[tokio::test]
+async fn a_conversion_is_tried_at_the_desk() {
+    let world = ConsoleWorld::new().await;
+    let own = world.mesh.base.clone();
+    let (token, cookie) = form_pass(&world, "/console/desk").await;
+    let review = crate::support::review();
+    let file = |function: &str| {
+        let mut file: serde_json::Value = serde_json::from_str(&review).unwrap();
+        file["connections"][0]["conversion_function"] = json!(function);
+        file.to_string()
+    };
+    let tried = async |function: &str, sample: &str| {
+        let coded = |text: &str| {
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+        };
+        let (text, sample) = (coded(&file(function)), coded(sample));
+        let fields = [
+            ("form_token", token.as_str()),
+            ("name", "review.json"),
+            ("text", &text),
+            ("connection", "c"),
+            ("sample", &sample),
+            ("work", "try"),
+        ];
+        let answer = send_form(&world, "/console/desk", Some(&own), Some(&cookie), &fields).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.text().await.unwrap()
+    };
+    let page = tried("lambda d: {'twice': d['value'] * 2}", "21").await;
+    assert!(page.contains("<b>converted</b>") && page.contains("&quot;twice&quot;: 42"), "{page}");
+    let page = tried("lambda d: d['<i>none</i>']", "21").await;
+    assert!(page.contains("<b>fell back</b>") && page.contains("data-line=\"1\""), "{page}");
+    assert!(!page.contains("<i>none</i>"), "{page}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_read_only_console_changes_nothing() {
     let world = ConsoleWorld::with(|options| options.console = Some(ConsoleMode::ReadOnly)).await;
     world.fill().await;
-    for path in PAGES.into_iter().filter(|path| *path != "/console/desk") {
+    for path in PAGES.into_iter().filter(|path| !["/console/desk", "/console/import"].contains(path)) {
         let (status, _, text) = world.page(path).await;
         assert_eq!(status, StatusCode::OK, "{path}");
         assert!(!text.contains("method=\"post\""), "{path} has a form that steers");

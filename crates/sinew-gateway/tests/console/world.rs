@@ -63,6 +63,14 @@ impl ConsoleWorld {
         self.is_mended.store(true, Ordering::SeqCst);
     }
 
+    /// Deploys a file by the API.
+    pub(crate) async fn deploy(&self, name: &str, text: &str) {
+        let address = format!("{}/api/v1/workflows?name={name}", self.mesh.base);
+        let answer = self.mesh.http.post(address).body(text.to_owned()).send().await.unwrap();
+        let status = answer.status();
+        assert_eq!(status, StatusCode::CREATED, "{}", answer.text().await.unwrap());
+    }
+
     /// Starts a workflow by the API.
     pub(crate) async fn start(&self, workflow: &str, id: &str, input: &Value) {
         let body = json!({"workflow": workflow, "id": id, "input": input, "labels": {"team": "a"}});

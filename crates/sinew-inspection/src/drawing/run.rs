@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_diagram::{NodeMark, Status};
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
-use sinew_plan::NodeIndex;
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use crate::node_rows;
 use crate::node_status::NodeStatus;
@@ -70,7 +70,7 @@ impl DrawnProgress {
                 *run.children.entry((state.act(owner).node, one.node)).or_default() += 1;
             }
         }
-        run.marks = (0..nodes as NodeIndex).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
+        run.marks = (0..nodes as NodeIndex).map(|ix| mark(&state, plan, ix, &acts[ix as usize])).collect();
         run
     }
 
@@ -128,7 +128,7 @@ impl DrawnProgress {
     }
 }
 
-fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> NodeMark {
+fn mark(state: &ExecutionState, plan: &Plan, ix: NodeIndex, acts: &[&Activation]) -> NodeMark {
     let Some(last) = acts.last() else {
         // Nodes that an ended execution did not visit were not on its way.
         let skipped = state.ended || state.died(ROOT, ix).is_some();
@@ -139,6 +139,9 @@ fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> NodeMark
     let is_child = last.owner.is_some();
     let word = if is_child { worst(&words) } else { node_rows::word(last) };
     let note = match (&last.children, acts.len()) {
+        (Some(children), _) if matches!(plan.node(ix).op, NodeOperation::Loop { .. }) => {
+            Some(format!("iteration {}", children.acts.len()))
+        }
         (Some(children), _) => {
             let started = children.acts.iter().map(|act| node_rows::word(state.act(*act)));
             tally(&started.collect::<Vec<_>>())
@@ -148,7 +151,12 @@ fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> NodeMark
         (None, _) if is_child => tally(&words),
         (None, times) => Some(format!("×{times}")),
     };
-    let status = match word {
+    NodeMark { status: status_of(word), note }
+}
+
+/// The state of drawings for a word of lists.
+pub(super) const fn status_of(word: NodeStatus) -> Status {
+    match word {
         NodeStatus::Planned | NodeStatus::Queued => Status::Planned,
         NodeStatus::Running => Status::Running,
         NodeStatus::Waiting => Status::Waiting,
@@ -156,8 +164,7 @@ fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> NodeMark
         NodeStatus::Failed => Status::Failed,
         NodeStatus::Skipped => Status::Skipped,
         NodeStatus::Cancelled => Status::Cancelled,
-    };
-    NodeMark { status, note }
+    }
 }
 
 /// Children stand as the one among them that people look for first.

@@ -81,6 +81,9 @@ pub(crate) fn follow(
 
 /// The longest a server may be silent before the stream counts as out of sight, halved.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How often a stream that gives nothing is compared with what its leader has, and how long a message may be on its way.
+const CHECK: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
+const DELIVERY: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(2) };
 /// How long the beginning of a pass may pause before it counts as over: what was left of it has been removed meanwhile.
 const LULL: Duration = Duration::from_secs(1);
 
@@ -98,13 +101,17 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem))
         .await
         .map_err(|error| lost(error.to_string()))?;
     sink(FollowedItem::Begin);
-    if left == 0 {
-        sink(FollowedItem::Whole);
-    }
     let (mut expected, mut heard) = (1, began);
+    let mut leader = LeaderCheck::new(mesh, source, consumer.cached_info().cluster.is_some());
+    let mut is_whole = false;
     let mut ticks = interval(source.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let is_read = left == 0 && !is_whole;
+        if (is_read || leader.is_due(heard)) && leader.has_come().await? && is_read {
+            is_whole = true;
+            sink(FollowedItem::Whole);
+        }
         tokio::select! {
             message = messages.next() => {
                 let message = message
@@ -124,11 +131,9 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem))
                 if !message.headers.as_ref().is_some_and(is_foreign) {
                     sink(FollowedItem::Message { subject, body: message.message.payload, seq, at });
                 }
+                leader.seen = seq;
                 if left > 0 {
                     left = if pending == 0 { 0 } else { left - 1 };
-                    if left == 0 {
-                        sink(FollowedItem::Whole);
-                    }
                 }
             }
             _ = ticks.tick() => {
@@ -137,10 +142,68 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem))
                 }
                 if left > 0 && heard.elapsed() > LULL {
                     left = 0;
-                    sink(FollowedItem::Whole);
                 }
                 sink(FollowedItem::Tick);
             }
+        }
+    }
+}
+
+/// Comparison of a pass with the stream's leader. In a cluster, a consumer may read from a copy that is behind or is being
+/// filled again: it says that all has come when little has, and may deliver nothing more.
+struct LeaderCheck<'a> {
+    mesh: &'a Mesh,
+    source: &'a Source,
+    /// Place of the last message that came.
+    seen: u64,
+    /// A message that the leader has, and since when it is waited for.
+    missing: Option<(u64, Instant)>,
+    asked: Instant,
+    /// Whether there are copies, and this process may ask their leader.
+    is_useful: bool,
+}
+
+impl<'a> LeaderCheck<'a> {
+    fn new(mesh: &'a Mesh, source: &'a Source, is_cluster: bool) -> Self {
+        Self { mesh, source, seen: 0, missing: None, asked: Instant::now(), is_useful: is_cluster }
+    }
+
+    /// Whether a stream that was last heard then should be compared.
+    fn is_due(&self, heard: Instant) -> bool {
+        self.missing.is_some() || self.asked.max(heard).elapsed() > CHECK
+    }
+
+    /// Whether everything has come that the leader has, or had when it was asked. An error when it does not come.
+    async fn has_come(&mut self) -> Result<bool, MeshError> {
+        const WHAT: &str = "following a stream";
+        match self.missing {
+            Some((seq, _)) if self.seen >= seq => {
+                self.missing = None;
+                return Ok(true);
+            }
+            Some((seq, since)) if since.elapsed() > DELIVERY => {
+                let reason = format!("message {seq} is stored and was not delivered");
+                return Err(MeshError::Unreachable { what: WHAT, reason });
+            }
+            Some(_) => return Ok(false),
+            None => {}
+        }
+        self.asked = Instant::now();
+        if !self.is_useful {
+            return Ok(true);
+        }
+        match self.mesh.unread(&self.source.stream, &self.source.filter, self.seen).await {
+            Ok(None) => Ok(true),
+            Ok(Some(message)) => {
+                self.missing = Some((message.sequence, self.asked));
+                Ok(false)
+            }
+            // Some roles may read a part of a stream only, and the leader is asked for any message.
+            Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => {
+                self.is_useful = false;
+                Ok(true)
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -217,9 +280,14 @@ pub(crate) async fn sweep_with(
     mut take: impl FnMut(&async_nats::jetstream::Message) -> bool,
 ) -> Result<(), MeshError> {
     let lost = |reason: String| MeshError::Unreachable { what: "reading a stream", reason };
+    let filter = config.filter_subject.clone();
+    let mut last = match config.deliver_policy {
+        DeliverPolicy::ByStartSequence { start_sequence } => start_sequence.saturating_sub(1),
+        _ => 0,
+    };
     let consumer = consumer(mesh, stream, config).await?;
     let mut left = consumer.cached_info().num_pending;
-    let mut expected = 1;
+    let (mut expected, mut is_whole) = (1, true);
     'all: while left > 0 {
         let mut batch =
             consumer.fetch().max_messages(BATCH).messages().await.map_err(|error| lost(error.to_string()))?;
@@ -230,8 +298,9 @@ pub(crate) async fn sweep_with(
             if info.consumer_sequence != expected {
                 return Err(lost("messages were lost on the way".to_owned()));
             }
-            (expected, left) = (expected + 1, info.pending);
+            (expected, left, last) = (expected + 1, info.pending, info.stream_sequence);
             if message.headers.as_ref().and_then(undeliverable).is_none() && !take(&message) {
+                is_whole = false;
                 break 'all;
             }
         }
@@ -241,9 +310,17 @@ pub(crate) async fn sweep_with(
         }
     }
     // It would go on its own, a little later.
-    let name = &consumer.cached_info().name;
+    let info = consumer.cached_info();
     if let Ok(stream) = mesh.jetstream().get_stream_no_info(stream).await {
-        let _gone = stream.delete_consumer(name).await;
+        let _gone = stream.delete_consumer(&info.name).await;
+    }
+    // A copy that is behind, or is being filled again, ends early.
+    if is_whole
+        && info.cluster.is_some()
+        && let Ok(Some(unread)) = mesh.unread(stream, &filter, last).await
+        && unread.time < info.created
+    {
+        return Err(lost("a copy of the stream is behind; ask again".to_owned()));
     }
     Ok(())
 }

@@ -45,6 +45,11 @@ const UNUSED: Duration = Duration::from_mins(1);
 const BATCH: usize = 512;
 /// Bytes that a reader asks for at once; a message of the server's largest size must fit.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// How often a reader that was given nothing asks the stream's leader whether there is something for it: in a cluster, a
+/// consumer that reads from a copy which was behind, or was filled again, may live and deliver nothing more.
+const CHECK: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
+/// Time for a message that the leader has to be delivered.
+const DELIVERY: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(2) };
 /// The longest wait between two attempts to open a consumer again.
 const SLOWEST: Duration = Duration::from_secs(2);
 
@@ -305,6 +310,49 @@ pub(crate) struct Reader {
     mesh: Mesh,
     reading: Reading,
     state: State,
+    check: DeliveryCheck,
+}
+
+/// Comparison of a reader with the stream's leader.
+struct DeliveryCheck {
+    next: Pin<Box<Sleep>>,
+    /// Place of the last message at the check before.
+    seen: u64,
+    /// Question to the leader: the place of the first message that was not read.
+    asked: Option<BoxFuture<'static, Option<u64>>>,
+    /// A message that the leader has and that did not come yet.
+    missing: Option<u64>,
+}
+
+impl DeliveryCheck {
+    fn new(after: u64) -> Self {
+        Self { next: Box::pin(sleep(CHECK)), seen: after, asked: None, missing: None }
+    }
+
+    /// Waits until a message is known to be missing, and gives its place. May be given up and called again.
+    async fn missing(&mut self, mesh: &Mesh, reading: &Reading) -> u64 {
+        loop {
+            if let Some(asked) = &mut self.asked {
+                self.missing = asked.as_mut().await;
+                self.asked = None;
+                let wait = if self.missing.is_some() { DELIVERY } else { CHECK };
+                self.next.as_mut().reset(Instant::now() + wait);
+            }
+            self.next.as_mut().await;
+            if let Some(seq) = self.missing.take().filter(|seq| *seq > reading.after) {
+                return seq;
+            }
+            self.next.as_mut().reset(Instant::now() + CHECK);
+            if std::mem::replace(&mut self.seen, reading.after) == reading.after {
+                let (mesh, reading) = (mesh.clone(), reading.clone());
+                self.asked = Some(Box::pin(async move {
+                    let unread = mesh.unread(&reading.stream, &reading.filter, reading.after).await;
+                    // Who may not ask, or is not answered, learns nothing.
+                    unread.ok().flatten().map(|message| message.sequence)
+                }));
+            }
+        }
+    }
 }
 
 enum State {
@@ -320,7 +368,8 @@ impl Reader {
     /// Begins to read; an error when the server refuses or cannot be reached.
     pub(crate) async fn open(mesh: &Mesh, reading: Reading) -> Result<Self, MeshError> {
         let pull = Box::new(Box::pin(consume(mesh.clone(), reading.clone())).await?);
-        Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 } })
+        let check = DeliveryCheck::new(reading.after);
+        Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 }, check })
     }
 
     /// How many messages there were to read when its consumer was opened.
@@ -338,9 +387,18 @@ impl Reader {
                 State::Opening(opening) => {
                     let pull = Box::new(opening.as_mut().await);
                     self.state = State::Open { pull, read: 0 };
+                    self.check = DeliveryCheck::new(self.reading.after);
                 }
                 State::Open { pull, read } => {
-                    match next(pull, read).await {
+                    let has_copies = pull.consumer.cached_info().cluster.is_some();
+                    let came = tokio::select! {
+                        biased;
+                        came = next(pull, read) => came,
+                        seq = self.check.missing(&self.mesh, &self.reading), if has_copies => {
+                            Err(Lost(format!("message {seq} is stored and was not delivered")))
+                        }
+                    };
+                    match came {
                         // A consumer that was opened again may begin with what was read before, but need not.
                         Ok(item) if item.seq <= self.reading.after => {}
                         Ok(item) => {

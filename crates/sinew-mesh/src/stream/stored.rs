@@ -132,4 +132,15 @@ impl Mesh {
         let got = got.map_err(|error| unreachable(WHAT, &error))?;
         read_stored(got.get().as_bytes())
     }
+
+    /// The first message of some subjects behind a place, as the stream's leader knows it: what a reader of a copy that is
+    /// behind, or of one that was filled again, may never be given.
+    pub(crate) async fn unread(
+        &self,
+        stream: &str,
+        filter: &str,
+        behind: u64,
+    ) -> Result<Option<StreamMessage>, MeshError> {
+        self.message(stream, &MessageQuery::next(filter, behind + 1)).await
+    }
 }

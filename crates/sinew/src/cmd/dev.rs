@@ -16,6 +16,7 @@ use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::server_group::ServerGroup;
 use sinew_operations::deployment;
 use sinew_operations::dev_note::DevNote;
 use sinew_operations::failure::Failure;
@@ -35,6 +36,8 @@ use crate::variable_args::VariableArgs;
 
 /// Where a NATS server usually listens.
 const USUAL_PORT: u16 = 4222;
+/// Copies of a stream that are enough: a fourth survives no more than a third.
+const MAX_COPIES: usize = 3;
 /// Where the data are kept when nobody says where.
 const STORE: &str = ".sinew/store";
 /// Folders that are served when they are there and nobody names others.
@@ -48,6 +51,7 @@ const EXAMPLES: &str = "Examples:
   sinew dev --workflows examples/orders --agents examples/orders/agent-cards
   sinew dev --reload                           # saved workflows and agents are what the next execution uses
   sinew dev --ephemeral --port 4333
+  sinew dev --servers 3 --store cluster        # three servers, each with a copy of everything
   sinew dev --nats nats://localhost:4222       # on a server that runs already";
 
 /// Arguments of `sinew dev`.
@@ -66,6 +70,9 @@ pub(crate) struct DevArgs {
     /// Keep nothing
     #[arg(long)]
     ephemeral: bool,
+    /// NATS servers, each with a copy of everything [default: as the folder was made for; of a new one: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    servers: Option<u8>,
     /// Port of the NATS server [default: 4222, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -94,9 +101,11 @@ pub(crate) struct DevArgs {
 
 /// Does what the command line says.
 pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.mesh.nats.is_some() && (args.store.is_some() || args.ephemeral || args.port.is_some()) {
+    if args.mesh.nats.is_some()
+        && (args.store.is_some() || args.ephemeral || args.port.is_some() || args.servers.is_some())
+    {
         return Err(Failure::usage(
-            "--store, --ephemeral and --port are for a server of our own; --nats names another",
+            "--store, --ephemeral, --servers and --port are for a server of our own; --nats names another",
         ));
     }
     block(start(args, output))
@@ -120,7 +129,8 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         (Some(server), at)
     };
     let mesh = mesh_at.open("dev").await?;
-    mesh.admin().provision(&Provision::default()).await?;
+    let replicas = server.as_ref().map(|server| server.members().len().min(MAX_COPIES));
+    mesh.admin().provision(&Provision { replicas, ..Provision::default() }).await?;
     let deployed = deployment::deploy_all(&mesh, &loaded).await?;
     let service = start_service(&mesh, args).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
@@ -279,14 +289,15 @@ fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
+async fn server(args: &DevArgs, output: &Output) -> Result<ServerGroup, Failure> {
     let store = (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)));
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, USUAL_PORT)).is_ok();
     let port = args.port.or_else(|| free.then_some(USUAL_PORT));
     if port.is_none() {
         output.note(&format!("port {USUAL_PORT} is taken; another is used"));
     }
-    let server = Server::start(ServerOptions { store, port, ..ServerOptions::default() }).await;
+    let options = ServerOptions { store, port, ..ServerOptions::default() };
+    let server = ServerGroup::start(options, args.servers.map(usize::from)).await;
     server.map_err(|error| {
         let failure = Failure::from(error);
         if failure.code == code::NO_NATS_SERVER_FOUND.as_str() {
@@ -308,7 +319,7 @@ struct DevBanner<'a> {
     tools: String,
     /// Address of the console.
     console: String,
-    server: Option<&'a Server>,
+    server: Option<&'a ServerGroup>,
     agents: &'a [String],
     /// Agents that ship with Sinew.
     ready_made: &'a [String],
@@ -335,8 +346,9 @@ impl DevBanner<'_> {
             "tools": self.tools,
             "managed": self.server.is_some(),
             "persistent": self.server.map(|_| !self.args.ephemeral),
-            "store": self.server.map(Server::store),
-            "log": self.server.map(Server::log),
+            "store": self.server.map(ServerGroup::store),
+            "log": self.server.and_then(|server| server.members().first()).map(Server::log),
+            "servers": self.server.map(|server| server.members().iter().map(Server::url).collect::<Vec<_>>()),
             "agents": self.agents,
             "ready_made": self.ready_made,
             "workflows": self.workflows,
@@ -356,7 +368,9 @@ impl DevBanner<'_> {
             lines.push(format!("Tools        {} (MCP)", self.tools));
             if let (Some(store), Some(server)) = (store, self.server) {
                 lines.push(format!("Persistence  {store}"));
-                lines.push(format!("Server log   {}", server.log().display()));
+                lines.extend(
+                    server.members().iter().map(|member| format!("Server log   {}", member.log().display())),
+                );
             }
             lines.push(format!(
                 "Agents       {}",
@@ -374,8 +388,10 @@ impl DevBanner<'_> {
 
     fn next(&self) -> String {
         // A server at the usual place needs not be named, as far as Sinew is concerned.
-        let usual = self.url.ends_with(&format!(":{USUAL_PORT}"));
-        let at = if usual { "--mesh".to_owned() } else { format!("--nats {}", self.url) };
+        let usual = self.url.split(',').any(|url| url.ends_with(&format!(":{USUAL_PORT}")));
+        // One server of several is enough: it tells of the others.
+        let first = self.url.split(',').next().unwrap_or_default();
+        let at = if usual { "--mesh".to_owned() } else { format!("--nats {first}") };
         words::name(&self.next.line(&at))
     }
 }

@@ -1,6 +1,8 @@
-//! A consumer that was idle for longer than the server keeps a pull request receives later messages.
+//! A consumer that was idle for longer than the server keeps a pull request receives later messages; readers notice a
+//! consumer that lives and delivers nothing.
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::DeliverPolicy;
 use sinew_protocol::journal::Positions;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ActivationKey, ExecutionId, Subject, TaskId, Token};
@@ -8,6 +10,8 @@ use sinew_protocol::{ActivationKey, ExecutionId, Subject, TaskId, Token};
 use super::*;
 use crate::Provision;
 use crate::server::{Server, ServerOptions};
+use crate::server_group::ServerGroup;
+use crate::stream::follow::{self, FollowedItem, follow};
 
 /// So long nothing comes: a request has ended, and the one after it.
 const IDLE: Duration = EXPIRES.saturating_mul(5).checked_div(2).unwrap();
@@ -45,4 +49,66 @@ async fn an_idle_queue_hears() {
     let subject = Subject::Task { agent, execution, task: task.clone() };
     mesh.put_once(&subject, HeaderMap::new(), "{}".into()).await.unwrap();
     assert_eq!(timeout(PATIENCE, next).await.unwrap().task, task);
+}
+
+async fn cluster() -> (ServerGroup, Mesh) {
+    let group = ServerGroup::start(ServerOptions::default(), Some(3)).await.unwrap();
+    let mesh = Mesh::new(
+        async_nats::connect(group.url().split(',').next().unwrap()).await.unwrap(),
+        "test",
+        "tester",
+    );
+    mesh.admin().provision(&Provision { replicas: Some(3), ..Provision::default() }).await.unwrap();
+    (group, mesh)
+}
+
+/// Has all consumers of a stream deliver nothing, as one does that reads from a copy which is filled again: they live, and
+/// say so.
+async fn pause_consumers(mesh: &Mesh, stream: &str) {
+    let client = mesh.client();
+    let names = client.request(format!("$JS.API.CONSUMER.NAMES.{stream}"), "".into()).await.unwrap();
+    let names: serde_json::Value = serde_json::from_slice(&names.payload).unwrap();
+    for name in names["consumers"].as_array().unwrap() {
+        let call = format!("$JS.API.CONSUMER.PAUSE.{stream}.{}", name.as_str().unwrap());
+        let paused = client.request(call, r#"{"pause_until":"2100-01-01T00:00:00Z"}"#.into()).await.unwrap();
+        assert!(String::from_utf8_lossy(&paused.payload).contains(r#""paused":true"#), "{paused:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_inbox_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
+    let (_group, mesh) = cluster().await;
+    let mut inbox = mesh.commands().inbox(1, Positions::at(0, 0)).await.unwrap();
+    let start = |id: &str| {
+        let (operation, caller) = (Operation::Start, Token::of("tester"));
+        Subject::Command { shard: 1, operation, caller, id: Token::of(id) }
+    };
+    mesh.put_once(&start("a"), HeaderMap::new(), "{}".into()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().subject, Some(start("a")));
+    pause_consumers(&mesh, "test_COMMANDS").await;
+    mesh.put_once(&start("b"), HeaderMap::new(), "{}".into()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().subject, Some(start("b")));
+}
+
+#[tokio::test]
+async fn a_view_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
+    let (_group, mesh) = cluster().await;
+    let source = follow::Source {
+        stream: "test_CARDS".to_owned(),
+        filter: sinew_protocol::subject::below("test", &["card"]),
+        from: DeliverPolicy::LastPerSubject,
+        tick: Duration::from_millis(100),
+    };
+    let (say, mut said) = tokio::sync::mpsc::unbounded_channel();
+    let _following = follow(mesh.clone(), source, move |item| match item {
+        FollowedItem::Message { subject, .. } => drop(say.send(subject)),
+        FollowedItem::Whole => drop(say.send("whole".to_owned())),
+        FollowedItem::Begin | FollowedItem::Tick => {}
+    });
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
+    pause_consumers(&mesh, "test_CARDS").await;
+    let card = mesh.subject(&Subject::Card { agent: Token::of("late") });
+    mesh.jetstream().publish(card.clone(), "{}".into()).await.unwrap().await.unwrap();
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), card);
+    assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
 }

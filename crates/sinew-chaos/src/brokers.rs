@@ -1,0 +1,177 @@
+//! The nats-servers of a run: one, or a cluster of them, and what happens to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sinew_mesh::async_nats::{self, jetstream};
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::server_group::ServerGroup;
+use tokio::time::{Instant, sleep};
+
+use crate::Fallible;
+use crate::power_loss::MountedDisk;
+
+/// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
+/// How often it is asked whether it has.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// One server, or several with copies of the same streams.
+#[derive(Debug)]
+pub(crate) struct Brokers {
+    // Servers end before the disk goes that they are on.
+    group: ServerGroup,
+    disk: Option<MountedDisk>,
+}
+
+/// How brokers keep data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokerOptions {
+    /// How many, each with a copy of every stream.
+    pub(crate) servers: usize,
+    /// Whether every write is synced before it is acknowledged.
+    pub(crate) sync_always: bool,
+    /// Whether power can be cut: the data are on a disk of this process.
+    pub(crate) can_lose_power: bool,
+}
+
+impl BrokerOptions {
+    /// One server.
+    pub(crate) const fn one(sync_always: bool) -> Self {
+        Self { servers: 1, sync_always, can_lose_power: false }
+    }
+}
+
+impl Brokers {
+    /// Starts them on a new store.
+    pub(crate) async fn start(store: PathBuf, options: BrokerOptions) -> Fallible<Self> {
+        let disk = options.can_lose_power.then(|| MountedDisk::mount(&store)).transpose()?;
+        let server = ServerOptions {
+            store: Some(store),
+            sync_always: options.sync_always,
+            ..ServerOptions::default()
+        };
+        Ok(Self { group: ServerGroup::start(server, Some(options.servers)).await?, disk })
+    }
+
+    /// Cuts the power of all, which come back after this time.
+    pub(crate) async fn cut_power(&mut self, down: Duration, seed: u64) -> Fallible<()> {
+        let disk = self.disk.as_ref().ok_or("the disk of the brokers keeps everything")?;
+        for server in self.group.members_mut() {
+            server.kill9().await?;
+        }
+        disk.cut_power(seed);
+        sleep(down).await;
+        for server in self.group.members_mut() {
+            server.restart().await?;
+        }
+        Ok(())
+    }
+
+    /// Changes of the disk that cuts have taken back.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.disk.as_ref().map_or(0, MountedDisk::forgotten)
+    }
+
+    pub(crate) fn members(&self) -> &[Server] {
+        self.group.members()
+    }
+
+    /// Addresses of all, separated by commas.
+    pub(crate) fn url(&self) -> String {
+        self.group.url()
+    }
+
+    /// Kills one, and starts it again after this time.
+    pub(crate) async fn kill(&mut self, nth: usize, down: Duration) -> Fallible<()> {
+        let server = &mut self.group.members_mut()[nth];
+        server.kill9().await?;
+        sleep(down).await;
+        Ok(server.restart().await?)
+    }
+
+    /// Halts the one that leads a stream, as soon as one does.
+    pub(crate) async fn halt_leader(&self, stream: &str, halt: Duration) -> Fallible<()> {
+        let context = context(self.members()).await?;
+        let until = Instant::now() + CAUGHT_UP_WITHIN;
+        let leader = loop {
+            match self.group.leader_of(&context, stream).await {
+                Some(leader) => break &self.members()[leader],
+                None if Instant::now() > until => return Err(format!("nobody leads {stream}").into()),
+                None => sleep(LOOK).await,
+            }
+        };
+        leader.pause().await?;
+        sleep(halt).await;
+        Ok(leader.resume()?)
+    }
+
+    /// Kills all but the first, and starts them again after this time.
+    pub(crate) async fn lose_quorum(&mut self, down: Duration) -> Fallible<()> {
+        let dying = &mut self.group.members_mut()[1..];
+        for server in &mut *dying {
+            server.kill9().await?;
+        }
+        sleep(down).await;
+        for server in dying {
+            server.restart().await?;
+        }
+        Ok(())
+    }
+
+    /// Kills one and empties its disk, when the others have everything; waits until it has everything again.
+    pub(crate) async fn empty_disk(&mut self, nth: usize, down: Duration) -> Fallible<()> {
+        self.caught_up().await?;
+        let server = &mut self.group.members_mut()[nth];
+        server.empty_disk().await?;
+        sleep(down).await;
+        server.restart().await?;
+        self.caught_up().await
+    }
+
+    /// Stops and starts all, one after the other, as an upgrade does: the next when the one before has everything.
+    pub(crate) async fn restart_all(&mut self) -> Fallible<()> {
+        for nth in 0..self.members().len() {
+            self.group.members_mut()[nth].restart().await?;
+            self.caught_up().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every copy of every stream is complete.
+    async fn caught_up(&self) -> Fallible<()> {
+        let until = Instant::now() + CAUGHT_UP_WITHIN;
+        let context = context(self.members()).await?;
+        loop {
+            let behind = behind(&context).await;
+            match behind {
+                Ok(streams) if streams.is_empty() => return Ok(()),
+                Ok(streams) if Instant::now() > until => {
+                    return Err(format!("copies are behind: {}", streams.join(", ")).into());
+                }
+                Err(error) if Instant::now() > until => return Err(error),
+                _ => sleep(LOOK).await,
+            }
+        }
+    }
+}
+
+/// Streams of which a copy is behind, or that nobody leads.
+async fn behind(context: &jetstream::Context) -> Fallible<Vec<String>> {
+    use futures_util::TryStreamExt as _;
+    let streams: Vec<_> = context.streams().try_collect().await?;
+    let is_behind = |info: &jetstream::stream::Info| match &info.cluster {
+        Some(cluster) => {
+            cluster.leader.is_none()
+                || cluster.replicas.len() + 1 < info.config.num_replicas
+                || cluster.replicas.iter().any(|copy| copy.offline || !copy.current)
+        }
+        None => true,
+    };
+    Ok(streams.into_iter().filter(is_behind).map(|info| info.config.name).collect())
+}
+
+async fn context(servers: &[Server]) -> Fallible<jetstream::Context> {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    Ok(jetstream::new(async_nats::connect(urls).await?))
+}

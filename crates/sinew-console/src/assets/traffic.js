@@ -1,0 +1,76 @@
+// Events of the mesh as they come: the newest first, a bounded number of them, all of their text as text.
+
+const body = document.getElementById("traffic");
+const MAX_ROWS = 200;
+const MAX_WAITING = 400; // while the page is paused or the browser is busy
+
+function cell(text, name = "") {
+  const made = document.createElement("td");
+  made.className = name;
+  made.textContent = text;
+  return made;
+}
+
+// Characters that hide or reorder text become visible.
+const visible = (text) => String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
+
+function rowOf(event) {
+  const row = document.createElement("tr");
+  const link = document.createElement("a");
+  link.href = `${body.dataset.execution}/${encodeURIComponent(event.execution)}/events`;
+  link.className = "id";
+  link.textContent = visible(event.execution).slice(0, 16);
+  const execution = cell("");
+  execution.append(link);
+  row.append(
+    cell(visible(event.at).slice(11, 23)),
+    cell(visible(event.workflow).slice(0, 60)),
+    execution,
+    cell(visible(event.type).slice(0, 60)),
+    cell(String(event.bytes), "number"),
+    cell(visible(event.body).slice(0, 400), "wide"),
+  );
+  return row;
+}
+
+function follow() {
+  const rate = document.getElementById("rate");
+  const pause = document.getElementById("pause");
+  let waiting = [];
+  let isPaused = false;
+  let dropped = 0;
+  let heard = 0;
+  let frame = 0;
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    isPaused = !isPaused;
+    pause.textContent = isPaused ? "Go on" : "Pause";
+    paint();
+  });
+  const paint = () => {
+    frame = 0;
+    if (isPaused || waiting.length === 0) return;
+    const fresh = document.createDocumentFragment();
+    for (const event of waiting.slice(-MAX_ROWS).reverse()) fresh.append(rowOf(event));
+    waiting = [];
+    body.prepend(fresh);
+    while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
+  };
+  const stream = new EventSource(body.dataset.stream);
+  stream.onmessage = (message) => {
+    heard += 1;
+    waiting.push(JSON.parse(message.data));
+    if (waiting.length > MAX_WAITING) {
+      dropped += waiting.length - MAX_WAITING;
+      waiting = waiting.slice(-MAX_WAITING);
+    }
+    frame ||= requestAnimationFrame(paint);
+  };
+  stream.onopen = () => (document.documentElement.dataset.traffic = "open");
+  setInterval(() => {
+    rate.textContent = `${heard} a second${dropped ? `, ${dropped} passed over` : ""}${isPaused ? ", paused" : ""}`;
+    heard = 0;
+  }, 1000);
+}
+
+if (body) follow();

@@ -1,0 +1,357 @@
+//! Chats with agents and workflows: every message is an execution, so that what was said survives all processes.
+
+use std::collections::BTreeMap;
+
+use axum::Form;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::chat_turn::{ChatExchange, read_turn, turn_part};
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{
+    AgentDocument, AgentListRow, ExecutionListDocument, ExecutionListRow, StartedDocument,
+};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, LiveSource, may_steer, page_or_problem, problem_box, token_field,
+};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::schema_form::{read_input, schema_fields};
+use crate::shown_text::{self, command_line, time_mark};
+use crate::status_mark::status_mark;
+
+/// Label of executions that are messages of a chat, with the chat's id.
+const CHAT_LABEL: &str = "chat";
+/// Label by which the messages of all chats are found.
+const KIND_LABEL: &str = "kind";
+/// Messages of a chat that are shown, the latest.
+const MAX_TURNS: &str = "20";
+/// Messages among which chats are looked for.
+const MAX_RECENT: &str = "50";
+/// Members of an input that a text is meant for, where the schema has several.
+const TEXT_MEMBERS: [&str; 8] = ["message", "text", "prompt", "question", "query", "input", "value", "name"];
+/// Milliseconds by which the clocks of two machines may differ.
+const CLOCK_DRIFT_MS: u64 = 60_000;
+/// Milliseconds of the time in which chats are looked for.
+const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
+/// Bytes of files that go into a message.
+const MAX_FILE_BYTES: usize = 512 << 10;
+
+/// Chat that the address names.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ChatChoice {
+    chat: Option<String>,
+}
+
+/// Fields of a message; those of a form of the input have names of their own.
+type WrittenFields = BTreeMap<String, String>;
+
+/// The page on which somebody to talk with is chosen.
+pub(crate) async fn choose(request: PageRequest) -> Response {
+    let page = choice_page(&request).await;
+    page_or_problem(&request, page)
+}
+
+async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let agents_path = ApiPath::of(&["agents"]);
+    let agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
+    let body = html! {
+        div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
+        @if agents.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } }
+        ul.questions {
+            @for agent in &agents {
+                li data-row {
+                    a.title href=(PageAddress::chat(&agent.name)) { (shown_text::line(&agent.name, 80)) }
+                    " " span.quiet { (shown_text::line(&agent.kind, 30)) }
+                    @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 200)) } }
+                }
+            }
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Chat, "Chat", body))
+}
+
+pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
+    let page = async {
+        let ChatChoice { chat } = request.query()?;
+        let chat = chat.filter(|id| is_chat_id(id)).unwrap_or_else(new_chat_id);
+        chat_page(&name, &chat, &request, &WrittenFields::new(), None).await
+    };
+    let page = page.await;
+    page_or_problem(&request, page)
+}
+
+/// Sends a message, and shows the chat with it. One that is refused is shown again with what was written.
+pub(crate) async fn send(
+    Path(name): Path<String>,
+    request: PageRequest,
+    Form(written): Form<WrittenFields>,
+) -> Response {
+    let chat = written.get("chat").filter(|id| is_chat_id(id)).cloned();
+    let chat = chat.unwrap_or_else(new_chat_id);
+    match send_message(&name, &chat, &request, &written).await {
+        Ok(()) => {
+            let address = PageAddress::chat(&name).with("chat", &chat);
+            Redirect::to(&address.to_string()).into_response()
+        }
+        Err(error) => {
+            let page = chat_page(&name, &chat, &request, &written, Some(&error)).await;
+            page_or_problem(&request, page.map(|page| page.with_status(error.status())))
+        }
+    }
+}
+
+/// Whether a text may be the id of a chat: labels are searched by it.
+fn is_chat_id(id: &str) -> bool {
+    (8..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// A new id. It begins with the time, so that what was said before need not be searched for.
+fn new_chat_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+/// Milliseconds since 1970 UTC at which a chat began; `None` for ids that do not tell it.
+fn began_at(chat: &str) -> Option<u64> {
+    let (seconds, nanos) = Uuid::parse_str(chat).ok()?.get_timestamp()?.to_unix();
+    Some(seconds * 1_000 + u64::from(nanos) / 1_000_000)
+}
+
+async fn send_message(
+    name: &str,
+    chat: &str,
+    request: &PageRequest,
+    written: &WrittenFields,
+) -> Result<(), ConsoleError> {
+    let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
+    let field = |name: &str| written.get(name).map_or("", String::as_str);
+    let input = match field("text").trim() {
+        "" => read_input(&agent.input_schema, written)?,
+        text => text_input(&agent.input_schema, &with_file(text, field("file_name"), field("file_text"))?),
+    };
+    let target = if agent.kind == "workflow" { "workflow" } else { "agent" };
+    let mut body = Map::from_iter([
+        (target.to_owned(), json!(name)),
+        ("input".to_owned(), input),
+        ("session".to_owned(), json!(chat)),
+        ("labels".to_owned(), json!({ CHAT_LABEL: chat, KIND_LABEL: "chat" })),
+    ]);
+    // A message that is sent twice is one message.
+    let key = field("message").trim();
+    if !key.is_empty() {
+        body.insert("idempotency_key".to_owned(), json!(format!("{chat}-{key}")));
+    }
+    let sent =
+        request.api.post::<StartedDocument>(&ApiPath::of(&["executions"]), &Value::Object(body)).await?;
+    tracing::debug!(execution = %sent.execution, "a message was sent");
+    Ok(())
+}
+
+/// A message with the text of a file behind it.
+fn with_file(text: &str, name: &str, content: &str) -> Result<String, ConsoleError> {
+    if content.is_empty() {
+        return Ok(text.to_owned());
+    }
+    if content.len() > MAX_FILE_BYTES {
+        return Err(ConsoleError::Input(format!(
+            "the file has {}; a message holds {}",
+            shown_text::size(content.len() as u64),
+            shown_text::size(MAX_FILE_BYTES as u64)
+        )));
+    }
+    Ok(format!("{text}\n\nFile {}:\n{content}", shown_text::line(name, 200)))
+}
+
+/// The input that a text means: an object as it is, else the member of the schema that texts go into, else the text.
+fn text_input(schema: &Value, text: &str) -> Value {
+    if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+        return object;
+    }
+    let members = schema["properties"].as_object();
+    let is_text = |member: &Value| member["type"] == "string" || member["type"].is_null();
+    let texts: Vec<&String> =
+        members.into_iter().flatten().filter(|(_, schema)| is_text(schema)).map(|(name, _)| name).collect();
+    let known = TEXT_MEMBERS.iter().find_map(|name| texts.iter().find(|one| one.as_str() == *name).copied());
+    match (texts.as_slice(), known) {
+        ([only], _) => json!({ only.as_str(): text }),
+        (_, Some(name)) => json!({ name.as_str(): text }),
+        ([], None) if schema["type"] == "object" => json!({ "text": text }),
+        _ => json!(text),
+    }
+}
+
+async fn chat_page(
+    name: &str,
+    chat: &str,
+    request: &PageRequest,
+    written: &WrittenFields,
+    error: Option<&ConsoleError>,
+) -> Result<ConsolePage, ConsoleError> {
+    let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
+    let workflow = if agent.kind == "workflow" { name.to_owned() } else { format!("call:{name}") };
+    let since = began_at(chat).map(|at| at.saturating_sub(CLOCK_DRIFT_MS).to_string());
+    let week_ago = u64::try_from(request.now.as_millisecond()).unwrap_or_default().saturating_sub(WEEK_MS);
+    let label = format!("{CHAT_LABEL}={chat}");
+    let of_partner = ApiPath::of(&["executions"]).with("workflow", &workflow);
+    let said_path = of_partner
+        .clone()
+        .with("label", &label)
+        .with("limit", MAX_TURNS)
+        .with_some("since", since.as_deref());
+    let recent_path = of_partner
+        .with("label", &format!("{KIND_LABEL}=chat"))
+        .with("limit", MAX_RECENT)
+        .with("since", &week_ago.to_string());
+    let (said, recent) = futures_util::future::try_join(
+        request.api.get::<ExecutionListDocument>(&said_path),
+        request.api.get::<ExecutionListDocument>(&recent_path),
+    )
+    .await?;
+    let mut rows = said.executions;
+    rows.sort_by(|one, other| one.started.cmp(&other.started));
+    let turns =
+        futures_util::future::join_all(rows.iter().map(|row| read_turn(request, &row.execution))).await;
+    let open = turns.iter().flatten().rfind(|turn| turn.execution.ended.is_none());
+    let source = open.map_or(LiveSource::Still, |turn| {
+        LiveSource::Events(ApiPath::of(&["executions", &turn.execution.execution, "events"]).address())
+    });
+    let body = html! {
+        div.head {
+            h1 { "Chat with " (shown_text::line(&agent.name, 80)) }
+            (command_line(&CommandText::new("sinew chat").word(&agent.name)))
+        }
+        div.chat {
+            section.said aria-label="Messages" {
+                @if turns.is_empty() { p.empty { (greeting(&agent)) } }
+                @for turn in &turns { (turn_of(request, name, chat, turn)) }
+                @if let Some(error) = error { (problem_box(error)) }
+                @if may_steer(request) { (composer(request, &agent, chat, turns.len(), written)) }
+            }
+            aside aria-label="Chats" { (recent_list(request, name, chat, &recent.executions)) }
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Chat, format!("Chat with {name}"), body).live(source))
+}
+
+fn turn_of(
+    request: &PageRequest,
+    name: &str,
+    chat: &str,
+    turn: &Result<ChatExchange, ConsoleError>,
+) -> Markup {
+    match turn {
+        Ok(turn) => turn_part(request, &PageAddress::chat(name).with("chat", chat), turn),
+        Err(error) => problem_box(error),
+    }
+}
+
+fn greeting(agent: &AgentDocument) -> String {
+    match agent.description.as_str() {
+        "" => "Nothing was said yet.".to_owned(),
+        text => shown_text::line(text, 600),
+    }
+}
+
+fn composer(
+    request: &PageRequest,
+    agent: &AgentDocument,
+    chat: &str,
+    turns: usize,
+    written: &WrittenFields,
+) -> Markup {
+    let has_form = agent.input_schema["properties"].as_object().is_some_and(|members| !members.is_empty());
+    let text = written.get("text").map_or("", String::as_str);
+    html! {
+        form.steer #write method="post" action=(PageAddress::chat(&agent.name)) {
+            (token_field(request))
+            input type="hidden" name="chat" value=(chat);
+            // The place in the chat: a form that is sent twice is one message.
+            input type="hidden" name="message" value=(format!("{turns}-{}", request.now.as_millisecond()));
+            label { span { "Message" } textarea name="text" rows="3" data-send autofocus { (text) } }
+            div #attach hidden {
+                label { span { "Text file that goes with it" } input type="file" data-attach; }
+                input type="hidden" name="file_name"; input type="hidden" name="file_text";
+            }
+            @if has_form {
+                details open[written.keys().any(|key| key.starts_with("in."))] {
+                    summary { "Fields of the input, instead of a message" }
+                    (schema_fields(&agent.input_schema, written))
+                }
+            }
+            div.actions {
+                button.primary type="submit" { "Send" }
+                a.button href=(PageAddress::chat(&agent.name)) { "New chat" }
+            }
+        }
+    }
+}
+
+/// Chats that the latest messages belong to, each once.
+fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[ExecutionListRow]) -> Markup {
+    let partner = |row: &ExecutionListRow| {
+        row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned()
+    };
+    let mut seen: Vec<(&str, &ExecutionListRow)> = Vec::new();
+    for row in rows {
+        let Some(id) = row.labels.get(CHAT_LABEL) else { continue };
+        if !seen.iter().any(|(known, _)| known == id) {
+            seen.push((id, row));
+        }
+    }
+    html! {
+        h2 { "Chats of a week" }
+        @if seen.is_empty() { p.empty { "None yet." } }
+        ul.questions {
+            @for (id, row) in seen.into_iter().take(20) {
+                @let with = partner(row);
+                li data-row aria-current=[(id == shown).then_some("true")] {
+                    (status_mark(&row.status)) " "
+                    a href=(PageAddress::chat(&with).with("chat", id)) { (shown_text::line(if with.is_empty() { name } else { &with }, 60)) }
+                    " " span.quiet { (time_mark(&row.started, request.now)) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_go_where_the_schema_wants_them() {
+        let check = |schema: Value, text: &str, expected: Value| {
+            assert_eq!(text_input(&schema, text), expected, "{schema} {text}");
+        };
+        check(Value::Null, "hello", json!("hello"));
+        check(Value::Null, "{\"a\": 1}", json!({"a": 1}));
+        check(json!({"type": "object"}), "hello", json!({"text": "hello"}));
+        check(json!({"properties": {"what": {"type": "string"}}}), "hello", json!({"what": "hello"}));
+        check(
+            json!({"properties": {"count": {"type": "integer"}, "message": {"type": "string"}, "tone": {"type": "string"}}}),
+            "hello",
+            json!({"message": "hello"}),
+        );
+        check(json!({"properties": {"count": {"type": "integer"}}}), "[1]", json!("[1]"));
+    }
+
+    #[test]
+    fn chats_have_names_that_labels_may_have() {
+        assert!(is_chat_id(&new_chat_id()));
+        for wrong in ["", "short", "has space in it", "comma,label=x", "<script>alert(1)", &"x".repeat(65)] {
+            assert!(!is_chat_id(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_go_behind_the_message() {
+        assert_eq!(with_file("see", "", "").unwrap(), "see");
+        assert_eq!(with_file("see", "a.txt", "x\n").unwrap(), "see\n\nFile a.txt:\nx\n");
+        assert!(with_file("see", "a", &"x".repeat(MAX_FILE_BYTES + 1)).is_err());
+    }
+}

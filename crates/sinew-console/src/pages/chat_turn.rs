@@ -1,0 +1,219 @@
+//! One message of a chat, and all that came of it: steps, questions, the answer, files.
+
+use axum::Form;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::execution_head::{fault, read_execution};
+use crate::api_client::ApiPath;
+use crate::console_error::ConsoleError;
+use crate::documents::{ArtifactDocument, EventDocument, EventListDocument, ExecutionDocument, NodeDocument};
+use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, clock_mark, duration, size, value_block};
+use crate::status_mark::status_mark;
+
+/// Steps of a message that are shown, the latest.
+const MAX_STEPS: &str = "30";
+/// Messages of an agent that are shown, the latest.
+const MAX_MESSAGES: usize = 40;
+/// The node of an execution that asks one agent.
+const CALL_NODE: &str = "call";
+
+/// A message with all that came of it.
+pub(super) struct ChatExchange {
+    pub(super) execution: ExecutionDocument,
+    steps: Vec<EventDocument>,
+    /// Node of the agent with its messages; `None` for workflows.
+    node: Option<NodeDocument>,
+    files: Vec<ArtifactDocument>,
+}
+
+/// Reads a message.
+pub(super) async fn read_turn(request: &PageRequest, id: &str) -> Result<ChatExchange, ConsoleError> {
+    let execution = read_execution(request, id).await?;
+    let steps_path =
+        ApiPath::of(&["executions", id, "events"]).with("order", "newest").with("limit", MAX_STEPS);
+    let files_path = ApiPath::of(&["executions", id, "artifacts"]);
+    let node_path = ApiPath::of(&["executions", id, "node"]).with("name", CALL_NODE);
+    let is_call = execution.workflow.starts_with("call:");
+    let (steps, files, node) = futures_util::future::join3(
+        request.api.get::<EventListDocument>(&steps_path),
+        request.api.get::<Vec<ArtifactDocument>>(&files_path),
+        async { if is_call { request.api.get::<NodeDocument>(&node_path).await.ok() } else { None } },
+    )
+    .await;
+    let mut steps = steps?.events;
+    steps.reverse();
+    Ok(ChatExchange { execution, steps, node, files: files.unwrap_or_default() })
+}
+
+/// The message and its answer.
+pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatExchange) -> Markup {
+    let execution = &turn.execution;
+    let id = execution.execution.as_str();
+    let whole = ApiPath::of(&["executions", id]).address();
+    html! {
+        div.turn {
+            div.bubble.mine { (plain_value(&execution.input, &whole)) }
+            (live_part(&format!("turn-{id}"), &html! {
+                div.bubble.theirs {
+                    p.quiet {
+                        (status_mark(&execution.status)) " "
+                        a href=(PageAddress::execution(id)) { "Execution" } " "
+                        (duration(Some(execution.duration_ms)))
+                    }
+                    (told(turn))
+                    @if let Some(output) = &execution.output { (plain_value(answer_of(execution, output), &whole)) }
+                    @if let Some(failure) = &execution.failure {
+                        div.failure { ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } } }
+                    }
+                    (questions(request, back, execution))
+                    (files(id, &turn.files))
+                }
+            }))
+            (live_part(&format!("steps-{id}"), &steps(turn)))
+        }
+    }
+}
+
+/// The answer of an agent is the output of its call; a workflow's is its own.
+fn answer_of<'t>(execution: &ExecutionDocument, output: &'t Value) -> &'t Value {
+    match output {
+        Value::Object(members) if execution.workflow.starts_with("call:") && members.len() == 1 => {
+            members.get("output").unwrap_or(output)
+        }
+        other => other,
+    }
+}
+
+/// A value as people write it: the only text of an object is shown as text.
+fn plain_value(value: &Value, whole: &str) -> Markup {
+    let only = match value {
+        Value::Object(members) if members.len() == 1 => members.values().next().filter(|one| one.is_string()),
+        _ => None,
+    };
+    match only.unwrap_or(value) {
+        Value::Null => html! {},
+        Value::String(text) if text.len() < 4_000 => html! { p.text { (shown_text::paragraph(text)) } },
+        other => value_block(other, whole),
+    }
+}
+
+/// Text, calls of tools and other news of an agent, as they came.
+fn told(turn: &ChatExchange) -> Markup {
+    let Some(node) = &turn.node else { return html! {} };
+    let skipped = node.logs.len().saturating_sub(MAX_MESSAGES);
+    html! {
+        @if !node.logs.is_empty() {
+            ol.log {
+                @for log in &node.logs[skipped..] {
+                    li { span.quiet { (clock_mark(&log.at)) } " " (shown_text::line(&log.text, 600)) }
+                }
+            }
+        }
+    }
+}
+
+/// Events of nodes, folded: the latest is the summary.
+fn steps(turn: &ChatExchange) -> Markup {
+    html! {
+        @if !turn.steps.is_empty() {
+            details.steps {
+                summary { (turn.steps.len()) " steps" @if let Some(last) = turn.steps.last() { ", last " code { (shown_text::line(&last.kind, 60)) } } }
+                ol.log {
+                    @for step in &turn.steps {
+                        li {
+                            span.quiet { (clock_mark(&step.at)) } " " code { (shown_text::line(&step.kind, 60)) } " "
+                            @if let Some(node) = &step.node { a href=(PageAddress::execution(&turn.execution.execution).with("node", node)) { (shown_text::line(node, 60)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Questions for people, answered where they are asked.
+fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDocument) -> Markup {
+    let asked = execution.waiting.iter().filter(|wait| wait.kind == "person");
+    html! {
+        @for wait in asked {
+            div.waits {
+                p { "Waits for " (shown_text::line(&wait.text, 600)) }
+                @if may_steer(request) {
+                    form.steer method="post" action=(PageAddress::of(&["chat", &execution.execution, "decision"])) {
+                        (token_field(request))
+                        input type="hidden" name="back" value=(back.to_string());
+                        input type="hidden" name="node" value=(wait.node.as_deref().unwrap_or_default());
+                        label { span { "Comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
+                        div.actions {
+                            button.primary type="submit" name="decision" value="approve" { "Approve" }
+                            button.danger type="submit" name="decision" value="reject" { "Reject" }
+                            a.button href=(PageAddress::of(&["executions", &execution.execution, "approval"]).with_some("node", wait.node.as_deref())) { "Data…" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the mesh gave a file its name: the input or output of a task, which is shown already.
+fn is_generated(name: &str) -> bool {
+    name.strip_suffix(".json")
+        .is_some_and(|stem| ["call_", "output_", "wi_"].iter().any(|begin| stem.starts_with(begin)))
+}
+
+fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
+    let files: Vec<&ArtifactDocument> = all.iter().filter(|file| !is_generated(&file.name)).collect();
+    html! {
+        @if !files.is_empty() {
+            p.files {
+                @for file in files.iter().take(20) {
+                    @let name = file.reference();
+                    a.label href=(ApiPath::of(&["executions", id, "artifact"]).with("name", &name).address()) download {
+                        (shown_text::line(&file.name, 80)) " " (size(file.size))
+                    }
+                    " "
+                }
+            }
+        }
+    }
+}
+
+/// A decision within a chat.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ChatDecision {
+    decision: String,
+    #[serde(default)]
+    node: String,
+    #[serde(default)]
+    comment: String,
+    #[serde(default)]
+    back: String,
+}
+
+/// Sends a decision, and goes back to the chat.
+pub(crate) async fn decide(
+    Path(id): Path<String>,
+    request: PageRequest,
+    Form(form): Form<ChatDecision>,
+) -> Response {
+    let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let body = json!({ "decision": form.decision, "node": text(&form.node), "comment": text(&form.comment) });
+    let path = ApiPath::of(&["executions", &id, "decisions"]);
+    match request.api.post::<Value>(&path, &body).await {
+        // Only pages of chats: a form leads nowhere else.
+        Ok(_) => match form.back.strip_prefix(&format!("{}/", PageAddress::of(&["chat"]))) {
+            Some(rest) if !rest.contains("//") => {
+                Redirect::to(&format!("{}/{rest}", PageAddress::of(&["chat"]))).into_response()
+            }
+            _ => Redirect::to(&PageAddress::execution(&id).to_string()).into_response(),
+        },
+        Err(error) => page_or_problem(&request, Err(error)),
+    }
+}

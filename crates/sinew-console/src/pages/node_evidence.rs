@@ -1,0 +1,203 @@
+//! Evidence in the inspector of a node: what conditions saw, what each attempt was given and gave, tokens, price and calls,
+//! and what differs from an earlier attempt, another iteration or another execution.
+
+use maud::{Markup, html};
+use serde_json::Value;
+use sinew_inspection::words;
+
+use super::execution::NodeChoice;
+use super::execution_head::fault;
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::{AttemptEvidenceDocument, ExecutionDocument, NodeDocument};
+use crate::page_frame::problem_box;
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, clock_mark, command_line, value_block, value_line};
+use crate::text_diff::text_diff;
+
+/// Notes and events that are listed.
+const MAX_NOTES: usize = 20;
+
+/// The node that another one is compared with.
+pub(super) struct OtherNode {
+    /// Words for the other: its label and execution.
+    told: String,
+    node: Result<NodeDocument, ConsoleError>,
+}
+
+/// Reads the node that the address compares with; `None` if it names none. A text that is an execution's is the same node there,
+/// any other the name of a node here.
+pub(super) async fn read_compared(
+    request: &PageRequest,
+    id: &str,
+    name: &str,
+    choice: &NodeChoice,
+) -> Option<OtherNode> {
+    let with = choice.with.as_deref().map(str::trim).filter(|with| !with.is_empty())?;
+    let here = ApiPath::of(&["executions", id, "node"]).with("name", with);
+    if let Ok(node) = request.api.get::<NodeDocument>(&here).await {
+        return Some(OtherNode { told: with.to_owned(), node: Ok(node) });
+    }
+    let there = ApiPath::of(&["executions", with, "node"]).with("name", name);
+    Some(OtherNode { told: format!("{name} of {with}"), node: request.api.get(&there).await })
+}
+
+/// Conditions with the values that they named, and notes of the dialect.
+pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> Markup {
+    let warnings: Vec<&str> = execution
+        .warnings
+        .iter()
+        .filter(|warning| warning.node.as_deref() == Some(&node.node))
+        .map(|warning| warning.message.as_str())
+        .collect();
+    html! {
+        @for condition in &node.conditions {
+            h3 { @match condition.kind.as_str() { "when" => "Runs when", "items" => "Items", _ => "Condition" } }
+            p { code { (shown_text::line(&condition.text, 600)) } }
+            @if !condition.bound.is_empty() {
+                dl.preview {
+                    @for bound in &condition.bound {
+                        div {
+                            dt { code { (shown_text::line(&bound.name, 80)) } }
+                            dd { @match &bound.value { Some(value) => code { (value_line(value)) }, None => span.quiet { "no value" } } }
+                        }
+                    }
+                }
+            }
+        }
+        @if !warnings.is_empty() || !node.notes.is_empty() {
+            h3 { "Notes" }
+            ul.log {
+                @for warning in warnings.iter().take(MAX_NOTES) { li { (shown_text::line(warning, 600)) } }
+                @for note in node.notes.iter().take(MAX_NOTES) { li { (note_words(note)) } }
+            }
+        }
+    }
+}
+
+/// A note of a dialect: its kind in words, and what it says.
+fn note_words(note: &Value) -> Markup {
+    let entry =
+        note.as_object().filter(|members| members.len() == 1).and_then(|members| members.iter().next());
+    html! {
+        @match entry {
+            Some((kind, said)) => { b { (shown_text::line(&kind.replace('_', " "), 60)) } " " (value_line(said)) }
+            None => (value_line(note)),
+        }
+    }
+}
+
+/// Tokens, price, and calls of tools.
+pub(super) fn usage(node: &NodeDocument) -> Markup {
+    let number = |key: &str| node.usage.get(key).and_then(Value::as_u64);
+    let counts = [
+        ("turns", "Turns"),
+        ("tool_calls", "Calls of tools"),
+        ("input_tokens", "Tokens in"),
+        ("cached_tokens", "of them cached"),
+        ("output_tokens", "Tokens out"),
+    ];
+    let counts: Vec<(&str, u64)> =
+        counts.into_iter().filter_map(|(key, told)| Some((told, number(key)?))).collect();
+    let cost = node.usage.get("cost_usd").and_then(Value::as_f64);
+    let model = node.usage.get("model").and_then(Value::as_str);
+    html! {
+        @if !counts.is_empty() || cost.is_some() || !node.agent_events.is_empty() {
+            h3 { "Model" }
+            dl.facts {
+                @if let Some(model) = model { div { dt { "Model" } dd { (shown_text::line(model, 60)) } } }
+                @for (told, count) in &counts { div { dt { (told) } dd { (count) } } }
+                @if let Some(cost) = cost { div { dt { "Price" } dd { "$" (format!("{cost:.4}")) } } }
+            }
+            @if !node.agent_events.is_empty() {
+                details {
+                    summary { (words::count(node.agent_events.len(), "event")) " of the agent" }
+                    ol.log { @for event in node.agent_events.iter().take(MAX_NOTES) { li { code { (value_line(event)) } } } }
+                }
+            }
+        }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    }
+}
+
+/// Attempts with what was given and what came of it, each beside the one before.
+pub(super) fn attempts(node: &NodeDocument, whole: &str) -> Markup {
+    html! {
+        @if node.attempt_list.len() > 1 {
+            h3 { "Attempts" }
+            ol.attempts {
+                @for (place, attempt) in node.attempt_list.iter().enumerate() {
+                    li {
+                        details {
+                            summary {
+                                "Attempt " (attempt.attempt) " at " (clock_mark(&attempt.at)) " "
+                                @if attempt.error.is_some() { "failed" } @else if attempt.output.is_some() { "answered" } @else { "goes on" }
+                            }
+                            (attempt_part(attempt, place.checked_sub(1).and_then(|before| node.attempt_list.get(before)), whole))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn attempt_part(
+    attempt: &AttemptEvidenceDocument,
+    before: Option<&AttemptEvidenceDocument>,
+    whole: &str,
+) -> Markup {
+    html! {
+        @match before {
+            Some(before) if before.input == attempt.input => p.quiet { "It was given the same as the attempt before." },
+            Some(before) => { p { "What it was given, beside the attempt before:" } (text_diff(&pretty(&before.input), &pretty(&attempt.input))) },
+            None => (value_block(&attempt.input, whole)),
+        }
+        @if let Some(error) = &attempt.error { div.failure { (fault(error)) } }
+        @if let Some(output) = &attempt.output { p { "Output" } (value_block(output, whole)) }
+    }
+}
+
+/// The form that names another iteration or execution, and the difference.
+pub(super) fn comparison(
+    execution: &ExecutionDocument,
+    choice: &NodeChoice,
+    node: &NodeDocument,
+    compared: Option<&OtherNode>,
+) -> Markup {
+    html! {
+        details open[compared.is_some()] {
+            summary { "Compare with another iteration or execution" }
+            form.filter method="get" action=(PageAddress::execution(&execution.execution)) {
+                input type="hidden" name="node" value=(choice.node.as_deref().unwrap_or_default());
+                @if let Some(open) = &choice.open { input type="hidden" name="open" value=(open); }
+                label.wide { span { "Node of this execution, or id of another" } input type="text" name="with" value=[choice.with.as_deref()] autocomplete="off"; }
+                button type="submit" { "Compare" }
+            }
+            @if let Some(compared) = compared {
+                @match &compared.node {
+                    Err(error) => (problem_box(error)),
+                    Ok(other) => {
+                        (command_line(&CommandText::of_execution("sinew execution diff", &execution.execution).word(choice.with.as_deref().unwrap_or_default()).flag("--node", &node.node)))
+                        h3 { "Input, from " (shown_text::line(&compared.told, 80)) }
+                        (values_diff(other.input.as_ref(), node.input.as_ref()))
+                        h3 { "Output" }
+                        (values_diff(other.output.as_ref(), node.output.as_ref()))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn values_diff(old: Option<&Value>, new: Option<&Value>) -> Markup {
+    let text = |value: Option<&Value>| value.map(pretty).unwrap_or_default();
+    text_diff(&text(old), &text(new))
+}

@@ -1,0 +1,296 @@
+//! A drawing with places: what a surface needs that paints large graphs by itself, and only the part that is looked at.
+//!
+//! Places depend on nodes and edges, never on how far an execution came: each node has room for the line of its state. So one
+//! layout serves a workflow and all of its executions.
+
+use crate::layered::place_in_layers;
+use crate::layout::{self, ElementSizes, Places, Point};
+use crate::model::{DrawError, Drawing, DrawnNode, EdgeKind, Graph, NodeMark, Shape, Status};
+use crate::paint::{TextBlock, edge_lines, group_title, joined, label_size, self_loop, sizes};
+use crate::{MAX_NODES, MAX_PLACED_NODES};
+
+/// A drawing with places, in px from its left upper corner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlacedDrawing {
+    /// Width and height.
+    pub size: (f64, f64),
+    /// Nodes: those of the drawing in its order, then ends of edges that are no nodes.
+    pub nodes: Vec<PlacedNode>,
+    /// Edges in the order of the drawing.
+    pub edges: Vec<PlacedEdge>,
+    /// Boxes around groups.
+    pub groups: Vec<PlacedGroup>,
+}
+
+/// A node with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedNode {
+    /// Id of the node.
+    pub id: String,
+    /// Outline of the node.
+    pub shape: Shape,
+    /// Left, top, width and height.
+    pub frame: [f64; 4],
+    /// Lines of text, the first of them bold; without the line of the state.
+    pub lines: Vec<String>,
+    /// Whether the node stands for many of its kind.
+    pub is_stack: bool,
+}
+
+/// An edge with its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedEdge {
+    /// Place of the node that it leaves, in the nodes.
+    pub from: usize,
+    /// Place of the node that it enters.
+    pub to: usize,
+    /// Kind of the edge.
+    pub kind: EdgeKind,
+    /// Points on the way, at least two.
+    pub points: Vec<(f64, f64)>,
+    /// Lines of the label, and their centre; no lines without a label.
+    pub label: Vec<String>,
+    /// Centre of the label.
+    pub label_at: (f64, f64),
+}
+
+/// A box around nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedGroup {
+    /// Title of the box, shortened.
+    pub title: String,
+    /// Left, top, width and height.
+    pub frame: [f64; 4],
+}
+
+/// States of nodes and edges, in the order of a [`PlacedDrawing`] of the same drawing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DrawnStates {
+    /// State of each node; `None` where no execution is laid over.
+    pub nodes: Vec<Option<NodeMark>>,
+    /// How often each edge was taken; `None` where no execution is laid over.
+    pub edges: Vec<Option<u32>>,
+}
+
+impl DrawnStates {
+    /// Reads the states of a drawing.
+    pub fn of(drawing: &Drawing) -> Self {
+        let graph = Graph::of(drawing);
+        Self {
+            nodes: graph.nodes.iter().map(|node| node.status.clone()).collect(),
+            edges: graph.edges.iter().map(|(_, _, edge)| edge.taken).collect(),
+        }
+    }
+}
+
+impl Status {
+    /// Returns the state as a letter, for lists of thousands of states: `p`lanned, `r`unning, `s`ucceeded, `f`ailed,
+    /// s`k`ipped, `c`ancelled, `w`aiting.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Planned => 'p',
+            Self::Running => 'r',
+            Self::Succeeded => 's',
+            Self::Failed => 'f',
+            Self::Skipped => 'k',
+            Self::Cancelled => 'c',
+            Self::Waiting => 'w',
+        }
+    }
+}
+
+impl NodeMark {
+    /// Returns the state with its note as a line: `✓ succeeded · 2 attempts`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.line(false)
+    }
+}
+
+impl PlacedDrawing {
+    /// Gives each node and edge of a drawing its place: small graphs as pictures have it, larger ones in layers.
+    ///
+    /// # Errors
+    /// The graph has more than [`MAX_PLACED_NODES`] nodes or four times as many edges, or the layout engine refuses it.
+    pub fn of(drawing: &Drawing) -> Result<Self, DrawError> {
+        let graph = Graph::of(drawing);
+        let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
+        if nodes > MAX_PLACED_NODES || edges > 4 * MAX_PLACED_NODES {
+            return Err(DrawError::TooLarge { nodes, edges, limit: MAX_PLACED_NODES });
+        }
+        if nodes == 0 {
+            return Ok(Self::default());
+        }
+        let blocks: Vec<TextBlock> = graph.nodes.iter().map(|node| roomy_block(node)).collect();
+        let labels: Vec<Vec<String>> = graph
+            .edges
+            .iter()
+            .map(|(_, _, edge)| edge_lines(&crate::DrawnEdge { taken: None, ..(*edge).clone() }))
+            .collect();
+        let sizes = sizes(drawing, &graph, &blocks, &labels);
+        let is_small = nodes <= MAX_NODES && edges <= 2 * MAX_NODES;
+        let places = if is_small { layout::place(&sizes)? } else { place_in_layers(&sizes) };
+        Ok(collect(drawing, &graph, &blocks, labels, &sizes, &places))
+    }
+}
+
+/// Text and size of a node with room for the line of its state.
+fn roomy_block(node: &DrawnNode) -> TextBlock {
+    let mark = NodeMark { status: Status::Succeeded, note: None };
+    let status = (node.shape != Shape::Terminal).then_some(mark);
+    let mut block = TextBlock::of(&DrawnNode { status: status.clone(), ..node.clone() });
+    if status.is_some() {
+        block.lines.pop();
+    }
+    block
+}
+
+fn collect(
+    drawing: &Drawing,
+    graph: &Graph<'_>,
+    blocks: &[TextBlock],
+    labels: Vec<Vec<String>>,
+    sizes: &ElementSizes,
+    places: &Places,
+) -> PlacedDrawing {
+    let mut reach = DrawnReach::default();
+    let mut placed = PlacedDrawing::default();
+    for ((node, block), at) in graph.nodes.iter().zip(blocks).zip(&places.nodes) {
+        let (width, height) = block.outer;
+        let frame = [at.x - width / 2.0, at.y - height / 2.0, width, height];
+        reach.take(frame);
+        placed.nodes.push(PlacedNode {
+            id: node.id.clone(),
+            shape: node.shape,
+            frame,
+            lines: block.lines.iter().map(|(line, _)| line.clone()).collect(),
+            is_stack: node.is_stack,
+        });
+    }
+    let mut ways = places.edges.iter();
+    for ((from, to, edge), label) in graph.edges.iter().zip(labels) {
+        let end = |n: usize| (graph.nodes[n].shape, places.nodes[n], blocks[n].outer);
+        let way = if from == to {
+            self_loop(drawing.direction, end(*from), label_size(&label))
+        } else {
+            match ways.next() {
+                Some(way) => joined(way, end(*from), end(*to)),
+                None => continue,
+            }
+        };
+        for point in &way.points {
+            reach.take([point.x, point.y, 0.0, 0.0]);
+        }
+        let at = way.label.unwrap_or_default();
+        placed.edges.push(PlacedEdge {
+            from: *from,
+            to: *to,
+            kind: edge.kind,
+            points: way.points.iter().map(|point| (point.x, point.y)).collect(),
+            label,
+            label_at: (at.x, at.y),
+        });
+    }
+    for ((title, _), frame) in graph.groups.iter().zip(&places.groups) {
+        reach.take(*frame);
+        placed.groups.push(PlacedGroup { title: group_title(title), frame: *frame });
+    }
+    debug_assert_eq!(sizes.nodes.len(), placed.nodes.len());
+    placed.moved(reach.corner(), reach.size())
+}
+
+impl PlacedDrawing {
+    /// The same with its corner at 0, 0.
+    fn moved(mut self, corner: Point, size: (f64, f64)) -> Self {
+        let shift = |frame: &mut [f64; 4]| {
+            frame[0] -= corner.x;
+            frame[1] -= corner.y;
+        };
+        self.nodes.iter_mut().for_each(|node| shift(&mut node.frame));
+        self.groups.iter_mut().for_each(|group| shift(&mut group.frame));
+        for edge in &mut self.edges {
+            let points = edge.points.iter_mut().chain([&mut edge.label_at]);
+            points.for_each(|(x, y)| (*x, *y) = (*x - corner.x, *y - corner.y));
+        }
+        self.size = size;
+        self
+    }
+}
+
+/// How far a drawing reaches: left, top, right, bottom.
+#[derive(Default)]
+struct DrawnReach(Option<[f64; 4]>);
+
+impl DrawnReach {
+    fn take(&mut self, [left, top, width, height]: [f64; 4]) {
+        let (right, bottom) = (left + width, top + height);
+        let [a, b, c, d] = self.0.unwrap_or([left, top, right, bottom]);
+        self.0 = Some([a.min(left), b.min(top), c.max(right), d.max(bottom)]);
+    }
+
+    fn corner(&self) -> Point {
+        let [x, y, ..] = self.0.unwrap_or_default();
+        Point { x, y }
+    }
+
+    fn size(&self) -> (f64, f64) {
+        let [left, top, right, bottom] = self.0.unwrap_or_default();
+        (right - left, bottom - top)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Direction, DrawnEdge};
+
+    fn drawing(nodes: usize) -> Drawing {
+        let node = |n: usize| DrawnNode {
+            id: format!("n{n}"),
+            shape: Shape::Task,
+            title: "Agent".to_owned(),
+            lines: vec![format!("worker {n}")],
+            status: None,
+            group: (n % 100 == 7).then(|| "group".to_owned()),
+            color: None,
+            is_stack: n.is_multiple_of(10),
+        };
+        let edge = |n: usize| DrawnEdge {
+            from: format!("n{}", n / 2),
+            to: format!("n{n}"),
+            label: (n.is_multiple_of(5)).then(|| "yes".to_owned()),
+            kind: EdgeKind::Flow,
+            taken: None,
+        };
+        Drawing {
+            direction: Direction::TopDown,
+            caption: None,
+            nodes: (0..nodes).map(node).collect(),
+            edges: (1..nodes).map(edge).collect(),
+        }
+    }
+
+    #[test]
+    fn small_and_large_graphs_have_places_that_states_do_not_move() {
+        for nodes in [1, 30, MAX_NODES + 1] {
+            let mut drawing = drawing(nodes);
+            let placed = PlacedDrawing::of(&drawing).unwrap();
+            assert_eq!((placed.nodes.len(), placed.edges.len()), (nodes, nodes - 1));
+            for [left, top, width, height] in placed.nodes.iter().map(|node| node.frame) {
+                assert!(left >= 0.0 && top >= 0.0 && width > 20.0 && height > 20.0);
+                assert!(left + width <= placed.size.0 + 0.01 && top + height <= placed.size.1 + 0.01);
+            }
+            let mark = NodeMark { status: Status::Failed, note: Some("3 attempts".to_owned()) };
+            drawing.nodes[0].status = Some(mark.clone());
+            assert_eq!(PlacedDrawing::of(&drawing).unwrap(), placed);
+            assert_eq!(DrawnStates::of(&drawing).nodes[0], Some(mark));
+        }
+    }
+
+    #[test]
+    fn more_nodes_than_any_surface_paints_are_refused() {
+        let refused = PlacedDrawing::of(&drawing(MAX_PLACED_NODES + 1)).unwrap_err();
+        assert_eq!(refused.code(), "SINEW-2901");
+    }
+}

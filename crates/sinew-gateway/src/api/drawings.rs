@@ -1,0 +1,304 @@
+//! Drawings of workflows and executions, with parts of them opened in place.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sinew_diagram::{Direction, Drawing, DrawingTheme};
+use sinew_inspection::drawing::{self, DrawnProgress, open_children, open_workflow};
+use sinew_inspection::node_description::{child_execution, find_activation};
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::waiting::waits;
+use sinew_operations::deployment::load_deployed;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_plan::{NodeOperation, Plan};
+use sinew_runtime::local;
+
+use super::api_call::{ApiCall, answer, compute};
+use super::placed_drawing::{self, PlacedPart, WantedPart};
+use crate::http_error::HttpProblem;
+
+/// Parts that are opened at once.
+const MAX_OPENED: usize = 24;
+/// Workflows within workflows that are opened.
+const MAX_OPEN_DEPTH: usize = 4;
+
+/// Query of a drawing.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DrawingQuery {
+    /// The first characters of a version's digest, for the drawing of a workflow; the newest version unless given.
+    version: Option<String>,
+    /// `svg` (unless given), `mermaid`, `json`, or `placed`: a part of a large drawing, with places in px.
+    format: Option<DrawingForm>,
+    /// `light` (unless given) or `dark`.
+    theme: Option<DrawingGround>,
+    /// `td`, top down (unless given), or `lr`.
+    direction: Option<DrawingDirection>,
+    /// Leave out the title above the drawing and the legend below it.
+    #[serde(default)]
+    bare: bool,
+    /// Nodes that are opened in place, separated by commas: maps, loops and forks show their children, and nodes that call a
+    /// workflow show the workflow. `billing/check` is the node `check` of the workflow behind `billing`.
+    open: Option<String>,
+    /// Part of a placed drawing: `nodes` (unless given), `edges`, `states`, or `window`, the nodes and edges between `left`,
+    /// `top`, `right` and `bottom` with their texts.
+    part: Option<PlacedPart>,
+    /// First node or edge of a part, from 0.
+    from: Option<usize>,
+    /// Left side of a window, in px.
+    left: Option<f64>,
+    /// Upper side of a window, in px.
+    top: Option<f64>,
+    /// Right side of a window, in px.
+    right: Option<f64>,
+    /// Lower side of a window, in px.
+    bottom: Option<f64>,
+}
+
+/// Form of a drawing.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingForm {
+    Svg,
+    Mermaid,
+    Json,
+    Placed,
+}
+
+/// Ground of a picture.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingGround {
+    Light,
+    Dark,
+}
+
+/// Direction of a drawing.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum DrawingDirection {
+    Td,
+    Lr,
+}
+
+impl DrawingQuery {
+    /// The version that the drawing of a workflow shows.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// The part of a placed drawing.
+    fn wanted_part(&self) -> WantedPart {
+        let side = |side: Option<f64>, other: f64| side.filter(|side| side.is_finite()).unwrap_or(other);
+        WantedPart {
+            part: self.part.unwrap_or_default(),
+            from: self.from.unwrap_or_default(),
+            window: [
+                side(self.left, 0.0),
+                side(self.top, 0.0),
+                side(self.right, 1_000.0),
+                side(self.bottom, 1_000.0),
+            ],
+        }
+    }
+
+    fn direction(&self) -> Direction {
+        match self.direction {
+            Some(DrawingDirection::Lr) => Direction::LeftRight,
+            _ => Direction::TopDown,
+        }
+    }
+
+    fn opened(&self) -> Vec<String> {
+        let names = self.open.as_deref().unwrap_or_default().split(',').filter(|name| !name.is_empty());
+        names.take(MAX_OPENED).map(str::to_owned).collect()
+    }
+
+    /// Text of all that the layout depends on beside the plan.
+    fn layout_key(&self) -> String {
+        format!("{:?} {}", self.direction(), self.open.as_deref().unwrap_or_default())
+    }
+
+    fn has_caption(&self) -> bool {
+        !self.bare
+    }
+}
+
+pub(super) async fn draw_execution(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: DrawingQuery = call.query()?;
+    let found = call.found().await?;
+    let presence = found.presence().await?;
+    let opener = DrawingOpener { call: &call, direction: query.direction() };
+    let mut drawing = opener.execution(&found.record, &presence, query.opened(), 0).await;
+    drawing.caption = query.has_caption().then(|| drawing::caption(&found.record));
+    let digest = found.record.execution.program().graph.digest().to_string();
+    // Opened children grow while an execution goes on, so their number is part of what is laid out.
+    let key = format!("{digest} {} {}", query.layout_key(), drawing.nodes.len());
+    respond_drawing(&call, &query, drawing, key).await
+}
+
+/// Answers with the drawing of a plan.
+pub(super) async fn respond_plan(
+    call: &ApiCall,
+    query: &DrawingQuery,
+    plan: &Plan,
+) -> Result<Response, HttpProblem> {
+    let opener = DrawingOpener { call, direction: query.direction() };
+    let drawing = opener.plan(plan, query.opened(), 0).await;
+    let key = format!("{} {} {}", sinew_plan::digest(plan), query.layout_key(), drawing.nodes.len());
+    respond_drawing(call, query, drawing, key).await
+}
+
+/// Answers with a drawing in the form that is asked for. `key` names what its layout depends on.
+pub(super) async fn respond_drawing(
+    call: &ApiCall,
+    query: &DrawingQuery,
+    drawing: Drawing,
+    key: String,
+) -> Result<Response, HttpProblem> {
+    let theme = match query.theme {
+        Some(DrawingGround::Dark) => DrawingTheme::Dark,
+        _ => DrawingTheme::Light,
+    };
+    let text = |media_type: &'static str, text: String| {
+        ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-store")], text).into_response()
+    };
+    match query.format.unwrap_or(DrawingForm::Svg) {
+        DrawingForm::Json => answer(&drawing),
+        DrawingForm::Placed => {
+            placed_drawing::respond(&call.state.layouts, query.wanted_part(), drawing, key).await
+        }
+        DrawingForm::Mermaid => Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing))),
+        DrawingForm::Svg => {
+            let painted = compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
+            let svg = painted.map_err(|error| {
+                Failure::new(FailureKind::Failed, error.code(), error.to_string())
+                    .hint("format=mermaid has no limit of nodes")
+            })?;
+            // Opened as a page of its own, a picture must not load or run anything.
+            let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+            let headers =
+                [(header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+            Ok((headers, text("image/svg+xml", svg)).into_response())
+        }
+    }
+}
+
+/// Draws plans and executions, and what is opened in them. What cannot be read stays closed.
+struct DrawingOpener<'a> {
+    call: &'a ApiCall,
+    direction: Direction,
+}
+
+/// Names of nodes, each with the names that are opened behind it.
+fn by_head(opened: Vec<String>) -> Vec<(String, Vec<String>)> {
+    let mut heads: Vec<(String, Vec<String>)> = Vec::new();
+    for name in opened {
+        let (head, rest) = match name.split_once('/') {
+            Some((head, rest)) => (head.to_owned(), Some(rest.to_owned())),
+            None => (name, None),
+        };
+        let at = heads.iter().position(|(known, _)| *known == head).unwrap_or_else(|| {
+            heads.push((head, Vec::new()));
+            heads.len() - 1
+        });
+        heads[at].1.extend(rest);
+    }
+    heads
+}
+
+/// Name of the workflow that a node calls; `None` for other nodes.
+fn called_workflow<'p>(plan: &'p Plan, node: &str) -> Option<&'p str> {
+    let node = plan.node(plan.find(node)?);
+    node.agent.as_deref().filter(|_| node.op == NodeOperation::Workflow)
+}
+
+impl DrawingOpener<'_> {
+    fn execution<'s>(
+        &'s self,
+        record: &'s Record,
+        presence: &'s MeshPresence,
+        opened: Vec<String>,
+        depth: usize,
+    ) -> BoxFuture<'s, Drawing> {
+        Box::pin(async move {
+            let graph = &record.execution.program().graph;
+            let context = ViewContext::of(&record.execution, local::now(), presence);
+            let progress =
+                DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(record, &context));
+            let mut drawing = drawing::draw(graph.plan(), self.direction, Some(&progress));
+            for (node, within) in by_head(opened) {
+                let Some(workflow) = called_workflow(graph.plan(), &node) else {
+                    open_children(&mut drawing, record, &node);
+                    continue;
+                };
+                if depth < MAX_OPEN_DEPTH
+                    && let Some(inside) = self.called(record, presence, &node, workflow, within, depth).await
+                {
+                    open_workflow(&mut drawing, &node, workflow, inside);
+                }
+            }
+            drawing
+        })
+    }
+
+    /// The execution behind a node; before the node has begun, the workflow that is deployed.
+    async fn called(
+        &self,
+        record: &Record,
+        presence: &MeshPresence,
+        node: &str,
+        workflow: &str,
+        within: Vec<String>,
+        depth: usize,
+    ) -> Option<Drawing> {
+        if !self.call.operations.offers(workflow) {
+            return None;
+        }
+        let child = find_activation(record, node).and_then(|act| child_execution(record, act));
+        if let Some(child) = child
+            && let Ok(record) = self.call.operator.record(&child).await
+        {
+            return Some(self.execution(&record, presence, within, depth + 1).await);
+        }
+        self.deployed(workflow, within, depth).await
+    }
+
+    async fn deployed(&self, workflow: &str, within: Vec<String>, depth: usize) -> Option<Drawing> {
+        let loaded = load_deployed(&self.call.operator, std::path::Path::new(workflow)).await.ok()?;
+        Some(self.plan(&loaded.pick(None).ok()?.plan, within, depth + 1).await)
+    }
+
+    fn plan<'s>(&'s self, plan: &'s Plan, opened: Vec<String>, depth: usize) -> BoxFuture<'s, Drawing> {
+        Box::pin(async move {
+            let mut drawing = drawing::draw(plan, self.direction, None);
+            for (node, within) in by_head(opened) {
+                let Some(workflow) = called_workflow(plan, &node) else { continue };
+                if depth < MAX_OPEN_DEPTH
+                    && self.call.operations.offers(workflow)
+                    && let Some(inside) = self.deployed(workflow, within, depth).await
+                {
+                    open_workflow(&mut drawing, &node, workflow, inside);
+                }
+            }
+            drawing
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_head;
+
+    #[test]
+    fn names_are_gathered_by_the_node_before_the_slash() {
+        let names = ["a", "b/c", "b/c/d", "a/e", "f"].map(str::to_owned).to_vec();
+        let gathered: Vec<(String, String)> =
+            by_head(names).into_iter().map(|(head, within)| (head, within.join(" "))).collect();
+        let wanted = [("a", "e"), ("b", "c c/d"), ("f", "")];
+        assert_eq!(gathered, wanted.map(|(head, within)| (head.to_owned(), within.to_owned())));
+    }
+}

@@ -1,0 +1,66 @@
+//! Views of an execution that was exported to a file: computed from the file alone, kept nowhere.
+
+use axum::response::Response;
+use serde_json::{Value, json};
+use sinew_diagram::Direction;
+use sinew_inspection::describe::describe;
+use sinew_inspection::drawing::{self, DrawnProgress};
+use sinew_inspection::events::{self, EventWords};
+use sinew_inspection::node_description::describe_node;
+use sinew_inspection::record::{self, Record};
+use sinew_inspection::timeline::timeline;
+use sinew_inspection::tree::{TreeOptions, tree};
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::waiting::waits;
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::{Vocabulary, code};
+
+use super::api_call::{ApiCall, answer, compute};
+use crate::http_error::HttpProblem;
+
+/// Nodes that are told with input and output.
+const MAX_NODES: usize = 200;
+/// Events that are told, the latest.
+const MAX_EVENTS: usize = 500;
+/// Levels of the tree.
+const DEPTH: usize = 3;
+
+/// Answers with everything that people look at: description, tree, nodes, timeline, events and drawing.
+pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
+    let body = call.body.clone();
+    let document = compute(move || {
+        let record = record::parse(&body).map_err(|error| {
+            Failure::new(
+                FailureKind::Failed,
+                code::NOT_EXPORT_OF_EXECUTION.as_str(),
+                format!("the file is not an export of an execution: {error}"),
+            )
+            .hint("`sinew execution export ID` makes one")
+        })?;
+        Ok::<_, Failure>(views_of(&record))
+    });
+    answer(&document.await??)
+}
+
+fn views_of(record: &Record) -> Value {
+    // Times of open nodes end with the export.
+    let (now, presence) = (record.at(), MeshPresence::default());
+    let context = ViewContext::of(&record.execution, now, &presence);
+    let options = TreeOptions { depth: DEPTH, ..TreeOptions::default() };
+    let graph = &record.execution.program().graph;
+    let progress = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(record, &context));
+    let drawing = drawing::draw(graph.plan(), Direction::TopDown, Some(&progress));
+    let count = record.execution.state().acts.len().min(MAX_NODES) as u32;
+    let mut lines = events::lines(record, EventWords::Mesh(Vocabulary::Current));
+    let skipped = lines.len().saturating_sub(MAX_EVENTS);
+    lines.drain(..skipped);
+    json!({
+        "description": describe(record, now, &presence),
+        "tree": tree(record, &context, &options),
+        "nodes": (0..count).map(|act| describe_node(record, act, &context)).collect::<Vec<_>>(),
+        "timeline": timeline(record, now, MAX_NODES),
+        "events": lines,
+        "skipped_events": skipped,
+        "drawing": sinew_diagram::svg(&drawing).ok(),
+    })
+}

@@ -1,0 +1,254 @@
+//! Views of the whole mesh: who calls whom, the artifacts of many executions, and the events of all of them as they come.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
+use sinew_executor::client::ClientError;
+use sinew_inspection::list::RowFilter;
+use sinew_inspection::words;
+use sinew_mesh::event::{Event, EventFilter, EventStart, Events};
+use sinew_operations::agent_list::AgentRow;
+use sinew_operations::deployed_workflows::partners;
+use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
+use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
+use sinew_operations::failure::Failure;
+use sinew_operations::mesh_operator::RowDetails;
+use sinew_protocol::code;
+use sinew_protocol::header::{SEQ, TIME};
+
+use super::api_call::{ApiCall, answer, bad_request};
+use super::drawings::{DrawingQuery, respond_drawing};
+use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
+
+/// Workflows and agents of a map.
+const MAX_MAP_NODES: usize = 400;
+/// Executions whose artifacts are on a page.
+const EXECUTIONS_OF_PAGE: usize = 40;
+/// Artifacts of a page.
+const MAX_ARTIFACTS: usize = 200;
+
+/// Answers with the map: workflows, the agents and workflows that they call, and whether those are online.
+pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: DrawingQuery = call.query()?;
+    let online: Vec<AgentRow> = AgentRow::all(&call.operations.cards());
+    let is_online = |name: &str| online.iter().any(|row| row.name == name);
+    let (mut called, mut edges) = (BTreeSet::new(), Vec::new());
+    let mut nodes = Vec::new();
+    let deployed = call.operator.workflows().await.list();
+    let mut names = BTreeSet::new();
+    for version in &deployed {
+        let name = &version.deployment.name;
+        if !call.operations.offers(name) || !names.insert(name.clone()) || nodes.len() >= MAX_MAP_NODES {
+            continue;
+        }
+        let program = call.operator.client.programs().by_digest(&version.deployment.digest).await;
+        let program = program.map_err(ClientError::Plan).map_err(Failure::from)?;
+        nodes.push(map_node(name, Shape::Subworkflow, "Workflow", Status::Succeeded));
+        let plan = program.graph.plan();
+        for partner in partners(plan, true).into_iter().chain(partners(plan, false)) {
+            called.insert(partner.to_owned());
+            edges.push(map_edge(name, partner));
+        }
+    }
+    let agents = online.iter().filter(|row| row.kind != "workflow").map(|row| row.name.clone());
+    let others: BTreeSet<String> = called.into_iter().chain(agents).collect();
+    for name in others.into_iter().filter(|name| !names.contains(name) && call.operations.offers(name)) {
+        if nodes.len() >= MAX_MAP_NODES {
+            break;
+        }
+        let status = if is_online(&name) { Status::Succeeded } else { Status::Failed };
+        let mut node = map_node(&name, Shape::Task, "Agent", status);
+        if let Some(mark) = node.status.as_mut().filter(|_| status == Status::Failed) {
+            mark.note = Some("not online".to_owned());
+        }
+        nodes.push(node);
+    }
+    edges.retain(|edge: &DrawnEdge| nodes.iter().any(|node| node.id == edge.to));
+    let drawing = Drawing { direction: Direction::LeftRight, caption: None, nodes, edges };
+    let key = format!("map {} {}", drawing.nodes.len(), drawing.edges.len());
+    respond_drawing(&call, &query, drawing, key).await
+}
+
+fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
+    let mark = NodeMark { status, note: None };
+    DrawnNode {
+        id: name.to_owned(),
+        shape,
+        title: kind.to_owned(),
+        lines: vec![name.to_owned()],
+        // Agents that are online are the rule: only the others are marked.
+        status: (status != Status::Succeeded).then_some(mark),
+        group: None,
+        color: None,
+        is_stack: false,
+    }
+}
+
+fn map_edge(from: &str, to: &str) -> DrawnEdge {
+    DrawnEdge { from: from.to_owned(), to: to.to_owned(), label: None, kind: EdgeKind::Flow, taken: None }
+}
+
+/// Query of the artifacts of a mesh.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MeshArtifactsQuery {
+    /// Only with this text in the name.
+    name: Option<String>,
+    /// Only of executions of this workflow.
+    workflow: Option<String>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// An artifact with its execution.
+#[derive(Serialize)]
+struct MeshArtifact {
+    #[serde(flatten)]
+    artifact: ArtifactRow,
+    execution: String,
+    workflow: String,
+    started: String,
+}
+
+/// Answers with artifacts that agents named, those of the latest executions first.
+pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: MeshArtifactsQuery = call.query()?;
+    let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
+    let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
+    if let Some(workflow) = &query.workflow {
+        call.check_offered(workflow)?;
+    } else {
+        call.check_whole()?;
+    }
+    let filter = RowFilter { workflow: query.workflow.clone().into_iter().collect(), ..RowFilter::default() };
+    let depth = ListDepth { limit: EXECUTIONS_OF_PAGE + 1, details: RowDetails::All, after };
+    let rows = call.operator.list(&filter, depth).await?;
+    let next = (rows.len() > EXECUTIONS_OF_PAGE)
+        .then(|| ExecutionCursor::of(&rows[EXECUTIONS_OF_PAGE - 1]).to_string());
+    let wanted = query.name.as_deref().unwrap_or_default().to_lowercase();
+    let mut found = Vec::new();
+    for row in rows.iter().take(EXECUTIONS_OF_PAGE) {
+        let id = call.find(&row.execution).await?;
+        // An execution may be forgotten between the list and its record.
+        let Ok(record) = call.operator.record(&id).await else { continue };
+        let left = execution_artifacts::artifacts(&record, None);
+        let named = left.iter().filter(|one| !one.is_generated).map(LeftArtifact::row);
+        let named = named.filter(|row| row.meta.name.as_str().to_lowercase().contains(&wanted));
+        found.extend(named.map(|artifact| MeshArtifact {
+            artifact,
+            execution: row.execution.clone(),
+            workflow: row.workflow.clone(),
+            started: words::instant(record.execution.state().started_at),
+        }));
+    }
+    found.truncate(MAX_ARTIFACTS);
+    answer(&json!({ "artifacts": found, "next": next }))
+}
+
+/// Time without events after which a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Bytes of an event's body that are sent; people who want all of it open the execution.
+const MAX_SHOWN_BYTES: usize = 2_048;
+
+/// Query of the traffic.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrafficQuery {
+    /// Only of this workflow.
+    workflow: Option<String>,
+    /// Only of this type: `workflow_node_execution_start`, `command`.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+/// State of a stream of traffic.
+struct TrafficStream {
+    state: Arc<GatewayState>,
+    events: Events,
+    ready: VecDeque<Bytes>,
+    is_over: bool,
+    _permit: tokio::sync::OwnedSemaphorePermit,
+}
+
+/// Answers with the events of all executions from now on, as a stream.
+pub(super) async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
+    let TrafficQuery { workflow, kind } = call.query()?;
+    match &workflow {
+        Some(workflow) => call.check_offered(workflow)?,
+        None => call.check_whole()?,
+    }
+    let Ok(permit) = Arc::clone(&call.state.streams).try_acquire_owned() else {
+        let text = "as many streams are open at this gateway as may be; try again in a moment";
+        return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text));
+    };
+    let filter = EventFilter { workflow, execution: None, kind };
+    let events =
+        call.operator.mesh().events().follow(&filter, EventStart::Now).await.map_err(Failure::from)?;
+    let ready = VecDeque::from([Bytes::from_static(b"retry: 1000\n\n")]);
+    let open =
+        TrafficStream { state: Arc::clone(&call.state), events, ready, is_over: false, _permit: permit };
+    let body = Body::from_stream(stream::unfold(open, |mut open| async move {
+        let frame = open.next().await?;
+        Some((Ok::<_, Infallible>(frame), open))
+    }));
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies must not gather events.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+impl TrafficStream {
+    /// The next frame; `None` behind the last.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(frame) = self.ready.pop_front() {
+            return Some(frame);
+        }
+        if self.is_over {
+            return None;
+        }
+        let draining = self.state.draining.clone();
+        tokio::select! {
+            biased;
+            () = draining.cancelled() => {
+                self.is_over = true;
+                Some(Bytes::from_static(b": this gateway stops\n\n"))
+            }
+            event = self.events.next() => Some(frame_of(&event)),
+            () = tokio::time::sleep(KEEP_ALIVE) => Some(Bytes::from_static(b": alive\n\n")),
+        }
+    }
+}
+
+/// An event as a frame. Its body is text of workflows and agents: readers show it as text.
+fn frame_of(event: &Event) -> Bytes {
+    let header = |name: &str| event.headers.get(name).map(|value| value.as_str().to_owned());
+    let text = String::from_utf8_lossy(&event.body);
+    let end = text.floor_char_boundary(MAX_SHOWN_BYTES);
+    let at = header(TIME).and_then(|at| at.parse().ok()).map(words::instant);
+    let shown: Value = json!({
+        "workflow": event.workflow.name(),
+        "execution": event.execution.as_str(),
+        "type": event.kind.name(),
+        "seq": header(SEQ),
+        "at": at,
+        "bytes": event.body.len(),
+        "body": &text[..end],
+    });
+    // JSON has no line ends of its own, so the data is one line.
+    format!("data: {shown}\n\n").into()
+}

@@ -1,0 +1,193 @@
+//! Large drawings, part by part: places of all nodes as numbers, and the texts of those that somebody looks at.
+//!
+//! No part is larger than 256 KiB, whatever the drawing. Layouts depend on the plan alone, so the last few are kept.
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_diagram::{Drawing, DrawnStates, EdgeKind, PlacedDrawing, PlacedEdge, Shape};
+use sinew_operations::failure::{Failure, FailureKind};
+
+use super::api_call::{answer, compute};
+use crate::http_error::HttpProblem;
+use crate::layout_cache::LayoutCache;
+
+/// Nodes of a part.
+const MAX_NODES: usize = 10_000;
+/// Edges of a part.
+const MAX_EDGES: usize = 16_000;
+/// Nodes and edges of a window, with texts and ways.
+const MAX_IN_WINDOW: usize = 300;
+
+/// Part of a placed drawing.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PlacedPart {
+    #[default]
+    Nodes,
+    Edges,
+    States,
+    Window,
+}
+
+/// A part of a drawing that a client wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WantedPart {
+    pub(super) part: PlacedPart,
+    /// First node or edge.
+    pub(super) from: usize,
+    /// Left, top, right and bottom of a window.
+    pub(super) window: [f64; 4],
+}
+
+/// Answers with a part of a drawing.
+pub(super) async fn respond(
+    layouts: &LayoutCache,
+    wanted: WantedPart,
+    drawing: Drawing,
+    key: String,
+) -> Result<Response, HttpProblem> {
+    let make = async {
+        let drawing = drawing.clone();
+        let placed = compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
+            Failure::new(FailureKind::Failed, error.code(), error.to_string())
+                .hint("format=mermaid has no limit of nodes")
+        })?;
+        Ok::<_, HttpProblem>(placed)
+    };
+    let placed = layouts.find_or_make(key, make).await?;
+    let states = DrawnStates::of(&drawing);
+    answer(&match wanted.part {
+        PlacedPart::Nodes => nodes(&placed, &states, wanted.from),
+        PlacedPart::Edges => edges(&placed, &states, wanted.from),
+        PlacedPart::States => {
+            json!({ "states": state_letters(&states, 0), "taken": taken_letters(&states, 0) })
+        }
+        PlacedPart::Window => window(&placed, &states, wanted.window),
+    })
+}
+
+/// States of nodes as letters; a dash without an execution.
+fn state_letters(states: &DrawnStates, from: usize) -> String {
+    let marks = states.nodes.iter().skip(from);
+    marks.map(|mark| mark.as_ref().map_or('-', |mark| mark.status.letter())).collect()
+}
+
+/// How edges were taken: `1` if they were, `0` if not, a dash without an execution.
+fn taken_letters(states: &DrawnStates, from: usize) -> String {
+    let letter = |taken: &Option<u32>| match taken {
+        None => '-',
+        Some(0) => '0',
+        Some(_) => '1',
+    };
+    states.edges.iter().skip(from).map(letter).collect()
+}
+
+/// Shapes as letters, in the order of their kinds.
+const fn shape_letter(shape: Shape) -> char {
+    match shape {
+        Shape::Terminal => 't',
+        Shape::Task => 'a',
+        Shape::Box => 'b',
+        Shape::Decision => 'd',
+        Shape::Join => 'j',
+        Shape::Fork => 'f',
+        Shape::Loop => 'l',
+        Shape::Map => 'm',
+        Shape::Human => 'h',
+        Shape::Subworkflow => 's',
+        Shape::Delay => 'w',
+    }
+}
+
+/// Places of nodes as lists of whole px: a list of numbers is a third of a list of objects.
+fn nodes(placed: &PlacedDrawing, states: &DrawnStates, from: usize) -> Value {
+    let part = || placed.nodes.iter().skip(from).take(MAX_NODES);
+    let side = |at: usize| -> Vec<i64> { part().map(|node| node.frame[at].round() as i64).collect() };
+    let groups: Vec<Value> = placed
+        .groups
+        .iter()
+        .take(MAX_IN_WINDOW)
+        .map(|group| json!({ "title": group.title, "frame": group.frame.map(f64::round) }))
+        .collect();
+    json!({
+        "size": [placed.size.0.ceil(), placed.size.1.ceil()],
+        "total": placed.nodes.len(),
+        "edges": placed.edges.len(),
+        "from": from,
+        "left": side(0),
+        "top": side(1),
+        "width": side(2),
+        "height": side(3),
+        "shapes": part().map(|node| shape_letter(node.shape)).collect::<String>(),
+        "stacks": part().enumerate().filter(|(_, node)| node.is_stack).map(|(at, _)| at + from).collect::<Vec<_>>(),
+        "states": state_letters(states, from).chars().take(MAX_NODES).collect::<String>(),
+        "groups": if from == 0 { groups } else { Vec::new() },
+    })
+}
+
+fn edges(placed: &PlacedDrawing, states: &DrawnStates, from: usize) -> Value {
+    let part = || placed.edges.iter().skip(from).take(MAX_EDGES);
+    json!({
+        "total": placed.edges.len(),
+        "from": from,
+        "ends": part().flat_map(|edge| [edge.from, edge.to]).collect::<Vec<_>>(),
+        "taken": taken_letters(states, from).chars().take(MAX_EDGES).collect::<String>(),
+    })
+}
+
+/// Nodes and edges in a window, nearest to its middle first where there are more than a part holds.
+fn window(placed: &PlacedDrawing, states: &DrawnStates, [left, top, right, bottom]: [f64; 4]) -> Value {
+    let is_inside =
+        |[x, y, width, height]: [f64; 4]| x <= right && x + width >= left && y <= bottom && y + height >= top;
+    let inside = placed.nodes.iter().enumerate().filter(|(_, node)| is_inside(node.frame));
+    let rows: Vec<Value> = inside
+        .take(MAX_IN_WINDOW)
+        .map(|(at, node)| {
+            let mark = states.nodes.get(at).and_then(Option::as_ref);
+            json!({ "at": at, "id": node.id, "lines": node.lines, "state": mark.map(sinew_diagram::NodeMark::text) })
+        })
+        .collect();
+    let ways: Vec<Value> = placed
+        .edges
+        .iter()
+        .enumerate()
+        .filter(|(_, edge)| is_inside(frame_of(edge)))
+        .take(MAX_IN_WINDOW)
+        .map(|(at, edge)| way(at, edge))
+        .collect();
+    json!({ "nodes": rows, "edges": ways })
+}
+
+/// Box around the way of an edge.
+fn frame_of(edge: &PlacedEdge) -> [f64; 4] {
+    let (mut left, mut top) = (f64::INFINITY, f64::INFINITY);
+    let (mut right, mut bottom) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    for (x, y) in &edge.points {
+        (left, right) = (left.min(*x), right.max(*x));
+        (top, bottom) = (top.min(*y), bottom.max(*y));
+    }
+    [left, top, right - left, bottom - top]
+}
+
+/// Points of an edge that are sent: an edge over thousands of layers needs no more.
+const MAX_POINTS: usize = 40;
+
+fn way(at: usize, edge: &PlacedEdge) -> Value {
+    let step = edge.points.len().div_ceil(MAX_POINTS).max(1);
+    let last = edge.points.len().saturating_sub(1);
+    let kept = edge.points.iter().enumerate().filter(|(n, _)| n.is_multiple_of(step) || *n == last);
+    let points: Vec<i64> = kept.flat_map(|(_, (x, y))| [x.round() as i64, y.round() as i64]).collect();
+    let kind = match edge.kind {
+        EdgeKind::Flow => "flow",
+        EdgeKind::Attach => "attach",
+        EdgeKind::Back => "back",
+    };
+    let mut way = json!({ "at": at, "kind": kind, "points": points });
+    if !edge.label.is_empty() {
+        way["label"] =
+            json!({ "lines": edge.label, "at": [edge.label_at.0.round(), edge.label_at.1.round()] });
+    }
+    way
+}

@@ -1,0 +1,158 @@
+//! Graphs in a real browser: what opens in place, how they move, and ten thousand nodes of them.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::world::ConsoleWorld;
+
+const DESK: (u32, u32) = (1280, 800);
+/// Nodes of a large graph.
+const LARGE: usize = 10_000;
+
+/// A map over items, then another workflow.
+const NESTED: &str = r#"
+workflow:
+  description: Each item, then the rest
+  input_schema: {type: object, properties: {items: {type: array}}, required: [items]}
+  nodes:
+    - {id: all, type: map, node: each, items: "{{workflow.input.items}}"}
+    - {id: each, type: agent, agent_name: one, input: {value: "{{_map_item}}"}}
+    - {id: rest, type: workflow, workflow_name: single, depends_on: [all], input: {value: "the rest"}}
+  output_mapping: {value: "{{rest.output.value}}"}
+"#;
+
+/// A hundred rows of a hundred nodes, each behind the one above; all behind one.
+fn large_file() -> String {
+    let mut file =
+        String::from("workflow:\n  description: Large\n  input_schema: {type: object}\n  nodes:\n");
+    for n in 0..LARGE {
+        let before = if n < 100 { String::new() } else { format!(", depends_on: [n{}]", n - 100) };
+        let _ =
+            writeln!(file, "    - {{id: n{n}, type: agent, agent_name: one, input: {{value: x}}{before}}}");
+    }
+    let _ = writeln!(file, "  output_mapping: {{value: done}}");
+    file
+}
+
+#[tokio::test]
+async fn parts_of_a_graph_open_in_place_and_stay_where_one_looks() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.deploy("nested.yaml", NESTED).await;
+    let items: Vec<Value> = (0..30).map(|n| json!(format!("item {n}"))).collect();
+    world.start("nested", "nest", &json!({ "items": items })).await;
+    world.reaches("nest", "succeeded").await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console/executions/nest", world.mesh.base)).await;
+    browser.wait_until("document.querySelector('.drawing.moves .zoom')").await;
+    // The fan-out is one stacked node with its count.
+    assert_eq!(
+        browser.script("return document.querySelectorAll('[data-node=each] > g > rect').length").await,
+        3
+    );
+    browser.wait_for_text("30 ok").await;
+    let document = "return performance.timeOrigin";
+    let opened_at = browser.script(document).await;
+    browser.click(".drawing [data-node='all']").await;
+    browser.wait_until("document.querySelectorAll('.inspector .cell').length === 30").await;
+    browser.click(".inspector a[data-stay]").await;
+    browser.wait_until("document.querySelectorAll('.drawing [data-node^=\"all_\"]').length === 24").await;
+    browser.wait_for_text("and 6 more").await;
+    // A child is asked for by a click on it.
+    browser.click(".drawing [data-node='all_3']").await;
+    browser.wait_until("document.querySelector('.inspector h2').textContent.includes('all_3')").await;
+    browser.wait_for_text("item 3").await;
+    // The workflow behind a node opens there too, and its nodes can be asked.
+    browser.open(&format!("{}/console/executions/nest?node=rest", world.mesh.base)).await;
+    browser.click(".inspector a[data-stay]").await;
+    browser.wait_until("document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
+    browser.click(".drawing [data-node='rest/a']").await;
+    browser.wait_until("location.search.includes('node=rest%2Fa')").await;
+    browser.wait_until("document.querySelector('.inspector').textContent.includes('the rest')").await;
+    assert_ne!(browser.script(document).await, opened_at, "the page was opened anew in between");
+    // The place survives the drawing that replaces it, and back goes back.
+    browser.script("document.querySelector('.drawing').focus()").await;
+    browser.press(&["+", "+"]).await;
+    browser.wait_until("/#at=/.test(location.hash)").await;
+    // The new drawing is less high; what is looked at is as large as before.
+    let view = "return document.querySelector('.drawing svg').viewBox.baseVal.width";
+    let before = browser.script(view).await;
+    browser.click(".opened a").await;
+    browser.wait_until("!document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
+    assert_eq!(browser.script(view).await, before);
+    browser.script("history.back()").await;
+    browser.wait_until("document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
+    browser.save_picture("graph-opened").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_nodes_are_painted_at_once_and_move() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.deploy("large.yaml", &large_file()).await;
+    browser.look_as(DESK, "light").await;
+    let page = format!("{}/console/workflows/large", world.mesh.base);
+    browser.open(&page).await;
+    browser.wait_until("document.querySelector('.drawing[data-ready]')").await;
+    // A second visit: the layout is known then, as it is for everybody but the first.
+    browser.open(&page).await;
+    browser.wait_until("document.querySelector('.drawing[data-ready]')").await;
+    let times = browser
+        .script(
+            "const paint = performance.getEntriesByName('first-contentful-paint')[0].startTime;
+            const parts = performance.getEntriesByType('resource').filter((one) => one.name.includes('format=placed'));
+            return {paint, graph: Math.max(...parts.map((one) => one.responseEnd)), largest: Math.max(...parts.map((one) => one.decodedBodySize)),
+                page: performance.getEntriesByType('navigation')[0].decodedBodySize}",
+        )
+        .await;
+    println!("10,000 nodes: {times}");
+    assert!(times["largest"].as_f64().unwrap() < 256.0 * 1024.0, "{times}");
+    assert!(times["page"].as_f64().unwrap() < 256.0 * 1024.0, "{times}");
+    browser.save_picture("graph-large").await;
+    let frames = browser
+        .script_until_called(
+            "const done = arguments[arguments.length - 1];
+            const box = document.querySelector('.drawing');
+            const frame = box.getBoundingClientRect();
+            const at = (type, x, y) => box.dispatchEvent(new PointerEvent(type, {pointerId: 1, button: 0, clientX: frame.left + x, clientY: frame.top + y, bubbles: true}));
+            box.setPointerCapture = () => {};
+            box.focus();
+            const measure = (act) => new Promise((end) => {
+                let frames = 0; const begin = performance.now();
+                const step = (now) => {
+                    frames += 1; act(now - begin);
+                    if (now - begin < 1000) requestAnimationFrame(step); else end(frames * 1000 / (now - begin));
+                };
+                requestAnimationFrame(step);
+            });
+            (async () => {
+                at('pointerdown', 600, 200);
+                const pan = await measure((ms) => at('pointermove', 600 - ms / 4, 200 + ms / 10));
+                at('pointerup', 0, 0);
+                const zoom = await measure((ms) => box.dispatchEvent(new WheelEvent('wheel', {deltaY: ms < 500 ? -40 : 40, ctrlKey: true, bubbles: true, cancelable: true, clientX: frame.left + 300, clientY: frame.top + 200})));
+                at('pointerdown', 600, 200);
+                const near = await measure((ms) => at('pointermove', 600 - ms / 2, 200));
+                at('pointerup', 0, 0);
+                done({pan, zoom, near});
+            })();",
+        )
+        .await;
+    println!("frames a second: {frames}");
+    for movement in ["pan", "zoom", "near"] {
+        assert!(frames[movement].as_f64().unwrap() >= 30.0, "{movement}: {frames}");
+    }
+    // Near enough to read, the nodes in view have their names, and only they were asked for.
+    browser.open(&format!("{page}#at=2000,1500,0.9")).await;
+    browser.script("location.reload()").await;
+    browser.wait_until("document.querySelector('.drawing[data-ready]')").await;
+    browser
+        .wait_until("performance.getEntriesByType('resource').some((one) => one.name.includes('part=window') && one.responseEnd > 0)")
+        .await;
+    browser.save_picture("graph-large-near").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}

@@ -1,0 +1,189 @@
+//! Evidence of one activation: its attempts with what each was given, the values that a condition saw, notes of the dialect,
+//! and the tokens, price and calls that agents tell.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{ActivationId, AdapterContext, Fact, Time};
+use sinew_protocol::Fault;
+
+use crate::record::Record;
+use crate::words;
+
+/// Attempts that are told, the latest.
+const MAX_ATTEMPTS: usize = 20;
+/// Notes and events that are told, the latest.
+const MAX_NOTES: usize = 50;
+/// Values of a condition.
+const MAX_BOUND: usize = 20;
+
+/// One attempt of an activation.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttemptEvidence {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// When the task was sent; milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub at: Time,
+    /// Input of the task.
+    pub input: Value,
+    /// Output of the agent, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Fault of the attempt, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Fault>,
+}
+
+/// A condition of a node, and the values that it named when the node was decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConditionEvidence {
+    /// Kind of the condition: `condition`, `when`.
+    pub kind: &'static str,
+    /// Text of the condition.
+    pub text: String,
+    /// Values of what the text names, as far as they can be read now.
+    pub bound: Vec<BoundValue>,
+}
+
+/// A name in a condition, and its value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BoundValue {
+    /// The name, as the condition has it.
+    pub name: String,
+    /// Its value; `None` if there was none.
+    pub value: Option<Value>,
+}
+
+/// Evidence of one activation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NodeEvidence {
+    /// Attempts, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attempt_list: Vec<AttemptEvidence>,
+    /// Conditions of the node with their values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionEvidence>,
+    /// Notes of the dialect: conversions and conditions that failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Value>,
+    /// Tokens, price and turns of the latest answer; null if the agent tells none.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub usage: Value,
+    /// Events of the latest answer: calls of tools, and what else an agent tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agent_events: Vec<Value>,
+}
+
+/// Gathers the evidence of an activation.
+pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
+    let mut found = NodeEvidence { conditions: conditions(record, wanted), ..NodeEvidence::default() };
+    for round in record.execution.journal() {
+        for fact in &round.facts {
+            match fact {
+                Fact::Dispatched { act, attempt, ask, .. } if *act == wanted => {
+                    found.attempt_list.push(AttemptEvidence {
+                        attempt: *attempt,
+                        at: round.at,
+                        input: Value::clone(&ask.input),
+                        output: None,
+                        error: None,
+                    });
+                }
+                Fact::Replied { act, attempt, result, .. } if *act == wanted => {
+                    let told = found.attempt_list.iter_mut().rfind(|one| one.attempt == *attempt);
+                    match (result, told) {
+                        (Ok(reply), told) => {
+                            if let Some(told) = told {
+                                told.output = Some(Value::clone(&reply.output));
+                            }
+                            found.usage = reply.usage.clone();
+                            found.agent_events.clone_from(&reply.events);
+                        }
+                        (Err(error), Some(told)) => told.error = Some(error.clone()),
+                        (Err(_), None) => {}
+                    }
+                }
+                Fact::Noted { act: Some(act), note } if *act == wanted => found.notes.push(note.clone()),
+                _ => {}
+            }
+        }
+    }
+    keep_latest(&mut found.attempt_list, MAX_ATTEMPTS);
+    keep_latest(&mut found.notes, MAX_NOTES);
+    keep_latest(&mut found.agent_events, MAX_NOTES);
+    found
+}
+
+fn keep_latest<T>(all: &mut Vec<T>, most: usize) {
+    all.drain(..all.len().saturating_sub(most));
+}
+
+/// Conditions of the node of an activation. Their text is that of the dialect; names in double braces are looked up.
+fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
+    let ctx = record.execution.ctx();
+    let extra = &ctx.node_of(act).extra;
+    let kinds = ["condition", "when", "items"].into_iter();
+    let text = |kind: &str| extra.get(kind).and_then(Value::as_str).map(str::to_owned);
+    kinds
+        .filter_map(|kind| text(kind).map(|text| (kind, text)))
+        .map(|(kind, text)| {
+            let bound = names_in(&text).into_iter().take(MAX_BOUND);
+            let bound = bound.map(|name| BoundValue { value: value_of(&ctx, &name), name }).collect();
+            ConditionEvidence { kind, text, bound }
+        })
+        .collect()
+}
+
+/// Names in double braces, each once.
+fn names_in(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once("{{") {
+        let Some((name, behind)) = after.split_once("}}") else { break };
+        let name = name.trim().to_owned();
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+        rest = behind;
+    }
+    names
+}
+
+/// The value of `workflow.input.a.b` or `node.output.a.b`; `None` for other names, and if there is none.
+fn value_of(ctx: &AdapterContext<'_>, name: &str) -> Option<Value> {
+    let mut path = name.split('.');
+    let (head, member) = (path.next()?, path.next()?);
+    let whole = match (head, member) {
+        ("workflow", "input") => ctx.input().clone(),
+        (node, "output") => {
+            let ix = ctx.plan().find(node)?;
+            let last = ctx.state.acts.iter().rfind(|one| one.node == ix && one.output.is_some())?;
+            Value::clone(&last.output.as_ref()?.value)
+        }
+        _ => return None,
+    };
+    path.try_fold(whole, |value, step| match value {
+        Value::Object(mut members) => members.remove(step),
+        Value::Array(mut items) => {
+            let at: usize = step.parse().ok()?;
+            (at < items.len()).then(|| items.swap_remove(at))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_condition_are_found_once() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(names_in(text), expected, "{text}");
+        check(
+            "{{a.output.b}} > 3 and {{ workflow.input.c }} == '{{a.output.b}}'",
+            &["a.output.b", "workflow.input.c"],
+        );
+        check("{{}} {{ }} {{open", &[]);
+        check("no names", &[]);
+    }
+}

@@ -1,0 +1,180 @@
+//! nats-servers as children of this process: one, or a cluster of them with copies of each stream, for `sinew dev --servers
+//! 3` and for tests of what a cluster promises.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_nats::jetstream;
+use futures_util::future::try_join_all;
+use rand::Rng as _;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::error::MeshError;
+use crate::server::{ClusterMember, PORTS, STREAMS, Server, ServerOptions};
+
+/// Time for the members to agree who leads them; elections take seconds, on a busy machine more.
+const AGREED_WITHIN: Duration = Duration::from_mins(1);
+/// How often it is asked whether they have.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long one question may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// How many ports are tried.
+const PORT_TRIES: usize = 100;
+/// Name of the cluster.
+const CLUSTER: &str = "sinew";
+
+/// One server, or several of this machine that keep copies of the same streams; killed on drop.
+#[derive(Debug)]
+pub struct ServerGroup {
+    members: Vec<Server>,
+    store: PathBuf,
+    _temporary: Option<TempDir>,
+}
+
+impl ServerGroup {
+    /// Starts so many servers and waits until they take requests for streams together; without a number, as many as the
+    /// store was made for. One keeps its data in the store itself, several keep them in folders of their own below it; the
+    /// first listens at `port`. `member` is set here. A store that was made for another number is refused.
+    pub async fn start(options: ServerOptions, count: Option<usize>) -> Result<Self, MeshError> {
+        let temporary = match options.store {
+            Some(_) => None,
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("sinew-nats-")
+                    .tempdir()
+                    .map_err(|error| failed(format!("cannot make a temporary folder: {error}")))?,
+            ),
+        };
+        let store =
+            temporary.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |t| t.path().into());
+        let count = count_for(&store, count)?;
+        let routes = free_ports(count)?;
+        let starting = routes.iter().enumerate().map(|(nth, &route)| {
+            let name = member_name(nth);
+            let member = ClusterMember {
+                cluster: CLUSTER.to_owned(),
+                name: name.clone(),
+                port: route,
+                routes: routes.clone(),
+            };
+            Server::start(ServerOptions {
+                store: Some(if count == 1 { store.clone() } else { store.join(name) }),
+                port: options.port.filter(|_| nth == 0),
+                member: (count > 1).then_some(member),
+                ..options.clone()
+            })
+        });
+        let members = try_join_all(starting).await?;
+        let group = Self { members, store, _temporary: temporary };
+        group.agreed().await?;
+        Ok(group)
+    }
+
+    /// The folder with the data of all.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// The port of the first.
+    pub fn port(&self) -> u16 {
+        self.members.first().map_or(0, Server::port)
+    }
+
+    /// The members, in the order of their names.
+    pub fn members(&self) -> &[Server] {
+        &self.members
+    }
+
+    /// The members, to be killed, halted and started again.
+    pub fn members_mut(&mut self) -> &mut [Server] {
+        &mut self.members
+    }
+
+    /// The addresses of all members, separated by commas.
+    pub fn url(&self) -> String {
+        self.members.iter().map(Server::url).collect::<Vec<_>>().join(",")
+    }
+
+    /// The place of the member that leads a stream now; `None` while none does.
+    pub async fn leader_of(&self, context: &jetstream::Context, stream: &str) -> Option<usize> {
+        let info = context.get_stream(stream).await.ok()?.cached_info().clone();
+        let leader = info.cluster?.leader?;
+        self.members.iter().position(|member| member.name() == leader)
+    }
+
+    /// Stops all members: each finishes what it writes. The stores stay.
+    pub async fn stop(&mut self) -> Result<(), MeshError> {
+        try_join_all(self.members.iter_mut().map(Server::stop)).await.map(drop)
+    }
+
+    /// Waits until most of the running members agree on a leader, which is when requests for streams are answered.
+    async fn agreed(&self) -> Result<(), MeshError> {
+        let until = Instant::now() + AGREED_WITHIN;
+        loop {
+            let asked = async {
+                let client = async_nats::ConnectOptions::new()
+                    .request_timeout(Some(ANSWERED_WITHIN))
+                    .connect(self.members.iter().map(Server::url).collect::<Vec<_>>())
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let answer = client
+                    .request("$JS.API.STREAM.NAMES", "{}".into())
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let text = String::from_utf8_lossy(&answer.payload).into_owned();
+                if text.contains("\"error\"") { Err(text) } else { Ok(()) }
+            };
+            match asked.await {
+                Ok(()) => return Ok(()),
+                Err(reason) if Instant::now() > until => {
+                    return Err(failed(format!("the members do not agree on a leader: {reason}")));
+                }
+                Err(_) => sleep(LOOK).await,
+            }
+        }
+    }
+}
+
+/// Name of a member, and of its folder.
+fn member_name(nth: usize) -> String {
+    format!("{CLUSTER}-{}", nth + 1)
+}
+
+/// Number of servers for a store.
+fn count_for(store: &Path, wanted: Option<usize>) -> Result<usize, MeshError> {
+    let folders = (0..).take_while(|nth| store.join(member_name(*nth)).is_dir()).count();
+    let made_for = match folders {
+        0 => store.join(STREAMS).is_dir().then_some(1),
+        folders => Some(folders),
+    };
+    match (wanted, made_for) {
+        (Some(wanted), Some(made_for)) if wanted != made_for => Err(failed(format!(
+            "{} was made for {made_for} server(s), not for {wanted}; name another folder",
+            store.display()
+        ))),
+        (wanted, made_for) => Ok(wanted.or(made_for).unwrap_or(1).max(1)),
+    }
+}
+
+/// So many ports that are free, each once.
+fn free_ports(count: usize) -> Result<Vec<u16>, MeshError> {
+    // Held until all are found, so that none is found twice.
+    let mut held = Vec::new();
+    for _ in 0..PORT_TRIES {
+        if held.len() == count {
+            break;
+        }
+        let port = rand::rng().random_range(PORTS);
+        held.extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|listener| (port, listener)));
+    }
+    if held.len() < count {
+        return Err(failed("no free ports for the members".to_owned()));
+    }
+    Ok(held.into_iter().map(|(port, _)| port).collect())
+}
+
+fn failed(reason: String) -> MeshError {
+    MeshError::ServerFailed { reason }
+}
