@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use sinew_protocol::a2a::AgentCard;
 
 use crate::canonical_json::canonical_json;
+use crate::gateway_signer::GatewaySigner;
 use crate::grpc::without_defaults;
-use crate::push::GatewaySigner;
 
 /// Required members of a card, which stay where they are empty.
 const REQUIRED_OF_CARD: [&str; 8] = [
