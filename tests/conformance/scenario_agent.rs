@@ -294,7 +294,7 @@ impl ScenarioAgent {
                 return Err(A2aError::invalid_params("the task belongs to another context"));
             }
             push(&mut known.task, "history", sent);
-            return Ok((id.0.clone(), vec![Step::State("TASK_STATE_COMPLETED", Some("Hello from TCK"))]));
+            return Ok((id.0.clone(), scenario_of(&self.name, &message.id.0, &Value::Null)));
         }
         let execution = ExecutionId::of(self.mesh.namespace(), caller, &message.id.0);
         let activation = ActivationKey::of::<&str>(&execution, Token::of(&self.name).as_str(), &[], 0);

@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::{CallerIdentity, CallerStreams};
 use crate::cards;
+use crate::files::FileLinks;
 use crate::operations::{Endpoint, OperationCall, OperationReply, short};
 use crate::state::GatewayState;
 
@@ -64,16 +65,34 @@ pub(crate) async fn perform(
     // Where the card of everybody is short, callers have one that shows what is theirs.
     if method == CoreMethod::GetExtendedAgentCard && state.gate.is_required() {
         operations.check_tenant(params)?;
-        let card = cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers));
+        let card =
+            cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers, &parts.uri));
         let card = card.ok_or_else(|| A2aError::internal("the agent has gone"))?;
         return Ok(OperationReply::Value(raw(&card)));
     }
     // A stream too many must change nothing, so its places are taken first.
     let places = stream_places(state, parts, method)?;
     let reply = operations.perform(&call, method, params).await?;
+    let links = state
+        .signer
+        .as_ref()
+        .map(|signer| FileLinks::new(Arc::clone(signer), &state.base_url(&parts.headers, &parts.uri)));
+    let linked = |value| match &links {
+        Some(links) => links.in_value(value),
+        None => value,
+    };
     Ok(match reply {
-        OperationReply::Stream(items) => OperationReply::Stream(items.holding(places)),
-        reply => reply,
+        OperationReply::Value(value) => OperationReply::Value(linked(value)),
+        OperationReply::Incomplete { value, unheard } => {
+            OperationReply::Incomplete { value: linked(value), unheard }
+        }
+        OperationReply::Stream(items) => {
+            let items = items.holding(places);
+            OperationReply::Stream(match links {
+                Some(links) => items.mapped(Box::new(move |body| links.in_event(body))),
+                None => items,
+            })
+        }
     })
 }
 

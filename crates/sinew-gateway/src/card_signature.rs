@@ -4,9 +4,9 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value, json};
 use sinew_protocol::a2a::AgentCard;
 
+use crate::a2a_schema::without_defaults;
 use crate::canonical_json::canonical_json;
-use crate::grpc::without_defaults;
-use crate::push::GatewaySigner;
+use crate::gateway_signer::GatewaySigner;
 
 /// Required members of a card, which stay where they are empty.
 const REQUIRED_OF_CARD: [&str; 8] = [

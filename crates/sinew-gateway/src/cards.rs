@@ -14,10 +14,11 @@ use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
 use url::Url;
 
 use crate::card_signature::sign_card;
-use crate::grpc::AGENT_TENANT;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
 use crate::state::GatewayState;
 
+/// Words before the name of an agent in `tenant` of a gRPC call.
+pub(crate) const AGENT_TENANT: &str = "agents/";
 /// How long clients may keep a card, in seconds. Agents come and go, so not long.
 const MAX_AGE_SECONDS: u32 = 30;
 /// Skills on the card of a mesh.

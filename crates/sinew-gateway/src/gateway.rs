@@ -13,15 +13,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::error::GatewayError;
+use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
-use crate::push::{GatewaySigner, PushDispatcher};
+use crate::push::PushDispatcher;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
+
+/// Files that are read from the mesh at once: each is held whole.
+const FILES_AT_ONCE: usize = 8;
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
 #[derive(Debug)]
@@ -58,10 +62,19 @@ impl Gateway {
         let draining = CancellationToken::new();
         let web = records.as_ref().map(|records| records.web.clone());
         let operations = A2aOperations::with_webhooks(client, cards, &options, web);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let own_url = options.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned());
+        let own_url = own_url.unwrap_or_else(|| format!("{scheme}://{address}"));
         let pushes = match &records {
             Some(GatewayRecords { web, signer, .. }) => Some(
-                PushDispatcher::start(operations.clone(), web.clone(), Arc::clone(signer), draining.clone())
-                    .await?,
+                PushDispatcher::start(
+                    operations.clone(),
+                    web.clone(),
+                    Arc::clone(signer),
+                    &own_url,
+                    draining.clone(),
+                )
+                .await?,
             ),
             None => None,
         };
@@ -81,6 +94,7 @@ impl Gateway {
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,
+            file_places: Semaphore::new(FILES_AT_ONCE),
             draining: draining.clone(),
             public_url: options.public_url,
             layouts: LayoutCache::default(),

@@ -7,6 +7,7 @@
 //! gateways stand beside each other and any of them answers.
 
 mod a2a_request;
+mod a2a_schema;
 mod access;
 mod api;
 mod canonical_json;
@@ -14,7 +15,9 @@ mod card_signature;
 mod cards;
 mod console_mount;
 mod error;
+mod files;
 mod gateway;
+mod gateway_signer;
 mod grpc;
 mod guard;
 mod http_error;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::json;
@@ -19,7 +19,7 @@ use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
 use crate::state::GatewayState;
-use crate::{grpc, guard, jsonrpc, rest, webhook};
+use crate::{files, grpc, guard, jsonrpc, rest, webhook};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub(crate) enum RouteWork {
     AgentCard,
     /// A2A by JSON-RPC.
     JsonRpc,
+    /// A file of a task, by a signed address.
+    File,
     /// A2A by gRPC; the path names the operation.
     Grpc,
     /// A delivery of a service outside, to the trigger in the path.
@@ -51,8 +53,8 @@ impl RouteWork {
     /// operation asks for more.
     fn role(self) -> Option<AccessRole> {
         match self {
-            // A delivery proves itself by its signature.
-            Self::SigningKeys | Self::MeshCard | Self::Webhook => None,
+            // A delivery and the address of a file prove themselves by their signatures.
+            Self::SigningKeys | Self::MeshCard | Self::Webhook | Self::File => None,
             // Reading and cancelling share a path; the operation decides.
             Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
                 Some(AccessRole::Operator)
@@ -141,6 +143,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
         ("POST", "/agents/{agent}", RouteWork::JsonRpc),
         ("POST", "/agents/{agent}/", RouteWork::JsonRpc),
         ("POST", GRPC_PATH, RouteWork::Grpc),
+        ("GET", "/files/{token}/{name}", RouteWork::File),
     ];
     let route = |base: &str, (method, path, work): (&'static str, &str, RouteWork)| GatewayRoute {
         method,
@@ -218,7 +221,7 @@ async fn serve(
         }
     };
     match work {
-        RouteWork::MeshCard | RouteWork::AgentCard => card(&state, &operations, &endpoint, request.headers()),
+        RouteWork::MeshCard | RouteWork::AgentCard => card(&state, &operations, &endpoint, &request),
         RouteWork::SigningKeys => {
             let keys = state.signer.as_ref().map_or_else(|| json!({"keys": []}), |signer| signer.key_set());
             let headers =
@@ -230,6 +233,10 @@ async fn serve(
             webhook::serve(state, &name, request).await
         }
         RouteWork::Mcp => state.mcp.serve(request).await,
+        RouteWork::File => {
+            let token = path.get("token").cloned().unwrap_or_default();
+            files::serve(state, &token, request).await
+        }
         RouteWork::Grpc => {
             let method = path.get("method").cloned().unwrap_or_default();
             grpc::serve(state, caller, &method, request).await
@@ -284,11 +291,11 @@ fn card(
     state: &GatewayState,
     operations: &A2aOperations,
     endpoint: &Endpoint,
-    headers: &HeaderMap,
+    request: &Request,
 ) -> Response {
-    let base = state.base_url(headers);
+    let base = state.base_url(request.headers(), request.uri());
     match cards::card_of(state, operations, endpoint, &base) {
-        Some(card) => cards::respond(&card, headers),
+        Some(card) => cards::respond(&card, request.headers()),
         None => HttpProblem::not_found("the agent has gone").into_response(),
     }
 }

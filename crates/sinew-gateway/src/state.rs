@@ -3,16 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri, header};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
+use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
-use crate::push::GatewaySigner;
 use crate::webhook_triggers::WebhookTriggers;
 
 /// State that all requests share.
@@ -32,6 +33,8 @@ pub(crate) struct GatewayState {
     pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
+    /// Places of files that are read from the mesh at once.
+    pub(crate) file_places: Semaphore,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
     /// Layouts of the last large drawings.
@@ -46,12 +49,13 @@ impl GatewayState {
     }
 
     /// The address that the client of this request uses, without a slash at its end.
-    pub(crate) fn base_url(&self, headers: &HeaderMap) -> String {
+    pub(crate) fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
         if let Some(url) = &self.public_url {
             return url.trim_end_matches('/').to_owned();
         }
         // The guard let only names of this gateway through.
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| uri.authority().map(Authority::as_str));
         let scheme = if self.is_tls { "https" } else { "http" };
         host.map_or_else(|| format!("{scheme}://{}", self.address), |host| format!("{scheme}://{host}"))
     }

@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 50] = [
+const ROUTES: [(&str, &str, Needs); 51] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -39,6 +39,7 @@ const ROUTES: [(&str, &str, Needs); 50] = [
     ("POST", "/agents/{agent}", Operator),
     ("POST", "/agents/{agent}/", Operator),
     ("POST", "/lf.a2a.v1.A2AService/{method}", Operator),
+    ("GET", "/files/{token}/{name}", Nothing),
     ("GET", "/api/v1/openapi.json", Operator),
     ("GET", "/api/v1/pulse", Operator),
     ("GET", "/api/v1/executions", Operator),

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::support::{GatewayWorld, SINGLE};
 
 /// The SDK that is installed.
-const SDK: [&str; 4] = ["a2a-sdk[grpc,signing]==1.3.0", "httpx", "grpcio", "cryptography"];
+pub(crate) const SDK: [&str; 4] = ["a2a-sdk[grpc,signing]==1.3.0", "httpx", "grpcio", "cryptography"];
 
 /// A Python that has these packages, installed once below the target folder. None where PyPI cannot be reached.
 pub(crate) async fn python_with(packages: &[&str]) -> Option<PathBuf> {

@@ -1,5 +1,6 @@
 //! A mesh with a gateway in front of it, and a client over HTTP.
 
+use std::collections::BTreeSet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -257,9 +258,12 @@ impl GatewayWorld {
     /// Executions that the mesh knows, open or closed.
     pub(crate) async fn executions(&self) -> usize {
         let client = sinew_executor::client::Client::new(self.mesh.clone(), adapters).await.unwrap();
-        let open = client.open().await.unwrap().len();
+        let open = client.open().await.unwrap();
         let filter = sinew_mesh::history::HistoryFilter::default();
-        open + self.mesh.history().list(&filter, 1_000).await.unwrap().len()
+        let closed = self.mesh.history().list(&filter, 1_000).await.unwrap();
+        // One that has just ended is in both.
+        let ids = open.iter().map(|one| one.execution.to_string());
+        ids.chain(closed.iter().map(|one| one.execution.to_string())).collect::<BTreeSet<_>>().len()
     }
 
     /// Ends the gateway as a supervisor would, and the executor.

@@ -23,13 +23,14 @@ const OFFLINE: [&str; 8] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),
     ("crates/sinew/src/templates/python/README.md", "examples::projects build it"),
     ("crates/sinew/src/templates/rust/README.md", "examples::projects build it"),
     ("deploy/README.md", "the_commands_of_deployment_print_accounts"),
+    ("docs/calling.md", "sinew-gateway runs its examples"),
     ("docs/console.md", "gateways_answer_as_their_pages_show"),
     ("docs/gateway.md", "gateways_answer_as_their_pages_show"),
     ("docs/mcp.md", "gateways_answer_as_their_pages_show"),

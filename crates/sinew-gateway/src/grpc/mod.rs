@@ -4,12 +4,10 @@
 
 mod operation_call;
 mod refusal;
-mod schema;
 mod status;
 
-pub(crate) use operation_call::{AGENT_TENANT, serve};
+pub(crate) use operation_call::serve;
 pub(crate) use refusal::word_refusals;
-pub(crate) use schema::without_defaults;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 

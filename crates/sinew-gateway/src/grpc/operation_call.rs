@@ -20,17 +20,15 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 
 use super::is_grpc;
-use super::schema::OperationSchema;
 use super::status::status_of;
 use crate::a2a_request;
+use crate::a2a_schema::OperationSchema;
 use crate::access::CallerIdentity;
+use crate::cards::AGENT_TENANT;
 use crate::http_error::HttpProblem;
 use crate::operations::{Endpoint, OperationReply, StreamItem, TaskStream, short};
 use crate::request_body::{BodyError, read_body};
 use crate::state::GatewayState;
-
-/// Words before the name of an agent in `tenant`.
-pub(crate) const AGENT_TENANT: &str = "agents/";
 
 /// Answers one call of the method with this name.
 pub(crate) async fn serve(

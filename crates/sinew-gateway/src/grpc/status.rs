@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::A2aError;
 use tonic::{Code, Status};
 
-use super::schema::{encode_named, is_known};
+use crate::a2a_schema::{encode_named, is_known};
 use crate::rest;
 
 /// Bytes of details; all headers of an answer together have to fit what clients read.

@@ -8,11 +8,12 @@ use axum::http::request::Parts;
 use data_encoding::BASE64;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam, ErrorCode,
-    ErrorData, GetTaskParams, GetTaskResult, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
+    CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ErrorData, GetTaskParams,
+    GetTaskResult, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::json;
@@ -179,6 +180,7 @@ impl ServerHandler for McpHandler {
             .enable_tools()
             .enable_tool_list_changed()
             .enable_resources()
+            .enable_completions()
             .enable_tasks()
             .build();
         let instructions = format!(
@@ -308,6 +310,23 @@ impl ServerHandler for McpHandler {
             .with_title("Artifact")
             .with_description("A file that a task has read or written, by the address in its result");
         Ok(ListResourceTemplatesResult::with_all_items(vec![task, artifact]))
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let Reference::Resource(template) = &request.r#ref else { return Ok(CompleteResult::default()) };
+        if template.uri != TASK_TEMPLATE {
+            return Ok(CompleteResult::default());
+        }
+        let ids =
+            self.list_resources(None, context).await?.resources.into_iter().map(|task| task.name.clone());
+        let ids = ids.filter(|id| id.starts_with(&request.argument.value)).take(CompletionInfo::MAX_VALUES);
+        let completion = CompletionInfo::new(ids.collect());
+        let completion = completion.map_err(|reason| ErrorData::internal_error(reason, None))?;
+        Ok(CompleteResult::new(completion))
     }
 
     async fn list_resources(

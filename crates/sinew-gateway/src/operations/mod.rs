@@ -5,6 +5,7 @@
 
 mod decision;
 mod listing;
+mod message_files;
 mod peer;
 mod push_configs;
 mod questions;

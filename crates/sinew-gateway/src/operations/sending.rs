@@ -12,6 +12,7 @@ use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
 use tokio::time::Instant;
 
+use super::message_files::{self, FileOwner};
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
@@ -42,6 +43,7 @@ impl A2aOperations {
         let agent = self.agent_of_message(call, &params)?;
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
+        self.store_files(call, &agent, &mut params).await?;
         let Some(push) = push else {
             let (place, answer) = self.begin(call, agent, &params).await?;
             return Ok(show_answer(&place, answer, history));
@@ -98,6 +100,7 @@ impl A2aOperations {
         let agent = self.agent_of_message(call, &params)?;
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
+        self.store_files(call, &agent, &mut params).await?;
         params.configuration.get_or_insert_default().return_immediately = Some(true);
         if self.is_workflow(&agent) {
             let (place, answer) = self.begin(call, agent, &params).await?;
@@ -117,6 +120,22 @@ impl A2aOperations {
             self.store_push_of(call, &place, &answer, push).await?;
         }
         self.stream_answer(call, place, answer, Some(feed), history)
+    }
+
+    /// Stores the files of a message on the mesh. Agents get small files as they are.
+    async fn store_files(
+        &self,
+        call: &OperationCall,
+        agent: &str,
+        params: &mut SendMessageRequest,
+    ) -> Result<(), A2aError> {
+        let (execution, task) = self.own_ids(call, agent, &params.message.id.0);
+        let owner = FileOwner { agent, caller: call.caller.as_str(), execution: &execution, task: &task };
+        let mesh = self.shared.client.mesh();
+        if self.is_workflow(agent) {
+            return message_files::store_files(mesh, &owner, &mut params.message).await;
+        }
+        message_files::store_large_files(mesh, &owner, &mut params.message).await
     }
 
     /// Starts the work that a message asks for; the answer comes when the task is settled, or at once if so asked.

@@ -36,18 +36,36 @@ pub enum StreamItem {
     Failed(A2aError),
 }
 
+/// Words an event anew.
+pub(crate) type EventMap = Box<dyn Fn(Bytes) -> Bytes + Send + Sync>;
+
 /// Events of one task until its end. Dropping it ends the work behind it.
-#[derive(Debug)]
 pub struct TaskStream {
     items: mpsc::Receiver<StreamItem>,
     /// Places among the streams that may be open, given back at the end.
     places: Vec<OwnedSemaphorePermit>,
+    map: Option<EventMap>,
+}
+
+impl std::fmt::Debug for TaskStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskStream").field("items", &self.items).finish_non_exhaustive()
+    }
 }
 
 impl TaskStream {
     /// The next event; None after the last.
     pub async fn next(&mut self) -> Option<StreamItem> {
-        self.items.recv().await
+        match (self.items.recv().await?, &self.map) {
+            (StreamItem::Event { seq, body }, Some(map)) => Some(StreamItem::Event { seq, body: map(body) }),
+            (item, _) => Some(item),
+        }
+    }
+
+    /// The same stream with each event in other words.
+    pub(crate) fn mapped(mut self, map: EventMap) -> Self {
+        self.map = Some(map);
+        self
     }
 
     /// The same stream, which takes these places as long as it lives.
@@ -61,7 +79,7 @@ impl TaskStream {
         let (sender, items) = mpsc::channel(1);
         // The channel has room for one.
         let _ = sender.try_send(StreamItem::Event { seq: None, body: bytes_of(body) });
-        Self { items, places: Vec::new() }
+        Self { items, places: Vec::new(), map: None }
     }
 }
 
@@ -193,7 +211,7 @@ impl A2aOperations {
                 () = writer.items.closed() => {}
             }
         });
-        Ok(TaskStream { items: receiver, places: Vec::new() })
+        Ok(TaskStream { items: receiver, places: Vec::new(), map: None })
     }
 
     async fn tell_workflow(

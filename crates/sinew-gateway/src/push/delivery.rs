@@ -9,7 +9,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::A2A_JSON;
 use sinew_protocol::push::PushSubscription;
 
-use super::signer::GatewaySigner;
+use crate::gateway_signer::GatewaySigner;
 
 /// How long a webhook may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);

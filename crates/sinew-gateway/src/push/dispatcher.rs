@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
-use super::signer::GatewaySigner;
 use crate::access::now_ms;
+use crate::files::FileLinks;
+use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
 
 /// Time after which another gateway takes over from one that says nothing.
@@ -49,6 +50,8 @@ struct PushShared {
     operations: A2aOperations,
     web: WebClient,
     signer: Arc<GatewaySigner>,
+    /// Addresses of files in events.
+    links: FileLinks,
     /// Name of this gateway in leases.
     own: Token,
     draining: CancellationToken,
@@ -77,6 +80,7 @@ impl PushDispatcher {
         operations: A2aOperations,
         web: WebClient,
         signer: Arc<GatewaySigner>,
+        base: &str,
         draining: CancellationToken,
     ) -> Result<Self, MeshError> {
         let mesh = operations.client().mesh().clone();
@@ -87,7 +91,8 @@ impl PushDispatcher {
             Some(KnownPush { subject: subject.clone(), revision: stored.revision, record })
         });
         let own = Token::of(&uuid::Uuid::new_v4().simple().to_string());
-        let shared = Arc::new(PushShared { mesh, operations, web, signer, own, draining });
+        let links = FileLinks::new(Arc::clone(&signer), base);
+        let shared = Arc::new(PushShared { mesh, operations, web, signer, links, own, draining });
         Ok(Self(tokio::spawn(dispatch(shared, view))))
     }
 }
@@ -227,7 +232,9 @@ impl HeldPush {
     async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
         loop {
             let (web, signer) = (&self.shared.web, &self.shared.signer);
-            let outcome = deliver(web, signer, &self.record, (seq, body), now_ms() / 1000).await;
+            // An attempt hours later has addresses of files that are still good.
+            let linked = self.shared.links.in_event(body.clone());
+            let outcome = deliver(web, signer, &self.record, (seq, &linked), now_ms() / 1000).await;
             match outcome {
                 DeliveryOutcome::Delivered => {
                     (self.record.delivered, self.record.attempts) = (seq.max(self.record.delivered), 0);

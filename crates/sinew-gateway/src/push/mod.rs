@@ -6,7 +6,5 @@
 
 mod delivery;
 mod dispatcher;
-mod signer;
 
 pub(crate) use dispatcher::PushDispatcher;
-pub(crate) use signer::GatewaySigner;

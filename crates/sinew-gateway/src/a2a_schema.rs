@@ -23,16 +23,16 @@ static SCHEMAS: LazyLock<Result<DescriptorPool, String>> = LazyLock::new(|| {
 
 /// Forms of an operation's request and result.
 #[derive(Clone, Debug)]
-pub(super) struct OperationSchema {
-    pub(super) method: CoreMethod,
-    pub(super) is_stream: bool,
+pub(crate) struct OperationSchema {
+    pub(crate) method: CoreMethod,
+    pub(crate) is_stream: bool,
     input: MessageDescriptor,
     output: MessageDescriptor,
 }
 
 impl OperationSchema {
     /// The operation of this name. `None` if A2A has none.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let method = CoreMethod::ALL.iter().copied().find(|method| method.wire_name() == name)?;
         let service = SCHEMAS.as_ref().ok()?.get_service_by_name(SERVICE)?;
         let found = service.methods().find(|method| method.name() == name)?;
@@ -45,7 +45,7 @@ impl OperationSchema {
     }
 
     /// The request as the JSON of A2A.
-    pub(super) fn read_request(&self, bytes: Bytes) -> Result<Value, A2aError> {
+    pub(crate) fn read_request(&self, bytes: Bytes) -> Result<Value, A2aError> {
         let unreadable = |reason: String| {
             A2aError::invalid_params(format!("the message cannot be read: {}", short(&reason, 300)))
         };
@@ -57,14 +57,14 @@ impl OperationSchema {
     }
 
     /// A result in the JSON of A2A as a message.
-    pub(super) fn word_result(&self, json: &[u8]) -> Result<Bytes, A2aError> {
+    pub(crate) fn word_result(&self, json: &[u8]) -> Result<Bytes, A2aError> {
         encode(&self.output, json)
             .map_err(|reason| A2aError::internal(format!("the result is not a message of A2A: {reason}")))
     }
 }
 
 /// JSON as a message of this type.
-pub(super) fn encode_named(name: &str, json: &[u8]) -> Result<Bytes, String> {
+pub(crate) fn encode_named(name: &str, json: &[u8]) -> Result<Bytes, String> {
     let schemas = SCHEMAS.as_ref().map_err(Clone::clone)?;
     let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is not known"))?;
     encode(&descriptor, json)
@@ -83,7 +83,7 @@ pub(crate) fn without_defaults(name: &str, json: &Value) -> Result<Value, String
 }
 
 /// Whether the schemas have a message of this type.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     SCHEMAS.as_ref().is_ok_and(|schemas| schemas.get_message_by_name(name).is_some())
 }
 

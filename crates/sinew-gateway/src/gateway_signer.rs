@@ -1,7 +1,7 @@
 //! The key of the gateways of a mesh: Ed25519, made from a secret that they share.
 
 use data_encoding::BASE64URL_NOPAD;
-use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use serde_json::{Value, json};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::artifact::sha256;
@@ -23,9 +23,13 @@ impl GatewaySigner {
     /// The key of a mesh. The first gateway that needs it makes it.
     pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
         let seed = shared_secret(mesh, SIGNING_SECRET).await?;
+        Self::of_seed(&seed)
+    }
+
+    /// The key that follows from a secret.
+    pub(crate) fn of_seed(seed: &[u8]) -> Result<Self, MeshError> {
         let malformed = |reason: String| MeshError::Malformed { what: "a secret of the gateways", reason };
-        let pair =
-            Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|error| malformed(error.to_string()))?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|error| malformed(error.to_string()))?;
         let kid = sha256(pair.public_key().as_ref())[..KEY_ID_CHARS].to_owned();
         Ok(Self { pair, kid })
     }
@@ -44,6 +48,11 @@ impl GatewaySigner {
     /// The signature of these bytes.
     pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         self.pair.sign(bytes).as_ref().to_vec()
+    }
+
+    /// Whether this key has signed these bytes.
+    pub(crate) fn has_signed(&self, bytes: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.pair.public_key().as_ref()).verify(bytes, signature).is_ok()
     }
 
     /// These claims as a JSON Web Token.

@@ -1,0 +1,105 @@
+//! `GET /files/TOKEN/NAME`: the bytes of a file, or a range of them.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sinew_mesh::MeshError;
+use sinew_mesh::artifact::LARGEST_OBJECT;
+use sinew_protocol::artifact::StoredAt;
+use sinew_protocol::code;
+
+use super::byte_range::{WantedBytes, wanted_bytes};
+use super::file_link::read_token;
+use crate::access::now_ms;
+use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
+
+/// Media type of bytes whose kind nobody names.
+const UNKNOWN_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// Answers with the file that the token grants.
+pub(crate) async fn serve(state: Arc<GatewayState>, token: &str, request: Request) -> Response {
+    match file_of(&state, token, request.headers()).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Result<Response, HttpProblem> {
+    let absent =
+        || HttpProblem::not_found("there is no such file, or its address has ended: read the task again");
+    let grant = state.signer.as_ref().and_then(|signer| read_token(signer, token, now_ms()));
+    let grant = grant.ok_or_else(absent)?;
+    let address: StoredAt = grant.address.parse().map_err(|_| absent())?;
+    let tag = format!("\"{}\"", address.sha256);
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let about = |status: StatusCode, body: Body| {
+        let name = utf8_percent_encode(address.uri.artifact.name.as_str(), NON_ALPHANUMERIC);
+        let mut response = (status, body).into_response();
+        let values = [
+            (header::ETAG, tag.clone()),
+            // A file is data, whatever its name or type says: a browser saves it and shows nothing.
+            (header::CONTENT_DISPOSITION, format!("attachment; filename*=UTF-8''{name}")),
+            (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".to_owned()),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            (header::ACCEPT_RANGES, "bytes".to_owned()),
+            (header::CACHE_CONTROL, "private, max-age=300".to_owned()),
+        ];
+        for (name, value) in values {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        let media_type = grant.media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type.unwrap_or(UNKNOWN_MEDIA_TYPE));
+        response
+    };
+    if text(header::IF_NONE_MATCH).is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
+        return Ok(about(StatusCode::NOT_MODIFIED, Body::empty()));
+    }
+    let bytes = stored_bytes(state, &address).await?.ok_or_else(absent)?;
+    let size = bytes.len();
+    // A client with another version wants the whole file.
+    let is_same = text(header::IF_RANGE).is_none_or(|known| known.trim() == tag);
+    let range = text(header::RANGE).filter(|_| is_same);
+    let (response, told) = match wanted_bytes(range, size) {
+        WantedBytes::All => return Ok(about(StatusCode::OK, Body::from(bytes))),
+        WantedBytes::Part(part) => {
+            let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+            (about(StatusCode::PARTIAL_CONTENT, Body::from(bytes.slice(part))), told)
+        }
+        WantedBytes::None => {
+            (about(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty()), format!("bytes */{size}"))
+        }
+    };
+    let mut response = response;
+    if let Ok(told) = HeaderValue::from_str(&told) {
+        response.headers_mut().insert(header::CONTENT_RANGE, told);
+    }
+    Ok(response)
+}
+
+/// The bytes at an address. None if the mesh does not keep them any more.
+async fn stored_bytes(state: &GatewayState, address: &StoredAt) -> Result<Option<Bytes>, HttpProblem> {
+    let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
+    // Files are held whole, so only some are read at once.
+    let place = state.file_places.acquire().await;
+    let _place = place.map_err(|error| busy(error.to_string()))?;
+    let artifacts = state.operations.client().mesh().artifacts();
+    match artifacts.fetch_within(&address.to_string(), LARGEST_OBJECT).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_transient() => Err(busy(error.to_string())),
+        Err(error @ MeshError::Forbidden { .. }) => {
+            Err(HttpProblem::coded(StatusCode::FORBIDDEN, error.code(), error.to_string()))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "a file cannot be read");
+            Ok(None)
+        }
+    }
+}

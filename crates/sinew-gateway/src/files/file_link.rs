@@ -1,0 +1,200 @@
+//! Signed addresses of files, and results that name them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sinew_protocol::artifact::StoredAt;
+
+use crate::access::now_ms;
+use crate::gateway_signer::GatewaySigner;
+
+/// How long an address is good.
+const LINK_LIFETIME: Duration = Duration::from_hours(1);
+/// Bytes of the longest address that is looked at.
+const MAX_TOKEN_BYTES: usize = 8_192;
+/// Begins what is signed: a signature of a file is no signature of anything else.
+const PURPOSE: &str = "sinew file 1 ";
+/// Beginning of addresses on the mesh, as it stands in JSON.
+const MESH_ADDRESS: &[u8] = b"\"artifact://";
+/// Characters of a name that stand in a path as they are.
+const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A file that somebody may read until a moment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FileGrant {
+    /// Where it lies on the mesh.
+    #[serde(rename = "a")]
+    pub(super) address: String,
+    /// Media type that its result names.
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    pub(super) media_type: Option<String>,
+    /// Milliseconds since 1970 when it ends.
+    #[serde(rename = "e")]
+    pub(super) ends_at: u64,
+}
+
+/// Makes addresses of files for the client of one request.
+#[derive(Clone)]
+pub(crate) struct FileLinks {
+    signer: Arc<GatewaySigner>,
+    /// Address of the gateway, as that client has it.
+    base: Arc<str>,
+}
+
+impl FileLinks {
+    pub(crate) fn new(signer: Arc<GatewaySigner>, base: &str) -> Self {
+        Self { signer, base: base.into() }
+    }
+
+    /// The result with addresses of this gateway in the place of those of the mesh.
+    pub(crate) fn in_value(&self, value: Box<RawValue>) -> Box<RawValue> {
+        match self.rewritten(value.get().as_bytes()) {
+            Some(linked) => sinew_protocol::jsonrpc::raw(&linked),
+            None => value,
+        }
+    }
+
+    /// The same for an event.
+    pub(crate) fn in_event(&self, body: Bytes) -> Bytes {
+        match self.rewritten(&body) {
+            Some(linked) => serde_json::to_vec(&linked).map_or(body, Bytes::from),
+            None => body,
+        }
+    }
+
+    /// None for a result that names no file on the mesh, which most do not.
+    fn rewritten(&self, json: &[u8]) -> Option<Value> {
+        if !json.windows(MESH_ADDRESS.len()).any(|window| window == MESH_ADDRESS) {
+            return None;
+        }
+        let mut value: Value = serde_json::from_slice(json).ok()?;
+        self.rewrite_parts(&mut value);
+        Some(value)
+    }
+
+    /// Rewrites members `parts` of messages and artifacts; data of agents stays as it is.
+    fn rewrite_parts(&self, value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rewrite_parts(item)),
+            Value::Object(members) => {
+                for (name, member) in members.iter_mut() {
+                    match (name.as_str(), member) {
+                        ("parts", Value::Array(parts)) => {
+                            for part in parts {
+                                self.rewrite(part);
+                            }
+                        }
+                        ("metadata" | "data", _) => {}
+                        (_, member) => self.rewrite_parts(member),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rewrite(&self, part: &mut Value) {
+        let Some(address) = part["url"].as_str().and_then(|url| url.parse::<StoredAt>().ok()) else { return };
+        let media_type = part["mediaType"].as_str().map(str::to_owned);
+        let lifetime = u64::try_from(LINK_LIFETIME.as_millis()).unwrap_or(u64::MAX);
+        let ends_at = now_ms().saturating_add(lifetime);
+        part["url"] = self.link(&FileGrant { address: address.to_string(), media_type, ends_at }).into();
+    }
+
+    /// The address of a file, with its name at the end for people.
+    fn link(&self, grant: &FileGrant) -> String {
+        let name = grant.address.parse::<StoredAt>().map(|at| at.uri.artifact.name.to_string());
+        let name = name.unwrap_or_default();
+        // Plain data with text keys can always be written.
+        let payload = BASE64URL_NOPAD.encode(&serde_json::to_vec(grant).unwrap_or_default());
+        let signature = self.signer.sign(format!("{PURPOSE}{payload}").as_bytes());
+        let signature = BASE64URL_NOPAD.encode(&signature);
+        format!("{}/files/{payload}.{signature}/{}", self.base, utf8_percent_encode(&name, PATH_SEGMENT))
+    }
+}
+
+/// The grant of an address, as long as it lasts. None for one that is forged, changed or over.
+pub(super) fn read_token(signer: &GatewaySigner, token: &str, now: u64) -> Option<FileGrant> {
+    if token.len() > MAX_TOKEN_BYTES {
+        return None;
+    }
+    let (payload, signature) = token.split_once('.')?;
+    let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
+    signer.has_signed(format!("{PURPOSE}{payload}").as_bytes(), &signature).then_some(())?;
+    let grant: FileGrant = serde_json::from_slice(&BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?).ok()?;
+    (now < grant.ends_at).then_some(grant)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn links() -> FileLinks {
+        FileLinks::new(Arc::new(GatewaySigner::of_seed(&[7; 32]).unwrap()), "https://gateway.example")
+    }
+
+    fn address() -> String {
+        format!("artifact://orders/u/e1/report%20a.pdf?version=0&task=t1&sha256={}", "0f".repeat(32))
+    }
+
+    #[test]
+    fn parts_get_addresses_of_the_gateway() {
+        let task = json!({"task": {"artifacts": [{"parts": [
+            {"url": address(), "mediaType": "application/pdf"},
+            {"url": "https://example.com/a"},
+            {"data": {"url": address(), "parts": [{"url": address()}]}},
+        ]}], "metadata": {"parts": [{"url": address()}]}}});
+        let linked = links().in_event(Bytes::from(task.to_string()));
+        let linked: Value = serde_json::from_slice(&linked).unwrap();
+        let parts = &linked["task"]["artifacts"][0]["parts"];
+        let url = parts[0]["url"].as_str().unwrap();
+        let rest = url.strip_prefix("https://gateway.example/files/").unwrap();
+        let (token, name) = rest.split_once('/').unwrap();
+        assert_eq!(name, "report%20a.pdf");
+        let grant = read_token(&links().signer, token, now_ms()).unwrap();
+        assert_eq!((grant.address, grant.media_type.as_deref()), (address(), Some("application/pdf")));
+        assert!(grant.ends_at > now_ms());
+        assert_eq!(
+            (&parts[1], &parts[2]),
+            (&task["task"]["artifacts"][0]["parts"][1], &task["task"]["artifacts"][0]["parts"][2])
+        );
+        assert_eq!(linked["task"]["metadata"], task["task"]["metadata"]);
+    }
+
+    #[test]
+    fn forged_changed_and_ended_addresses_grant_nothing() {
+        let links = links();
+        let grant = |ends_at| FileGrant { address: address(), media_type: None, ends_at };
+        let token = |link: String| link.split('/').nth(4).unwrap().to_owned();
+        let good = token(links.link(&grant(1_000)));
+        assert!(read_token(&links.signer, &good, 999).is_some());
+        assert!(read_token(&links.signer, &good, 1_000).is_none(), "ended");
+        let (payload, signature) = good.split_once('.').unwrap();
+        let later = token(links.link(&grant(2_000)));
+        let mixed = format!("{}.{signature}", later.split_once('.').unwrap().0);
+        let other = GatewaySigner::of_seed(&[8; 32]).unwrap();
+        let foreign = BASE64URL_NOPAD.encode(&other.sign(format!("{PURPOSE}{payload}").as_bytes()));
+        let unsigned =
+            format!("{payload}.{}", BASE64URL_NOPAD.encode(&links.signer.sign(payload.as_bytes())));
+        let long = "a".repeat(MAX_TOKEN_BYTES + 1);
+        for bad in [
+            mixed,
+            format!("{payload}.{foreign}"),
+            unsigned,
+            format!("{payload}."),
+            payload.to_owned(),
+            String::new(),
+            long,
+        ] {
+            assert!(read_token(&links.signer, &bad, 1).is_none(), "{bad}");
+        }
+    }
+}
