@@ -60,6 +60,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
         ],
     ),
+    (
+        "sinew-bridge",
+        &["sinew-agents", "sinew-protocol", "sinew-source", "sinew-files", "sinew-mesh", "sinew-agent"],
+    ),
     ("sinew-console", &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-inspection"]),
     (
         "sinew-inspection",
@@ -154,6 +158,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
             "sinew-case-runner",
             "sinew-bench",
+            "sinew-bridge",
         ],
     ),
 ];

@@ -1,6 +1,7 @@
 //! `sinew serve`: a role of the mesh as a process. It runs until it is told to stop, then drains.
 
 mod agent;
+mod bridge;
 mod executor;
 mod gateway;
 mod stop;
@@ -33,6 +34,8 @@ pub(crate) enum ServeCommand {
     Agent(agent::AgentArgs),
     /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
     Gateway(gateway::GatewayArgs),
+    /// Serve agents outside, of A2A over HTTP, as agents of the mesh
+    Bridge(bridge::BridgeArgs),
 }
 
 /// How a service is looked after.
@@ -53,6 +56,7 @@ pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Fail
         // Agents may do more than wait.
         ServeCommand::Agent(args) => block(agent::serve(&args, output)),
         ServeCommand::Gateway(args) => block(gateway::serve(&args, output)),
+        ServeCommand::Bridge(args) => block(bridge::serve(&args, output)),
     }
 }
 
