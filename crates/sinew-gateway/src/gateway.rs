@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
+use crate::cors::AllowedOrigins;
 use crate::error::GatewayError;
 use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
@@ -38,6 +39,8 @@ impl Gateway {
     /// are protected.
     pub async fn start(mesh: Mesh, options: GatewayOptions) -> Result<Self, GatewayError> {
         check_protection(&options)?;
+        let origins = AllowedOrigins::read(&options.cors_origins)
+            .map_err(|reason| GatewayError::Setting { setting: "cors-origin", reason })?;
         let tls = match &options.transport {
             TransportSecurity::Tls(files) => Some(TlsListener::open(files.clone())?),
             _ => None,
@@ -73,6 +76,7 @@ impl Gateway {
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
+            origins,
             gate,
             webhooks,
             signer,

@@ -228,6 +228,12 @@ impl HeldPush {
         loop {
             let (web, signer) = (&self.shared.web, &self.shared.signer);
             let outcome = deliver(web, signer, &self.record, (seq, body), now_ms() / 1000).await;
+            let word = match outcome {
+                DeliveryOutcome::Delivered => "delivered",
+                DeliveryOutcome::Failed => "failed",
+                DeliveryOutcome::Refused => "refused",
+            };
+            metrics::counter!("sinew_gateway_pushes_total", "outcome" => word).increment(1);
             match outcome {
                 DeliveryOutcome::Delivered => {
                     (self.record.delivered, self.record.attempts) = (seq.max(self.record.delivered), 0);
