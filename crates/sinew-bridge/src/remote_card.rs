@@ -229,7 +229,7 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
 mod tests {
     use super::*;
 
-    fn card(interfaces: Value) -> Value {
+    fn card(interfaces: &Value) -> Value {
         json!({
             "name": "My Agent", "description": "d\u{7}one", "version": "1", "supportedInterfaces": interfaces,
             "capabilities": {"streaming": true, "extensions": [{"uri": "https://x.example/big"}]},
@@ -263,7 +263,7 @@ mod tests {
             (json!([]), Err("0.3")),
             (json!("x"), Err("0.3")),
         ] {
-            let read = read_card(&settings, card(interfaces.clone()));
+            let read = read_card(&settings, card(&interfaces));
             match (read, expected) {
                 (Ok(card), Ok(expected)) => assert_eq!(card.endpoint.address, expected, "{interfaces}"),
                 (Err(error), Err(expected)) => {
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_shown_card_has_a_name_of_the_mesh_and_no_rights_of_its_own() {
         let settings = BridgeSettings::of_address("https://a.example").unwrap();
-        let shown = read_card(&settings, card(json!([interface("https://a.example/r", "JSONRPC", "1.0")])))
+        let shown = read_card(&settings, card(&json!([interface("https://a.example/r", "JSONRPC", "1.0")])))
             .unwrap()
             .shown;
         assert_eq!((shown.name.as_str(), shown.description.contains('\u{7}')), ("My-Agent", false));
