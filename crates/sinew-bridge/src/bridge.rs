@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::bridge_file::BridgeSettings;
 use crate::credentials::Credentials;
 use crate::error::BridgeError;
-use crate::outside_task::OutsideAgent;
+use crate::outside_task::{OutsideAgent, begin_counts};
 use crate::remote_card::{RemoteCard, fetch_card};
 use crate::remote_client::RemoteClient;
 
@@ -84,6 +84,7 @@ impl Bridge {
 
     /// Serves the agent until `stop` fires. Fails if the mesh does not take it.
     pub async fn serve(self, mesh: Mesh, stop: CancellationToken) -> Result<(), BridgeError> {
+        begin_counts();
         let mut serving = JoinSet::new();
         let mut served = Some(self.begin(&mut serving, &mesh, self.card.clone(), &stop));
         let (mut failed_looks, mut next_look) = (0, Instant::now() + self.settings.refresh);

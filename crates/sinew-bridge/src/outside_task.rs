@@ -396,6 +396,13 @@ impl OutsideAgent {
     }
 }
 
+/// Starts the counters, so that the first message counts as an increase.
+pub(crate) fn begin_counts() {
+    for outcome in ["sent", "found", "unknown"] {
+        metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(0);
+    }
+}
+
 fn count_message(outcome: &'static str) {
     metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(1);
 }

@@ -18,6 +18,7 @@ use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::{GatewaySigner, PushDispatcher};
+use crate::request_metrics::begin_counts;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
 use crate::webhook_triggers::WebhookTriggers;
@@ -90,6 +91,7 @@ impl Gateway {
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
         let router = routes::router(&state, console);
+        begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, router)));
         tracing::info!(%address, "the gateway serves");
         Ok(Self { address, is_tls, draining, serving, pushes })

@@ -9,6 +9,21 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 
+/// Interfaces and classes of status that requests are counted by.
+const INTERFACES: [&str; 6] = ["a2a", "mcp", "api", "card", "hook", "console"];
+const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "429", "5xx"];
+
+/// Starts the counters, so that the first request and delivery of a kind count as an increase.
+pub(crate) fn begin_counts() {
+    for (interface, status) in INTERFACES.into_iter().flat_map(|name| STATUSES.map(|status| (name, status))) {
+        metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
+            .increment(0);
+    }
+    for outcome in ["delivered", "failed", "refused"] {
+        metrics::counter!("sinew_gateway_pushes_total", "outcome" => outcome).increment(0);
+    }
+}
+
 /// Counts a request.
 pub(crate) async fn measure_request(request: Request, next: Next) -> Response {
     let (interface, began) = (interface_of(request.uri().path()), Instant::now());
