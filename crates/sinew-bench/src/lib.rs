@@ -7,6 +7,8 @@
 
 mod child;
 mod floor;
+mod gateway_part;
+mod http_load;
 mod load;
 mod measure;
 mod order;

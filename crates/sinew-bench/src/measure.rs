@@ -2,6 +2,7 @@
 
 use sinew_operations::failure::Failure;
 
+use crate::gateway_part;
 use crate::order::{DriverOrder, FloorKind, IN_FLIGHT};
 use crate::report::{BenchJob, BenchReport, JobSample};
 use crate::site::BenchSite;
@@ -16,6 +17,8 @@ pub enum BenchPart {
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery.
     Size,
+    /// Calls and streams of a gateway, beside the mesh.
+    Gateway,
 }
 
 /// Amount of work of a bench.
@@ -99,6 +102,10 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
     }
     if options.parts.contains(&BenchPart::Size) {
         report.size = Some(size::size(options.quick, options.shards, note).await?);
+    }
+    if options.parts.contains(&BenchPart::Gateway) {
+        let few = options.quick || options.smoke;
+        report.gateway = Some(gateway_part::gateway(few, amount.rounds, note).await?);
     }
     report.judge();
     Ok(report)
