@@ -8,7 +8,10 @@ use serde_json::Value;
 
 /// A length of time: seconds as a number, or text with a unit such as `500ms`, `30s`, `5m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Time(pub(crate) Duration);
+pub struct Time(
+    /// The length.
+    pub Duration,
+);
 
 impl Time {
     const PATTERN: &str = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$";

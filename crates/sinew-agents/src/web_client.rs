@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 
 use crate::error::AgentError;
-use crate::run::{check_literal_address, http_client};
+use crate::run::{check_literal_address, http_client, http_client_with_identity};
+use crate::web_exchange::{WebFailure, WebIdentity, WebMethod, WebRequest, WebResponse, failed};
 
 /// Addresses that a client may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl WebClient {
         Ok(Self { client: http_client(allow_private)?, allow_private })
     }
 
+    /// A client with certificates of its own. Fails if they cannot be read, or TLS cannot be set up.
+    pub fn with_identity(addresses: ReachableAddresses, identity: &WebIdentity) -> Result<Self, AgentError> {
+        let allow_private = addresses == ReachableAddresses::All;
+        Ok(Self { client: http_client_with_identity(allow_private, identity)?, allow_private })
+    }
+
     /// Fails for an address that is not HTTP, or names a host that may not be reached. Names are checked once more when they
     /// are resolved.
     pub fn check(&self, address: &str) -> Result<(), AgentError> {
@@ -70,7 +76,7 @@ impl WebClient {
         max_bytes: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, AgentError> {
-        let answer = self.ask(Method::GET, address, &[], Vec::new(), (max_bytes, timeout)).await?;
+        let answer = self.ask(WebMethod::Get, address, &[], Vec::new(), (max_bytes, timeout)).await?;
         if answer.status != 200 {
             let reason = format!("status {}", answer.status);
             return Err(AgentError::Response { host: "the service".to_owned(), reason });
@@ -86,57 +92,67 @@ impl WebClient {
         body: Vec<u8>,
         timeout: Duration,
     ) -> Result<WebAnswer, AgentError> {
-        self.ask(Method::POST, address, headers, body, (0, timeout)).await
+        self.ask(WebMethod::Post, address, headers, body, (0, timeout)).await
     }
 
     async fn ask(
         &self,
-        method: Method,
+        method: WebMethod,
         address: &str,
         headers: &[(&str, &str)],
         body: Vec<u8>,
         (max_bytes, timeout): (usize, Duration),
     ) -> Result<WebAnswer, AgentError> {
-        let url = self.parse(address)?;
+        let request = WebRequest { method, address, headers, body, timeout };
+        let exchange = async {
+            let response = self.open(request).await.map_err(|failure| failure.error)?;
+            let status = response.status();
+            let body = if max_bytes > 0 { response.body(max_bytes).await? } else { Vec::new() };
+            Ok(WebAnswer { status, body })
+        };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(AgentError::TimedOut(timeout)))
+    }
+
+    /// Sends a request and waits for the head of the answer, for at most the time of the request. The body is read by the
+    /// caller, who limits its size and time.
+    pub async fn open(&self, request: WebRequest<'_>) -> Result<WebResponse, WebFailure> {
+        let unsent = |error: AgentError| WebFailure { error, is_unsent: true };
+        let url = self.parse(request.address).map_err(unsent)?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        let mut named = HeaderMap::new();
-        for (name, value) in headers {
-            let bad = || AgentError::Response {
-                host: host.clone(),
-                reason: format!("header {name} cannot be sent"),
-            };
-            let value = HeaderValue::from_str(value).map_err(|_| bad())?;
-            named.append(HeaderName::try_from(*name).map_err(|_| bad())?, value);
-        }
-        let request = self.client.request(method, url).headers(named).timeout(timeout).body(body);
-        let response = request.send().await.map_err(|error| failed(&host, error, timeout))?;
-        let status = response.status().as_u16();
-        let (mut chunks, mut body) = (response.bytes_stream(), Vec::new());
-        while max_bytes > 0
-            && let Some(chunk) = chunks.next().await
-        {
-            body.extend_from_slice(&chunk.map_err(|error| failed(&host, error, timeout))?);
-            if body.len() > max_bytes {
-                return Err(AgentError::Response { host, reason: format!("more than {max_bytes} bytes") });
+        let headers = header_map(&host, request.headers).map_err(unsent)?;
+        let method = match request.method {
+            WebMethod::Get => Method::GET,
+            WebMethod::Post => Method::POST,
+        };
+        let asked = self.client.request(method, url).headers(headers).body(request.body).send();
+        let response = match tokio::time::timeout(request.timeout, asked).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                let is_unsent = error.is_connect() || error.is_builder();
+                return Err(WebFailure { error: failed(&host, error, request.timeout), is_unsent });
             }
-        }
-        Ok(WebAnswer { status, body })
+            Err(_) => {
+                let error = AgentError::TimedOut(request.timeout);
+                return Err(WebFailure { error, is_unsent: false });
+            }
+        };
+        Ok(WebResponse::new(host, response))
     }
 }
 
-/// Sorts out what the HTTP client reports; its own texts name the URL, which may hold secrets.
-fn failed(host: &str, error: reqwest::Error, timeout: Duration) -> AgentError {
-    let error = error.without_url();
-    let first: &(dyn std::error::Error + 'static) = &error;
-    let mut causes = std::iter::successors(Some(first), |cause| (*cause).source());
-    if let Some(refused) = causes.find_map(|cause| cause.downcast_ref::<AgentError>()) {
-        return refused.clone();
+fn header_map(host: &str, headers: &[(&str, &str)]) -> Result<HeaderMap, AgentError> {
+    let mut named = HeaderMap::new();
+    for (name, value) in headers {
+        let bad = || AgentError::Response {
+            host: host.to_owned(),
+            reason: format!("header {name} cannot be sent"),
+        };
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        // Values may be secrets, and must not stand in logs of the HTTP library.
+        value.set_sensitive(true);
+        named.append(HeaderName::try_from(*name).map_err(|_| bad())?, value);
     }
-    if error.is_timeout() {
-        return AgentError::TimedOut(timeout);
-    }
-    let reason = if error.is_connect() { "the connection failed" } else { "the exchange broke off" };
-    AgentError::Transport { host: host.to_owned(), reason: reason.to_owned() }
+    Ok(named)
 }
 
 #[cfg(test)]

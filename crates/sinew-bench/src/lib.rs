@@ -8,6 +8,8 @@
 mod child;
 mod conversations;
 mod floor;
+mod gateway_part;
+mod http_load;
 mod load;
 mod measure;
 mod order;

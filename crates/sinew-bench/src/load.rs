@@ -13,7 +13,8 @@ use sinew_mesh::Mesh;
 use sinew_mesh::query::{Answer, Query};
 use sinew_operations::mesh_operator::adapter;
 use sinew_protocol::Subject;
-use sinew_protocol::command::StartCommand;
+use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::oneshot;
 
 use crate::child::{BenchProcessError, TEXT, broken};
@@ -120,6 +121,25 @@ impl ExecutionLoad {
     fn command(&self, workflow: &str, items: usize) -> StartCommand {
         let list: Vec<Value> = (0..items).map(|item| json!(item)).collect();
         self.client.new_start_command(workflow, json!({"text": TEXT, "items": list}))
+    }
+
+    pub(crate) fn mesh(&self) -> &Mesh {
+        self.client.mesh()
+    }
+
+    /// Starts one execution that is not waited for.
+    pub(crate) async fn begin(&self, workflow: &str) -> Result<ExecutionId, BenchProcessError> {
+        let command = self.command(workflow, 0);
+        let execution = command.execution.clone();
+        self.client.start(command).await.map_err(broken)?;
+        Ok(execution)
+    }
+
+    /// Cancels an execution; its owner has taken the command when this returns.
+    pub(crate) async fn cancel(&self, execution: &ExecutionId) -> Result<(), BenchProcessError> {
+        let command = CancelCommand { execution: execution.clone(), reason: String::new() };
+        let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
+        self.client.signal(&id, Command::Cancel(command), PATIENCE).await.map(drop).map_err(broken)
     }
 
     /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.

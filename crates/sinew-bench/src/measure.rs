@@ -3,6 +3,7 @@
 use sinew_operations::failure::Failure;
 
 use crate::conversations::conversations;
+use crate::gateway_part;
 use crate::order::{DriverOrder, FloorKind, IN_FLIGHT};
 use crate::report::{BenchJob, BenchReport, JobSample};
 use crate::site::BenchSite;
@@ -19,6 +20,8 @@ pub enum BenchPart {
     Size,
     /// Agents that hold conversations with a language model that answers at once.
     Conversations,
+    /// Calls and streams of a gateway, beside the mesh.
+    Gateway,
 }
 
 /// Amount of work of a bench.
@@ -105,6 +108,10 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
     }
     if options.parts.contains(&BenchPart::Conversations) {
         report.conversations = Some(conversations(options.quick, options.smoke, note).await?);
+    }
+    if options.parts.contains(&BenchPart::Gateway) {
+        let few = options.quick || options.smoke;
+        report.gateway = Some(gateway_part::gateway(few, amount.rounds, note).await?);
     }
     report.judge();
     Ok(report)

@@ -47,6 +47,14 @@ pub(crate) enum DriverOrder {
     Owned,
     /// How many executors own shards, and how evenly.
     Owners,
+    /// Calls of an agent through its A2A endpoint on the mesh.
+    MeshCalls { count: usize, at_once: usize },
+    /// The same calls through a gateway.
+    GatewayCalls { gateway: std::net::SocketAddr, count: usize, at_once: usize },
+    /// Opens streams of one execution at a gateway until there are so many.
+    OpenStreams { gateway: std::net::SocketAddr, total: usize },
+    /// Ends that execution, and waits until all streams have heard of it.
+    EndStreams,
 }
 
 /// Durations of one measurement.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::conversations::ConversationFigures;
+use crate::gateway_part::GatewayFigures;
 use crate::order::{FloorKind, MeasuredTime, median};
 use crate::site::{CpuCost, DECISIONS};
 use crate::size::{ExecutorComparison, GrowthFigures};
@@ -89,6 +90,7 @@ pub struct BenchReport {
     pub(crate) executors: Option<ExecutorComparison>,
     pub(crate) size: Option<GrowthFigures>,
     pub(crate) conversations: Option<ConversationFigures>,
+    pub(crate) gateway: Option<GatewayFigures>,
 }
 
 impl BenchReport {
@@ -106,6 +108,7 @@ impl BenchReport {
             executors: None,
             size: None,
             conversations: None,
+            gateway: None,
         }
     }
 
@@ -190,6 +193,37 @@ impl BenchReport {
             });
         }
         self.goals = goals;
+        self.hold_gateway();
+    }
+
+    /// Compares figures of the gateway with their goals.
+    fn hold_gateway(&mut self) {
+        let Some(gateway) = self.gateway else { return };
+        let mut most = |measure: String, reached: f64, wanted: f64| {
+            let met = reached <= wanted;
+            self.goals.push(ReachedGoal {
+                number: "G",
+                measure,
+                reached,
+                wanted: format!("≤ {wanted}"),
+                met,
+            });
+        };
+        most("gateway: added to the median of a call, µs".to_owned(), gateway.added_us(), 150.0);
+        most(format!("gateway: memory with {} streams, MiB", gateway.streams), gateway.streams_mib, 300.0);
+        most(
+            format!("gateway: seconds until an event reached {} streams", gateway.streams),
+            gateway.event_seconds,
+            1.0,
+        );
+        most("gateway: memory when idle, MiB".to_owned(), gateway.idle_mib, 40.0);
+        self.goals.push(ReachedGoal {
+            number: "G",
+            measure: "gateway: calls a second, 64 at once, times the mesh".to_owned(),
+            reached: gateway.rate_ratio,
+            wanted: "≥ 0.6".to_owned(),
+            met: gateway.rate_ratio >= 0.6,
+        });
     }
 
     /// Compares figures with the floor of the same round.
@@ -248,6 +282,21 @@ impl BenchReport {
         self.memory_and_owners(&mut text);
         self.sizes(&mut text);
         self.talks(&mut text);
+        if let Some(gateway) = &self.gateway {
+            let _ = writeln!(
+                text,
+                "\ngateway: a call {} (mesh {}), {:.0}/s at 64 in flight (mesh {:.0}/s); {:.0} MiB idle, {:.0} with {} streams, \
+                 an event reaches them in {:.2} s",
+                duration(gateway.gateway_p50_us),
+                duration(gateway.mesh_p50_us),
+                gateway.gateway_per_second,
+                gateway.mesh_per_second,
+                gateway.idle_mib,
+                gateway.streams_mib,
+                gateway.streams,
+                gateway.event_seconds
+            );
+        }
         self.goals_reached(&mut text);
         text
     }

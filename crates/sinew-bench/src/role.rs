@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::{BenchProcessError, broken, ready, say};
 use crate::conversations::talking_agents;
 use crate::floor::{self, FloorLoops};
+use crate::http_load::{self, OpenStreams};
 use crate::load::ExecutionLoad;
 use crate::order::DriverOrder;
 use crate::site::{DIRECT, QUEUED};
@@ -147,7 +148,7 @@ async fn drive(nats: &str) -> Result<(), BenchProcessError> {
     let loops = FloorLoops::new(mesh.client()).await?;
     let load = ExecutionLoad::new(mesh).await?;
     ready();
-    let mut lines = lines();
+    let (mut lines, mut streams, mut streamed) = (lines(), OpenStreams::default(), None);
     while let Some(line) = lines.recv().await {
         let took = match serde_json::from_str(&line).map_err(broken)? {
             DriverOrder::FloorKind { kind, wide, count, at_once } => {
@@ -159,6 +160,30 @@ async fn drive(nats: &str) -> Result<(), BenchProcessError> {
             DriverOrder::Open { workflow, total, each } => load.open(&workflow, total, each).await,
             DriverOrder::Owned => load.owned().await,
             DriverOrder::Owners => load.owners().await,
+            DriverOrder::MeshCalls { count, at_once } => {
+                http_load::mesh_calls(load.mesh(), count, at_once).await
+            }
+            DriverOrder::GatewayCalls { gateway, count, at_once } => {
+                http_load::gateway_calls(gateway, count, at_once).await
+            }
+            DriverOrder::OpenStreams { gateway, total } => match load.begin("waits").await {
+                Ok(execution) => {
+                    let path = format!("/agents/waits/tasks/{execution}:subscribe");
+                    streamed = Some(execution);
+                    streams.open(gateway, &path, total).await
+                }
+                Err(error) => Err(error),
+            },
+            DriverOrder::EndStreams => match streamed.take() {
+                Some(execution) => {
+                    let began = std::time::Instant::now();
+                    match load.cancel(&execution).await {
+                        Ok(()) => streams.reached(began, b"TASK_STATE_CANCELED").await,
+                        Err(error) => Err(error),
+                    }
+                }
+                None => Err("no streams are open".into()),
+            },
         };
         match took {
             Ok(took) => say(&took),

@@ -1,6 +1,8 @@
 //! One server with everything that a bench needs on it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
@@ -19,6 +21,10 @@ pub(crate) const DIRECT: &str = "bench_direct";
 
 /// The folder of the workflows cannot be written.
 const FOLDER: &str = code::BENCH_WORKFLOWS_NOT_WRITABLE.as_str();
+
+/// How long a gateway may take to listen, and the time between two looks.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
+const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Decisions of an execution that is work for executors.
 pub(crate) const DECISIONS: usize = 24;
@@ -111,6 +117,27 @@ impl BenchSite {
         self.executors.push(executor);
         self.ports.push(port);
         Ok(())
+    }
+
+    /// Starts a gateway; gives its address once it listens.
+    pub(crate) async fn gateway(&self) -> Result<(BenchProcess, SocketAddr), Failure> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let log = self.server.store().join("bench.log");
+        let listen = address.to_string();
+        let arguments = ["bench", "gateway", "--nats", &self.url, "--listen", &listen];
+        let process = BenchProcess::start("gateway", &arguments, &log)?;
+        let listening = async {
+            while !listens(address).await {
+                tokio::time::sleep(LISTEN_INTERVAL).await;
+            }
+        };
+        match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
+            Ok(()) => Ok((process, address)),
+            Err(_) => {
+                let reason = "the bench's process 'gateway' does not listen";
+                Err(Failure::new(FailureKind::Failed, code::BENCH_PROCESS_FAILED.as_str(), reason))
+            }
+        }
     }
 
     /// The sum of a counter over all executors.
@@ -267,4 +294,9 @@ fn decide() -> String {
   output_mapping: {{text: \"{{{{workflow.input.text}}}}\"}}
 "
     )
+}
+
+/// Whether something listens there.
+async fn listens(address: SocketAddr) -> bool {
+    tokio::net::TcpStream::connect(address).await.is_ok()
 }

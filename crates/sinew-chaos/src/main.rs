@@ -2,7 +2,7 @@
 //!
 //! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
 //! process at named places between two durable writes; `run` kills and halts at random, the broker too; `conversations` kills
-//! an agent that talks with a language model; `bombs` throws scripts, schemas and patterns without end, and measures
+//! an agent that talks with a language model; `gateway` kills what stands between a mesh and programs outside; `bombs` throws scripts, schemas and patterns without end, and measures
 //! executions beside them.
 //!
 //! It never judges by what a process remembers: only by the journal, the history, the agents' ledger, the list of
@@ -13,6 +13,7 @@ mod brokers;
 mod conversations;
 mod fault_plan;
 mod load;
+mod outside;
 mod points;
 mod power_loss;
 mod report;
@@ -57,6 +58,24 @@ enum Command {
     ConversationPoints(conversations::ConversationPointArgs),
     /// Throw scripts, schemas, patterns and answers that take time and memory, beside innocent executions.
     Bombs(bombs::BombArgs),
+    /// Kill gateway, bridge, executors and broker while clients follow streams and webhooks.
+    Gateway(outside::GatewayArgs),
+    /// The gateway of `gateway` (what it starts).
+    #[command(hide = true)]
+    GatewayProcess {
+        #[command(flatten)]
+        place: Place,
+        #[arg(long)]
+        listen: std::net::SocketAddr,
+    },
+    /// The bridge of `gateway` (what it starts).
+    #[command(hide = true)]
+    BridgeProcess {
+        #[command(flatten)]
+        place: Place,
+        #[arg(long)]
+        card: String,
+    },
     /// One executor (what the others start).
     #[command(hide = true)]
     Executor {
@@ -161,6 +180,11 @@ async fn perform_command(command: Command) -> ExitCode {
         Command::Run(args) => run::run(args).await,
         Command::Conversations(args) => Box::pin(conversations::conversations(args)).await,
         Command::ConversationPoints(args) => Box::pin(conversations::conversation_points(args)).await,
+        Command::Gateway(args) => Box::pin(outside::gateway(args)).await,
+        Command::GatewayProcess { place, listen } => {
+            outside::serve_gateway(&place, listen).await.map(|()| true)
+        }
+        Command::BridgeProcess { place, card } => outside::serve_bridge(&place, &card).await.map(|()| true),
         Command::Clerk { place } => conversations::serve_clerk(&place).await.map(|()| true),
         Command::Bombs(args) => Box::pin(bombs::bombs(args)).await,
         Command::Bomber { place, seed, args } => bombs::throw_bombs(&place, seed, &args).await.map(|()| true),

@@ -48,6 +48,14 @@ pub(crate) enum What {
     Targets {
         group: TargetGroup,
     },
+    /// The gateway, always at the same address.
+    Gateway {
+        listen: std::net::SocketAddr,
+    },
+    /// The bridge to the agent with this card.
+    Bridge {
+        card: String,
+    },
     /// The agent of conversations.
     Clerk {
         replica: usize,
@@ -65,6 +73,8 @@ impl Role {
         match &self.what {
             What::Executor { name, .. } | What::Agents { name, .. } => name,
             What::Targets { group } => group.name(),
+            What::Gateway { .. } => "gateway",
+            What::Bridge { .. } => "bridge",
             What::Clerk { .. } => "clerk",
         }
     }
@@ -86,6 +96,10 @@ impl Role {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
             }
             What::Targets { group } => drop(command.args(["targets", "--group", group.name()])),
+            What::Gateway { listen } => {
+                command.args(["gateway-process", "--listen", &listen.to_string()]);
+            }
+            What::Bridge { card } => drop(command.args(["bridge-process", "--card", card])),
             What::Clerk { replica } => {
                 command.arg("clerk").env(PROCESS_VARIABLE, format!("{replica}.{life}"));
             }

@@ -136,6 +136,38 @@ fn killed_in_the_middle_of_a_turn_conversations_go_on_at_the_recorded_one() {
     assert!(verdict["taken_up"].as_u64().unwrap() >= 8, "a run without takeovers proves nothing: {report:#}");
 }
 
+#[test]
+fn streams_and_webhooks_outlive_everything_between_them() {
+    let report = report(&[
+        "gateway",
+        "--streams",
+        "24",
+        "--pushes",
+        "8",
+        "--seconds",
+        "12",
+        "--gateway-kills",
+        "2",
+        "--bridge-kills",
+        "2",
+        "--executor-kills",
+        "1",
+        "--broker-kills",
+        "1",
+        "--work-ms",
+        "4000",
+        "--seed",
+        "1",
+    ]);
+    assert_eq!((&report["streams"], &report["pushed_whole"]), (&24.into(), &8.into()), "{report:#}");
+    assert_eq!((&report["gaps"], &report["repeats"]), (&0.into(), &0.into()), "{report:#}");
+    assert_eq!(report["messages_sent_twice"], 0, "{report:#}");
+    assert!(
+        report["resumed"].as_u64().unwrap() >= 8,
+        "a run without broken streams proves nothing: {report:#}"
+    );
+}
+
 #[cfg(feature = "crash-points")]
 #[test]
 fn every_place_of_a_conversation_can_be_died_at() {

@@ -44,6 +44,14 @@ pub enum GatewayError {
         /// File, and what is wrong with it.
         reason: String,
     },
+    /// A setting cannot be used.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Defect of the setting.
+        reason: String,
+    },
     /// An OpenID provider cannot be used.
     #[error("the OpenID provider {issuer} cannot be used: {reason}")]
     Provider {
@@ -62,7 +70,9 @@ impl GatewayError {
             Self::Client(error) => error.code(),
             Self::Listen { .. } => code::GATEWAY_CANNOT_LISTEN.as_str(),
             Self::Handshake { .. } => code::GATEWAY_MESSAGE_MALFORMED.as_str(),
-            Self::Tls { .. } | Self::Provider { .. } => code::GATEWAY_SETTING_UNUSABLE.as_str(),
+            Self::Tls { .. } | Self::Provider { .. } | Self::Setting { .. } => {
+                code::GATEWAY_SETTING_UNUSABLE.as_str()
+            }
             Self::Open { .. } => code::GATEWAY_WITHOUT_CREDENTIALS.as_str(),
         }
     }

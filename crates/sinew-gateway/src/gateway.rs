@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
+use crate::allowed_origins::AllowedOrigins;
 use crate::error::GatewayError;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
@@ -19,6 +20,7 @@ use crate::mcp::{McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::PushDispatcher;
+use crate::request_metrics::begin_counts;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
 use crate::webhook_triggers::WebhookTriggers;
@@ -43,6 +45,8 @@ impl Gateway {
     /// are protected.
     pub async fn start(mesh: Mesh, options: GatewayOptions) -> Result<Self, GatewayError> {
         check_protection(&options)?;
+        let origins = AllowedOrigins::read(&options.cors_origins)
+            .map_err(|reason| GatewayError::Setting { setting: "cors-origin", reason })?;
         let tls = match &options.transport {
             TransportSecurity::Tls(files) => Some(TlsListener::open(files.clone())?),
             _ => None,
@@ -87,6 +91,7 @@ impl Gateway {
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
+            origins,
             gate,
             webhooks,
             signer,
@@ -102,6 +107,7 @@ impl Gateway {
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
         let router = routes::router(&state, console);
+        begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, router)));
         tracing::info!(%address, "the gateway serves");
         Ok(Self { address, is_tls, draining, serving, pushes })

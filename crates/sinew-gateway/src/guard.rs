@@ -114,7 +114,7 @@ fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> 
 }
 
 /// Refuses names that are not of this gateway: a page elsewhere could have a browser send requests here (DNS rebinding).
-fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> Result<(), HttpProblem> {
+pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> Result<(), HttpProblem> {
     let named = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let host = named.or_else(|| uri.authority().map(Authority::as_str)).and_then(host_of);
     let is_ours = |host: &str| {
@@ -126,12 +126,17 @@ fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> Result<()
         return refused("the Host of the request is not a name of this gateway; `--host NAME` adds one");
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    if state.origins.origin_of(headers).is_some() {
+        return Ok(());
+    }
     let origin = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
     let origin = origin.as_ref().and_then(Uri::authority).map(Authority::as_str).and_then(host_of);
     if origin.as_deref().is_some_and(is_ours) {
         return Ok(());
     }
-    refused("the Origin of the request is not a name of this gateway; `--host NAME` adds one")
+    refused(
+        "the Origin of the request is not a name of this gateway; `--host NAME` or `--cors-origin ORIGIN` adds one",
+    )
 }
 
 /// The host of an authority, in lower case, without port and brackets.

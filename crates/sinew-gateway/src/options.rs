@@ -55,6 +55,8 @@ pub struct GatewayOptions {
     pub public_url: Option<String>,
     /// Names in `Host` and `Origin` that requests may have, beside those of the loopback interface.
     pub hosts: Vec<String>,
+    /// Origins whose scripts may call from a browser, as `https://app.example.com`. None unless named.
+    pub cors_origins: Vec<String>,
     /// Patterns of the names of agents and workflows that are offered; `*` stands for any text.
     pub expose: Vec<String>,
     /// Agent or workflow that gets messages to the mesh which name none.
@@ -81,6 +83,7 @@ impl GatewayOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             public_url: None,
             hosts: Vec::new(),
+            cors_origins: Vec::new(),
             expose: vec!["*".to_owned()],
             default_agent: None,
             adapters,

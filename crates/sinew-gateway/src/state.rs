@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
+use crate::allowed_origins::AllowedOrigins;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
@@ -23,6 +24,8 @@ pub(crate) struct GatewayState {
     pub(crate) limits: GatewayLimits,
     /// Names of this gateway in requests, beside those of the loopback interface.
     pub(crate) hosts: Vec<String>,
+    /// Origins whose scripts may call.
+    pub(crate) origins: AllowedOrigins,
     pub(crate) gate: AccessGate,
     pub(crate) meters: CallerMeters,
     /// Webhook triggers; `None` where the gateway's user may not read them.

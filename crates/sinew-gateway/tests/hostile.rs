@@ -248,3 +248,54 @@ async fn clients_that_do_not_read_are_cut() {
     drop(deaf);
     world.end().await;
 }
+
+#[tokio::test]
+async fn scripts_of_named_origins_may_call_and_others_not() {
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        options.cors_origins = vec!["https://app.example".to_owned()];
+        options.access.is_required = true;
+    })
+    .await;
+    let url = format!("{}/a2a", world.base);
+    let ask = |origin: &'static str| {
+        world
+            .http
+            .request(reqwest::Method::OPTIONS, &url)
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .send()
+    };
+    let allowed = ask("https://app.example").await.unwrap();
+    assert_eq!(allowed.status(), StatusCode::NO_CONTENT, "without a key: browsers ask without");
+    assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example");
+    assert!(allowed.headers()["access-control-allow-headers"].to_str().unwrap().contains("a2a-version"));
+    assert!(!allowed.headers().contains_key("access-control-allow-credentials"));
+    for origin in ["https://evil.example", "https://app.example.evil.example", "null"] {
+        let refused = ask(origin).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{origin}");
+        assert!(!refused.headers().contains_key("access-control-allow-origin"), "{origin}");
+    }
+    let rebound = world
+        .http
+        .request(reqwest::Method::OPTIONS, &url)
+        .header("host", "evil.example")
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    assert_eq!(rebound.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let card = format!("{}/.well-known/agent-card.json", world.base);
+    let read = world.http.get(&card).header("origin", "https://app.example").send().await.unwrap();
+    assert_eq!(
+        (read.status(), &read.headers()["access-control-allow-origin"]),
+        (StatusCode::OK, &"https://app.example".parse().unwrap())
+    );
+    let varies =
+        read.headers().get_all("vary").iter().any(|value| value.to_str().unwrap().contains("origin"));
+    assert!(varies, "{:?}", read.headers());
+    let keyless =
+        world.http.post(&url).header("origin", "https://app.example").body("{}").send().await.unwrap();
+    assert_eq!(keyless.status(), StatusCode::UNAUTHORIZED);
+    assert!(keyless.headers().contains_key("access-control-allow-origin"), "a script may read why");
+    let wrong = world.start_with(|options| options.cors_origins = vec!["*".to_owned()]).await.unwrap_err();
+    assert_eq!(wrong.code(), "SINEW-9018", "{wrong}");
+    world.end().await;
+}

@@ -135,6 +135,29 @@ pub const METRICS: &[MetricDescription] = &[
         &["agent"],
         "tasks that wait in an agent's queue, told by one executor whether or not the agent lives: 200 names, then `other`",
     ),
+    counter(
+        "sinew_gateway_requests_total",
+        &["interface", "status"],
+        "requests of a gateway, by interface (a2a, mcp, api, card, hook, console) and class of status; 429 by itself",
+    ),
+    histogram(
+        "sinew_gateway_request_seconds",
+        Unit::Seconds,
+        SHORT_SECONDS,
+        &["interface"],
+        "from a request's head to its answer, streams aside",
+    ),
+    gauge("sinew_gateway_streams", Unit::Count, &[], "streams of events that are open at a gateway"),
+    counter(
+        "sinew_gateway_pushes_total",
+        &["outcome"],
+        "attempts to deliver push notifications: delivered, failed (tried again) or refused (given up)",
+    ),
+    counter(
+        "sinew_bridge_messages_total",
+        &["outcome"],
+        "messages to outside agents: sent, found (taken, though the answer was lost) or unknown (nobody can tell)",
+    ),
     counter("sinew_model_calls_total", &["outcome"], "calls of language models, by how they ended"),
     histogram(
         "gen_ai_client_operation_duration_seconds",

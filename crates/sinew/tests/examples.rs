@@ -37,7 +37,7 @@ fn schemas_for_editors_are_current() {
     let workflows = dialects.lines().map(|dialect| {
         (format!("workflow.{dialect}.json"), vec!["schema", "workflow", "--dialect", dialect])
     });
-    let others = ["agent", "test", "agent-test", "agent-eval"]
+    let others = ["agent", "bridge", "test", "agent-test", "agent-eval"]
         .map(|kind| (format!("{kind}.json"), vec!["schema", kind]));
     for (file, args) in workflows.chain(others) {
         let kept = std::fs::read_to_string(root().join("examples/schemas").join(&file)).unwrap_or_default();

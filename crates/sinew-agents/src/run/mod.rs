@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use command::Command;
 pub use http::fetch;
-pub(crate) use http::{Http, RequestTemplate, check_literal_address, http_client};
+pub(crate) use http::{Http, RequestTemplate, check_literal_address, http_client, http_client_with_identity};
 pub use mcp::ToolPin;
 pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerPlace};
 pub(crate) use model::build::build_model;

@@ -235,6 +235,12 @@ impl HeldPush {
             // An attempt hours later has addresses of files that are still good.
             let linked = self.shared.links.in_event(body.clone());
             let outcome = deliver(web, signer, &self.record, (seq, &linked), now_ms() / 1000).await;
+            let word = match outcome {
+                DeliveryOutcome::Delivered => "delivered",
+                DeliveryOutcome::Failed => "failed",
+                DeliveryOutcome::Refused => "refused",
+            };
+            metrics::counter!("sinew_gateway_pushes_total", "outcome" => word).increment(1);
             match outcome {
                 DeliveryOutcome::Delivered => {
                     (self.record.delivered, self.record.attempts) = (seq.max(self.record.delivered), 0);

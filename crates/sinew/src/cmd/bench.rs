@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use sinew_bench::{BenchOptions, BenchPart, BenchReport, BenchRole, measure, play_role};
 use sinew_operations::failure::Failure;
 
-use crate::cmd::serve::{self, ExecutorArgs};
+use crate::cmd::serve::{self, ExecutorArgs, GatewayArgs};
 use crate::connect::block;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -46,7 +46,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     shards: Option<u32>,
     /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations, Part::Gateway])]
     only: Vec<Part>,
     #[command(subcommand)]
     role: Option<Role>,
@@ -63,6 +63,8 @@ enum Part {
     Size,
     /// Agents that hold conversations with a model that answers at once
     Conversations,
+    /// Calls and streams of a gateway, beside the mesh
+    Gateway,
 }
 
 /// Processes that `sinew bench` starts.
@@ -83,6 +85,9 @@ pub(crate) enum Role {
     /// Serve as an executor until the benchmark ends
     #[command(hide = true)]
     Executor(Box<ExecutorArgs>),
+    /// Serve as a gateway until the benchmark ends
+    #[command(hide = true)]
+    Gateway(Box<GatewayArgs>),
 }
 
 /// Where a role works.
@@ -124,6 +129,7 @@ impl From<Part> for BenchPart {
             Part::Executors => Self::Executors,
             Part::Size => Self::Size,
             Part::Conversations => Self::Conversations,
+            Part::Gateway => Self::Gateway,
         }
     }
 }
@@ -134,6 +140,10 @@ fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
         Role::Executor(args) => {
             sinew_bench::end_with_parent();
             return serve::executor(args, output);
+        }
+        Role::Gateway(args) => {
+            sinew_bench::end_with_parent();
+            return serve::gateway(args, output);
         }
         Role::Agent(at) => (BenchRole::Agent, at),
         Role::Talkers(at) => (BenchRole::Talkers, at),

@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     Workflow,
     /// Agent files, `NAME.agent.yaml`
     Agent,
+    /// Bridge files, `NAME.bridge.yaml`
+    Bridge,
     /// Test files, `NAME.test.yaml`
     Test,
     /// Test files of model agents
@@ -58,6 +60,7 @@ pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure
         output.text(&match args.kind {
             Kind::Workflow => dialects().join("\n"),
             Kind::Agent => "agent".to_owned(),
+            Kind::Bridge => "bridge".to_owned(),
             Kind::Test => "test".to_owned(),
             Kind::AgentTest => "agent-test".to_owned(),
             Kind::AgentEval => "agent-eval".to_owned(),
@@ -80,6 +83,7 @@ pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
             })
         }
         Kind::Agent => Ok(sinew_agents::agent_file_schema()),
+        Kind::Bridge => Ok(sinew_bridge::bridge_file_schema()),
         Kind::Test => Ok(sinew_case_runner::workflow_case_schema()),
         Kind::AgentTest => Ok(sinew_case_runner::agent_case_schema()),
         Kind::AgentEval => Ok(sinew_case_runner::eval_schema()),

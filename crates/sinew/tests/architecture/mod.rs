@@ -60,6 +60,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
         ],
     ),
+    (
+        "sinew-bridge",
+        &["sinew-agents", "sinew-protocol", "sinew-source", "sinew-files", "sinew-mesh", "sinew-agent"],
+    ),
     ("sinew-console", &["sinew-codes", "sinew-source", "sinew-diagram", "sinew-inspection"]),
     (
         "sinew-inspection",
@@ -132,6 +136,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-executor",
             "sinew-mesh",
             "sinew-agent",
+            "sinew-agents",
+            "sinew-bridge",
+            "sinew-gateway",
             "sinew-operations",
         ],
     ),
@@ -156,6 +163,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-operations",
             "sinew-case-runner",
             "sinew-bench",
+            "sinew-bridge",
         ],
     ),
 ];

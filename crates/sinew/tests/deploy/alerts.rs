@@ -10,6 +10,7 @@ use promql_parser::parser::{self, Expr};
 use serde_json::json;
 
 use super::commands::known;
+use super::outside_alerts::CAUSED_OUTSIDE;
 use super::promql::{Sample, ScrapeWindow, read_page};
 use super::slow_link::SlowLink;
 use super::{deploy, said, yaml};
@@ -286,6 +287,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
     assert!(firing(&window).contains("SinewNoExecutor"));
 
     let known = caused.into_iter().chain(["SinewShardsUnowned", "SinewNoExecutor"]);
-    let known: BTreeSet<String> = known.chain(CAUSED_RARELY).map(str::to_owned).collect();
+    let known: BTreeSet<String> =
+        known.chain(CAUSED_RARELY).chain(CAUSED_OUTSIDE).map(str::to_owned).collect();
     assert_eq!(rules().into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), known);
 }

@@ -12,6 +12,7 @@ mod first_execution;
 mod manifests;
 mod monitoring;
 mod nats;
+mod outside_alerts;
 mod promql;
 mod rare_alerts;
 mod slow_link;

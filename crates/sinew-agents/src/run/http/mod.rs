@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
@@ -25,6 +27,7 @@ use super::{Limits, Output, RunnerSurroundings};
 use crate::call::Call;
 use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
+use crate::web_exchange::WebIdentity;
 use sinew_protocol::unique_keys::read_unique;
 
 /// Bytes of a refusal shown in the fault.
@@ -262,17 +265,58 @@ impl Http {
 
 /// A client that follows no redirects, asks no proxies, and reaches public addresses only unless others are allowed.
 pub(crate) fn http_client(allow_private: bool) -> Result<reqwest::Client, AgentError> {
-    let host = |error: &dyn std::fmt::Display| AgentError::Host(error.to_string());
+    client_with_tls(allow_private, tls().map_err(|error| AgentError::Host(error.to_string()))?)
+}
+
+/// The same with certificates of its own. Fails if they cannot be read.
+pub(crate) fn http_client_with_identity(
+    allow_private: bool,
+    identity: &WebIdentity,
+) -> Result<reqwest::Client, AgentError> {
+    if identity == &WebIdentity::default() {
+        return http_client(allow_private);
+    }
+    client_with_tls(allow_private, tls_with_identity(identity).map_err(AgentError::Host)?)
+}
+
+fn client_with_tls(allow_private: bool, tls: rustls::ClientConfig) -> Result<reqwest::Client, AgentError> {
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .referer(false)
-        .tls_backend_preconfigured(tls().map_err(|error| host(&error))?);
+        .tls_backend_preconfigured(tls);
     if !allow_private {
         builder = builder.dns_resolver(Arc::new(PublicOnly));
     }
-    builder.build().map_err(|error| host(&error))
+    builder.build().map_err(|error| AgentError::Host(error.to_string()))
+}
+
+fn tls_with_identity(identity: &WebIdentity) -> Result<rustls::ClientConfig, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| text(&error))?;
+    let trusting = match &identity.authorities {
+        None => builder.with_platform_verifier().map_err(|error| text(&error))?,
+        Some(pem) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate = certificate.map_err(|error| format!("the authorities: {error}"))?;
+                roots.add(certificate).map_err(|error| format!("the authorities: {error}"))?;
+            }
+            if roots.is_empty() {
+                return Err("the authorities: the file has no certificate".to_owned());
+            }
+            builder.with_root_certificates(roots)
+        }
+    };
+    let Some((certificate, key)) = &identity.certificate else { return Ok(trusting.with_no_client_auth()) };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+    let chain = chain.map_err(|error| format!("the certificate: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
+    trusting.with_client_auth_cert(chain, key).map_err(|error| format!("the certificate: {error}"))
 }
 
 /// Checks a host that is an address itself: such hosts never reach the resolver.

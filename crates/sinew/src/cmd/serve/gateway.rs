@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
-    AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOptions, OidcOptions,
-    ReachableAddresses, TlsFiles, TransportSecurity,
+    AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayLimits, GatewayOptions,
+    OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
 };
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator;
+use sinew_operations::quantity::parse_byte_count;
+use sinew_protocol::access::KeyLimits;
 
 use super::{Care, Stop};
 use crate::connect::Connection;
@@ -46,6 +48,9 @@ pub(crate) struct GatewayArgs {
     /// Name in Host and Origin that requests may have, beside localhost; may be given again
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// Origin whose scripts may call from a browser (CORS), as https://app.example.com; may be given again
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<String>,
     /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     expose: Vec<String>,
@@ -57,6 +62,8 @@ pub(crate) struct GatewayArgs {
     console: Option<ConsoleChoice>,
     #[command(flatten)]
     access: AccessArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
@@ -98,15 +105,68 @@ pub(crate) struct AccessArgs {
     behind_proxy: bool,
 }
 
+/// Limits of a gateway, and those of callers whose key has none of its own.
+#[derive(Args, Debug)]
+pub(crate) struct LimitArgs {
+    /// Requests that are answered at once [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    max_in_flight: Option<u32>,
+    /// Streams of events that are open at once [default: 8000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    max_streams: Option<u32>,
+    /// Connections that are open at once [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    max_connections: Option<u32>,
+    /// Size of a request's body: 64KiB, 1MB [default: 1MiB]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    max_body: Option<String>,
+    /// Requests a second of a caller whose key has no limit [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    caller_requests_per_second: Option<u32>,
+    /// Requests at once of a caller whose key has no limit [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    caller_in_flight: Option<u32>,
+    /// Streams at once of a caller whose key has no limit [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    caller_streams: Option<u32>,
+    /// Size of a body of a caller whose key has no limit [default: the gateway's]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    caller_max_body: Option<String>,
+}
+
+impl LimitArgs {
+    fn gateway(&self) -> Result<GatewayLimits, Failure> {
+        let usual = GatewayLimits::default();
+        let count = |given: Option<u32>, usual: usize| given.map_or(usual, |given| given as usize);
+        let body = self.max_body.as_deref().map(parse_byte_count).transpose()?;
+        Ok(GatewayLimits {
+            in_flight: count(self.max_in_flight, usual.in_flight),
+            streams: count(self.max_streams, usual.streams),
+            connections: count(self.max_connections, usual.connections),
+            body_bytes: body.map_or(usual.body_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            ..usual
+        })
+    }
+
+    fn caller(&self) -> Result<KeyLimits, Failure> {
+        Ok(KeyLimits {
+            requests_per_second: self.caller_requests_per_second,
+            in_flight: self.caller_in_flight,
+            streams: self.caller_streams,
+            body_bytes: self.caller_max_body.as_deref().map(parse_byte_count).transpose()?,
+        })
+    }
+}
+
 impl AccessArgs {
-    fn access(&self) -> AccessOptions {
+    fn access(&self, limits: KeyLimits) -> AccessOptions {
         let provider = self.oidc_issuer.as_ref().zip(self.oidc_audience.as_ref());
         let oidc = provider.map(|(issuer, audience)| OidcOptions {
             caller_claim: self.oidc_caller_claim.clone(),
             scope_claim: self.oidc_scope_claim.clone(),
             ..OidcOptions::new(issuer, audience)
         });
-        AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), ..AccessOptions::default() }
+        AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), limits }
     }
 
     fn push_addresses(&self) -> ReachableAddresses {
@@ -146,6 +206,7 @@ impl From<ConsoleChoice> for ConsoleMode {
 
 /// Serves until told to stop.
 pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
+    let (limits, caller_limits) = (args.limits.gateway()?, args.limits.caller()?);
     let stop = Stop::listen()?;
     let up = Arc::new(OnceLock::new());
     let ready = Arc::clone(&up);
@@ -158,7 +219,9 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         expose: args.expose.clone(),
         default_agent: args.default_agent.clone(),
         console: args.console.map(ConsoleMode::from),
-        access: args.access.access(),
+        cors_origins: args.cors_origin.clone(),
+        limits,
+        access: args.access.access(caller_limits),
         transport: args.access.transport(),
         push_addresses: args.access.push_addresses(),
         ..GatewayOptions::new(mesh_operator::adapter)
@@ -214,7 +277,7 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
         }
         GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
             .hint("add --keys, and TLS files or --behind-proxy; or listen on 127.0.0.1"),
-        error @ (GatewayError::Tls { .. } | GatewayError::Provider { .. }) => {
+        error @ (GatewayError::Tls { .. } | GatewayError::Provider { .. } | GatewayError::Setting { .. }) => {
             Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
         }
         error => Failure::new(FailureKind::Failed, known(error.code()), error.to_string())

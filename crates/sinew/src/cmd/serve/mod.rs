@@ -1,6 +1,7 @@
 //! `sinew serve`: a role of the mesh as a process. It runs until it is told to stop, then drains.
 
 mod agent;
+mod bridge;
 mod executor;
 mod gateway;
 mod stop;
@@ -15,7 +16,7 @@ use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 use crate::exit::Exit;
 
 pub(crate) use executor::{ExecutorArgs, MessageWords};
-pub(crate) use gateway::{card_address, console_address, gateway_failure, tools_address};
+pub(crate) use gateway::{GatewayArgs, card_address, console_address, gateway_failure, tools_address};
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here, telemetry_failure};
@@ -33,6 +34,8 @@ pub(crate) enum ServeCommand {
     Agent(agent::AgentArgs),
     /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
     Gateway(gateway::GatewayArgs),
+    /// Serve agents outside, of A2A over HTTP, as agents of the mesh
+    Bridge(bridge::BridgeArgs),
 }
 
 /// How a service is looked after.
@@ -52,13 +55,19 @@ pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Fail
         ServeCommand::Executor(args) => executor(&args, output),
         // Agents may do more than wait.
         ServeCommand::Agent(args) => block(agent::serve(&args, output)),
-        ServeCommand::Gateway(args) => block(gateway::serve(&args, output)),
+        ServeCommand::Gateway(args) => gateway(&args, output),
+        ServeCommand::Bridge(args) => block(bridge::serve(&args, output)),
     }
 }
 
 /// Serves as an executor, on this thread.
 pub(crate) fn executor(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
     block_here(executor::serve(args, output))
+}
+
+/// Serves as a gateway.
+pub(crate) fn gateway(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
+    block(gateway::serve(args, output))
 }
 
 impl Care {

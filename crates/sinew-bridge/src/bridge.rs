@@ -1,0 +1,193 @@
+//! An outside agent on the mesh: its card is looked at again and again, and announced as long as it can be had.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_agent::{Agent, CancellationToken};
+use sinew_agents::{ReachableAddresses, WebClient};
+use sinew_mesh::Mesh;
+use sinew_protocol::card::{input_schema, output_schema};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::bridge_file::BridgeSettings;
+use crate::credentials::Credentials;
+use crate::error::BridgeError;
+use crate::outside_task::{OutsideAgent, begin_counts};
+use crate::remote_card::{RemoteCard, fetch_card};
+use crate::remote_client::RemoteClient;
+
+/// Waits between looks at a card that cannot be had: the first, and the longest.
+const FETCH_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+/// Looks at a card that fail in a row before the agent leaves the mesh.
+const MAX_FAILED_LOOKS: u32 = 3;
+/// How long a stopping bridge waits for tasks. Others take up what is left.
+const GRACE: Duration = Duration::from_secs(10);
+/// Tasks count as given back so long before they are.
+const HALT_MARGIN: Duration = Duration::from_millis(500);
+
+/// An outside agent whose card was read.
+#[derive(Debug)]
+pub struct Bridge {
+    settings: Arc<BridgeSettings>,
+    web: WebClient,
+    credentials: Arc<Credentials>,
+    card: RemoteCard,
+}
+
+/// The agent that is served for one state of the card.
+struct ServedCard {
+    card: RemoteCard,
+    generation: CancellationToken,
+}
+
+impl Bridge {
+    /// Reads the card of an outside agent; waits for an agent that is away. `None` if `stop` fires before. Fails if the card
+    /// or the credentials cannot be used.
+    pub async fn open(
+        settings: BridgeSettings,
+        stop: &CancellationToken,
+    ) -> Result<Option<Self>, BridgeError> {
+        // The operator named the addresses, which may lie in a private network. A card can name no others.
+        let web = WebClient::with_identity(ReachableAddresses::All, &settings.identity)
+            .map_err(|error| BridgeError::Setting { setting: "certificate", reason: error.to_string() })?;
+        let credentials = Arc::new(Credentials::new(settings.credentials.clone()));
+        let mut wait = FETCH_BACKOFF.0;
+        loop {
+            let fetched = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(None),
+                fetched = fetch_card(&settings, &web, &credentials) => fetched,
+            };
+            match fetched {
+                Ok(card) => {
+                    return Ok(Some(Self { settings: Arc::new(settings), web, credentials, card }));
+                }
+                Err(error @ BridgeError::Credentials { .. }) => return Err(error),
+                Err(error) if error.may_pass() => {
+                    tracing::warn!(%error, code = error.code(), "the outside agent is not there yet");
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return Ok(None),
+                () = sleep(wait) => {}
+            }
+            wait = (wait * 2).min(FETCH_BACKOFF.1);
+        }
+    }
+
+    /// Name of the agent on the mesh.
+    pub fn name(&self) -> &str {
+        &self.card.shown.name
+    }
+
+    /// Serves the agent until `stop` fires. Fails if the mesh does not take it.
+    pub async fn serve(self, mesh: Mesh, stop: CancellationToken) -> Result<(), BridgeError> {
+        begin_counts();
+        let mut serving = JoinSet::new();
+        let mut served = Some(self.begin(&mut serving, &mesh, self.card.clone(), &stop));
+        let (mut failed_looks, mut next_look) = (0, Instant::now() + self.settings.refresh);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = serving.join_next() => agent_ended(ended)?,
+                () = sleep_until(next_look) => {
+                    next_look = Instant::now() + self.settings.refresh;
+                    let looked = fetch_card(&self.settings, &self.web, &self.credentials).await;
+                    let name = self.name();
+                    match looked {
+                        Ok(card) => {
+                            failed_looks = 0;
+                            if served.as_ref().is_some_and(|served| served.card.digest == card.digest) {
+                                continue;
+                            }
+                            tracing::info!(agent = name, "the card of the outside agent is new");
+                            let newer = self.begin(&mut serving, &mesh, self.named(card), &stop);
+                            // The new one is there before the old one leaves.
+                            if let Some(old) = served.replace(newer) {
+                                old.generation.cancel();
+                            }
+                        }
+                        Err(error) => {
+                            failed_looks += 1;
+                            tracing::warn!(agent = name, %error, code = error.code(), "the card cannot be refreshed");
+                            // A card that is not trusted any more counts at once.
+                            let is_over = failed_looks >= MAX_FAILED_LOOKS || matches!(error, BridgeError::Untrusted { .. });
+                            if let Some(old) = served.take_if(|_| is_over) {
+                                tracing::warn!(agent = name, "the outside agent leaves the mesh");
+                                old.generation.cancel();
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        while let Some(ended) = serving.join_next().await {
+            agent_ended(ended)?;
+        }
+        Ok(())
+    }
+
+    /// The card under the name that the agent has on the mesh, whatever the outside agent calls itself now.
+    fn named(&self, mut card: RemoteCard) -> RemoteCard {
+        self.name().clone_into(&mut card.shown.name);
+        card
+    }
+
+    fn begin(
+        &self,
+        serving: &mut JoinSet<Result<(), sinew_agent::AgentError>>,
+        mesh: &Mesh,
+        card: RemoteCard,
+        stop: &CancellationToken,
+    ) -> ServedCard {
+        let (generation, halting) = (stop.child_token(), CancellationToken::new());
+        let (ended, halts) = (generation.clone(), halting.clone());
+        tokio::spawn(async move {
+            ended.cancelled().await;
+            sleep(GRACE.saturating_sub(HALT_MARGIN)).await;
+            halts.cancel();
+        });
+        serving.spawn(self.agent(&card, halting).serve(mesh.clone(), generation.clone()));
+        ServedCard { card, generation }
+    }
+
+    fn agent(&self, card: &RemoteCard, halting: CancellationToken) -> Agent {
+        let shown = &card.shown;
+        let (input, output) = (input_schema(shown).cloned(), output_schema(shown).cloned());
+        let web = self.web.clone();
+        let outside = Arc::new(OutsideAgent {
+            client: RemoteClient::new(card.endpoint.clone(), web, Arc::clone(&self.credentials)),
+            settings: Arc::clone(&self.settings),
+            has_input_schema: input.is_some(),
+            has_output_schema: output.is_some(),
+            halting,
+        });
+        let agent = Agent::dynamic(shown.name.as_str(), input, output, move |input, context| {
+            Arc::clone(&outside).perform(input, context)
+        });
+        let agent = agent
+            .description(shown.description.as_str())
+            .version(shown.version.as_str())
+            .concurrency(self.settings.concurrency)
+            .timeout(self.settings.timeout)
+            .grace(GRACE);
+        shown.skills.iter().cloned().fold(agent, Agent::a2a_skill)
+    }
+}
+
+fn agent_ended(
+    ended: Result<Result<(), sinew_agent::AgentError>, tokio::task::JoinError>,
+) -> Result<(), BridgeError> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(sinew_agent::AgentError::Mesh(error))) => Err(error.into()),
+        Ok(Err(error)) => Err(BridgeError::Agent { code: error.code(), reason: error.to_string() }),
+        Err(error) => {
+            let code = sinew_protocol::code::AGENT_DIED.as_str();
+            Err(BridgeError::Agent { code, reason: error.to_string() })
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The form of a bridge file, `NAME.bridge.yaml`, and the settings that it becomes.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_agents::{FileTime, WebIdentity};
+use sinew_files::{read_file, read_text_file};
+use sinew_protocol::code;
+use sinew_source::{Diagnostic, Diagnostics, Limits, LoadOptions, Schema, Sources, Variables, check_node};
+use url::Url;
+
+use crate::card_signature::CardKeys;
+use crate::credentials::{CredentialKind, SecretPlace};
+use crate::error::BridgeError;
+
+/// Largest file that a bridge file names, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+/// Path of a card below the address of an agent.
+const CARD_PATH: &str = "/.well-known/agent-card.json";
+/// Time between two looks at a card, if the file names none.
+const DEFAULT_REFRESH: Duration = Duration::from_mins(5);
+/// Shortest time between two looks at a card.
+const MIN_REFRESH: Duration = Duration::from_secs(1);
+/// Longest time for one task, if the file names none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_hours(1);
+/// Tasks at once, if the file names no number.
+const DEFAULT_CONCURRENCY: usize = 64;
+
+/// An outside agent of A2A 1.0 as an agent of the mesh.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Sinew bridge file")]
+struct BridgeFile {
+    /// Name under which workflows and peers of the mesh call the agent.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
+    name: String,
+    /// Address of the outside agent, or of its card. The card may name interfaces on this host only, and on those of `hosts`.
+    card: String,
+    /// Description instead of that of the card.
+    description: Option<String>,
+    /// Interface of the card to use: JSONRPC or HTTP+JSON; the first that the bridge speaks if left out.
+    transport: Option<RemoteBinding>,
+    /// Further hosts that the card may name, as `https://host:port`. They are sent the credentials.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// Credentials for the outside agent.
+    credentials: Option<CredentialFile>,
+    /// Certificate that the bridge shows (mutual TLS).
+    certificate: Option<CertificateFile>,
+    /// PEM file with the authorities that servers are trusted by, instead of those of the system.
+    authorities: Option<String>,
+    /// JSON Web Key Set with the keys (P-256, Ed25519) one of which must have signed the card.
+    card_keys: Option<String>,
+    /// Time between two looks at the card; five minutes if left out. Three failures in a row take the agent off the mesh.
+    refresh: Option<FileTime>,
+    /// Longest time for one task; one hour if left out.
+    timeout: Option<FileTime>,
+    /// Tasks at the same time; 64 if left out.
+    #[schemars(range(min = 1, max = 10_000))]
+    concurrency: Option<usize>,
+    /// Workflow of the mesh that answers questions of the outside agent (input-required): its input is `{agent, question, data}`,
+    /// and its output is the answer. Without it, a question ends the task: its output has the question and `reply_to`.
+    ask: Option<String>,
+    /// Whether the outside agent recognises a repeated message by its id. Then a message whose fate is unknown is sent again.
+    #[serde(default)]
+    resend: bool,
+}
+
+/// Exactly one kind of credentials.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+struct CredentialFile {
+    /// A key in a header.
+    api_key: Option<ApiKeyFile>,
+    /// A bearer token.
+    bearer: Option<SecretFile>,
+    /// Tokens of an OAuth2 token endpoint, by client credentials.
+    client_credentials: Option<ClientCredentialsFile>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApiKeyFile {
+    /// Name of the header.
+    header: String,
+    /// The key.
+    value: SecretFile,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ClientCredentialsFile {
+    /// Address of the token endpoint.
+    token_url: String,
+    /// Id of the client.
+    client_id: SecretFile,
+    /// Secret of the client.
+    client_secret: SecretFile,
+    /// Scopes to ask for.
+    #[serde(default)]
+    scopes: Vec<String>,
+}
+
+/// Place of a secret: exactly one of env and file.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+struct SecretFile {
+    /// Variable of the environment.
+    env: Option<String>,
+    /// File, relative to the bridge file.
+    file: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CertificateFile {
+    /// PEM file with the certificate and its chain, relative to the bridge file.
+    certificate: String,
+    /// PEM file with its key.
+    key: String,
+}
+
+/// Protocol of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum RemoteBinding {
+    /// JSON-RPC 2.0.
+    #[serde(rename = "JSONRPC")]
+    JsonRpc,
+    /// Paths and JSON.
+    #[serde(rename = "HTTP+JSON")]
+    HttpJson,
+}
+
+/// Settings of a bridge.
+#[derive(Clone, Debug)]
+pub struct BridgeSettings {
+    /// Name on the mesh; `None` to take that of the card.
+    pub(crate) name: Option<String>,
+    pub(crate) card: Url,
+    pub(crate) description: Option<String>,
+    pub(crate) transport: Option<RemoteBinding>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) credentials: Option<CredentialKind>,
+    pub(crate) identity: WebIdentity,
+    pub(crate) card_keys: Option<CardKeys>,
+    pub(crate) refresh: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) ask: Option<String>,
+    pub(crate) resend: bool,
+}
+
+/// The JSON Schema of bridge files, for editors and for the check at load.
+pub fn bridge_file_schema() -> Value {
+    schemars::schema_for!(BridgeFile).into()
+}
+
+static FORM: LazyLock<Result<Schema, String>> =
+    LazyLock::new(|| Schema::compile(&bridge_file_schema()).map_err(|error| error.to_string()));
+
+impl BridgeSettings {
+    /// Settings for an address alone: no credentials, the name of the card. Fails if it is not an address of HTTP.
+    pub fn of_address(address: &str) -> Result<Self, BridgeError> {
+        Ok(Self {
+            name: None,
+            card: card_address(address)?,
+            description: None,
+            transport: None,
+            hosts: Vec::new(),
+            credentials: None,
+            identity: WebIdentity::default(),
+            card_keys: None,
+            refresh: DEFAULT_REFRESH,
+            timeout: DEFAULT_TIMEOUT,
+            concurrency: DEFAULT_CONCURRENCY,
+            ask: None,
+            resend: false,
+        })
+    }
+
+    /// Reads a bridge file and the files that it names. Fails with findings that name their places.
+    pub fn load(path: &Path) -> Result<Self, Diagnostics> {
+        let shown = path.display().to_string();
+        let limits = Limits::default();
+        let max_bytes = limits.max_bytes as u64;
+        let bytes = read_file(path, max_bytes).map_err(|error| {
+            let mut findings = Diagnostics::new(Sources::default());
+            let text = format!("cannot read '{shown}': {error}");
+            findings.push(Diagnostic::error(code::BRIDGE_FILE_NOT_VALID.as_str(), text));
+            findings
+        })?;
+        let options = LoadOptions {
+            name: &shown,
+            variables: Variables::Kept,
+            read: &|path| read_file(path, max_bytes).map_err(|error| error.to_string()),
+            limits,
+        };
+        let document = sinew_source::load(&bytes, &options)?;
+        let mut findings = Diagnostics::new(document.sources.clone());
+        match &*FORM {
+            Ok(form) => findings.extend(check_node(form, &document.root)),
+            Err(problem) => {
+                findings.push(Diagnostic::error(code::BRIDGE_FILE_NOT_VALID.as_str(), problem.clone()));
+            }
+        }
+        if findings.has_errors() {
+            findings.sort();
+            return Err(findings);
+        }
+        let built = serde_json::from_value::<BridgeFile>(document.root.to_json())
+            .map_err(|error| setting("the file", error.to_string()))
+            .and_then(|file| file.settings(path.parent().unwrap_or(Path::new("."))));
+        built.map_err(|error| {
+            let place = match &error {
+                BridgeError::Setting { setting, .. } => document.root.at_pointer(&format!("/{setting}")),
+                _ => None,
+            };
+            let span = place.map_or(document.root.span, |node| node.span);
+            findings
+                .push(Diagnostic::error(code::BRIDGE_FILE_NOT_VALID.as_str(), error.to_string()).at(span));
+            findings
+        })
+    }
+
+    /// Whether a URL is of a host that the operator named.
+    pub(crate) fn is_named(&self, url: &Url) -> bool {
+        let origin = url.origin().ascii_serialization();
+        self.card.origin() == url.origin() || self.hosts.contains(&origin)
+    }
+}
+
+impl BridgeFile {
+    fn settings(self, folder: &Path) -> Result<BridgeSettings, BridgeError> {
+        let base = BridgeSettings::of_address(&self.card)?;
+        let pem = |which: &'static str, name: &String| {
+            read_file(&folder.join(name), MAX_FILE_BYTES).map_err(|error| setting(which, error.to_string()))
+        };
+        let mut hosts = Vec::new();
+        for host in &self.hosts {
+            let url = web_address("hosts", host)?;
+            hosts.push(url.origin().ascii_serialization());
+        }
+        let certificate = match &self.certificate {
+            None => None,
+            Some(file) => Some((pem("certificate", &file.certificate)?, pem("certificate", &file.key)?)),
+        };
+        let authorities = self.authorities.as_ref().map(|name| pem("authorities", name)).transpose()?;
+        let card_keys = match &self.card_keys {
+            None => None,
+            Some(name) => {
+                let text = read_text_file(&folder.join(name), MAX_FILE_BYTES)
+                    .map_err(|error| setting("card_keys", error.to_string()))?;
+                Some(CardKeys::read(&text).map_err(|reason| setting("card_keys", reason))?)
+            }
+        };
+        let duration = |time: Option<FileTime>, default| time.map_or(default, |time| time.0);
+        Ok(BridgeSettings {
+            name: Some(self.name),
+            description: self.description,
+            transport: self.transport,
+            hosts,
+            credentials: self.credentials.map(|file| file.kind(folder)).transpose()?,
+            identity: WebIdentity { certificate, authorities },
+            card_keys,
+            refresh: duration(self.refresh, DEFAULT_REFRESH).max(MIN_REFRESH),
+            timeout: duration(self.timeout, DEFAULT_TIMEOUT),
+            concurrency: self.concurrency.unwrap_or(DEFAULT_CONCURRENCY),
+            ask: self.ask,
+            resend: self.resend,
+            ..base
+        })
+    }
+}
+
+impl CredentialFile {
+    fn kind(self, folder: &Path) -> Result<CredentialKind, BridgeError> {
+        match (self.api_key, self.bearer, self.client_credentials) {
+            (Some(file), None, None) => {
+                let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+                let header = file.header.to_ascii_lowercase();
+                let is_ours = ["host", "content-length", "content-type", "transfer-encoding", "connection"];
+                if header.is_empty() || !header.chars().all(good) || is_ours.contains(&header.as_str()) {
+                    let reason = format!("{:?} cannot be the header of a key", file.header);
+                    return Err(setting("credentials", reason));
+                }
+                Ok(CredentialKind::ApiKey { header, value: file.value.place(folder)? })
+            }
+            (None, Some(secret), None) => Ok(CredentialKind::Bearer(secret.place(folder)?)),
+            (None, None, Some(file)) => {
+                web_address("credentials", &file.token_url)?;
+                Ok(CredentialKind::ClientCredentials {
+                    token_url: file.token_url,
+                    client_id: file.client_id.place(folder)?,
+                    client_secret: file.client_secret.place(folder)?,
+                    scopes: file.scopes,
+                })
+            }
+            _ => {
+                let reason = "expected exactly one of api_key, bearer and client_credentials";
+                Err(setting("credentials", reason.to_owned()))
+            }
+        }
+    }
+}
+
+impl SecretFile {
+    fn place(self, folder: &Path) -> Result<SecretPlace, BridgeError> {
+        match (self.env, self.file) {
+            (Some(name), None) => Ok(SecretPlace::Variable(name)),
+            (None, Some(name)) => Ok(SecretPlace::File(PathBuf::from(folder).join(name))),
+            _ => Err(setting("credentials", "expected exactly one of env and file".to_owned())),
+        }
+    }
+}
+
+fn setting(setting: &'static str, reason: String) -> BridgeError {
+    BridgeError::Setting { setting, reason }
+}
+
+fn web_address(which: &'static str, address: &str) -> Result<Url, BridgeError> {
+    let url = Url::parse(address).map_err(|error| setting(which, format!("{address:?}: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(setting(which, format!("{address:?} is not an address of http or https")));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(setting(which, "an address must not hold credentials".to_owned()));
+    }
+    Ok(url)
+}
+
+/// The address of a card: as it is if its path ends like a file, else below the address of the agent.
+fn card_address(address: &str) -> Result<Url, BridgeError> {
+    let mut url = web_address("card", address)?;
+    url.set_fragment(None);
+    if Path::new(url.path()).extension().is_none_or(|extension| extension != "json") {
+        let path = format!("{}{CARD_PATH}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_agents_and_cards() {
+        for (address, expected) in [
+            ("https://a.example", Some("https://a.example/.well-known/agent-card.json")),
+            ("http://a:8/agents/x/", Some("http://a:8/agents/x/.well-known/agent-card.json")),
+            ("https://a.example/card.json#x", Some("https://a.example/card.json")),
+            ("ftp://a.example", None),
+            ("https://u:p@a.example", None),
+            ("a.example", None),
+        ] {
+            assert_eq!(card_address(address).ok().as_ref().map(Url::as_str), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn files_become_settings_or_findings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.bridge.yaml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            BridgeSettings::load(&path)
+        };
+        let good = load(
+            "name: x\ncard: https://a.example\nhosts: [https://b.example:444/p]\n\
+             credentials: {api_key: {header: X-Key, value: {env: KEY}}}\nrefresh: 30s\nask: review\n",
+        )
+        .unwrap();
+        assert_eq!((good.refresh, good.ask.as_deref()), (Duration::from_secs(30), Some("review")));
+        for (url, expected) in [
+            ("https://a.example/rpc", true),
+            ("https://b.example:444/rpc", true),
+            ("https://b.example/rpc", false),
+            ("http://a.example/rpc", false),
+        ] {
+            assert_eq!(good.is_named(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+        for (text, line) in [
+            ("name: x\n", 1),
+            ("name: x\ncard: ftp://a\n", 2),
+            ("name: x\ncard: https://a\nsecret: y\n", 3),
+            ("name: x\ncard: https://a\ncredentials: {bearer: {env: A, file: b}}\n", 3),
+            ("name: x\ncard: https://a\ncredentials: {api_key: {header: 'a b', value: {env: A}}}\n", 3),
+            ("name: x\ncard: https://a\ncard_keys: absent.json\n", 3),
+            ("name: x\ncard: https://a\ntransport: GRPC\n", 3),
+        ] {
+            let findings = load(text).unwrap_err();
+            assert!(findings.has_errors(), "{text}");
+            let shown = format!("{findings:?}");
+            assert!(!shown.is_empty() && line > 0, "{text}: {shown}");
+        }
+    }
+}

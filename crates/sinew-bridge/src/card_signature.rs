@@ -1,0 +1,193 @@
+//! Signatures of cards: JWS over the canonical card without its signatures, by keys that the operator pinned.
+//!
+//! The address of keys that a signature names (`jku`) is not read: a signer would name its own trust root.
+
+use data_encoding::BASE64URL_NOPAD;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm};
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_protocol::unique_keys::read_unique;
+
+use crate::canonical_json::canonical_json;
+
+/// Signatures of one card that are looked at.
+const MAX_SIGNATURES: usize = 8;
+/// Members of a card that are left out of a signature when they have their default, by the rules of A2A 1.0. Others are
+/// required, or stand in the card only if they were set.
+const REQUIRED_MEMBERS: [&str; 16] = [
+    "name",
+    "description",
+    "supportedInterfaces",
+    "version",
+    "capabilities",
+    "defaultInputModes",
+    "defaultOutputModes",
+    "skills",
+    "url",
+    "protocolBinding",
+    "protocolVersion",
+    "id",
+    "tags",
+    "organization",
+    "list",
+    "schemes",
+];
+
+/// Keys that cards may be signed by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CardKeys(Vec<CardKey>);
+
+#[derive(Clone, Debug)]
+struct CardKey {
+    id: Option<String>,
+    algorithm: CardAlgorithm,
+    public_key: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+enum CardAlgorithm {
+    #[serde(rename = "ES256")]
+    Es256,
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+impl CardAlgorithm {
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Self::Es256 => &ECDSA_P256_SHA256_FIXED,
+            Self::EdDsa => &ED25519,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct KeySetFile {
+    keys: Vec<KeyEntry>,
+}
+
+#[derive(Deserialize)]
+struct KeyEntry {
+    kty: String,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    crv: String,
+    #[serde(default)]
+    x: String,
+    #[serde(default)]
+    y: String,
+}
+
+#[derive(Deserialize)]
+struct ProtectedHeader {
+    alg: CardAlgorithm,
+    #[serde(default)]
+    kid: Option<String>,
+    /// Extensions that a reader must understand; none is.
+    #[serde(default)]
+    crit: Option<Value>,
+}
+
+impl CardKeys {
+    /// Reads a JSON Web Key Set with keys of P-256 and Ed25519. Fails if there is no such key.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let set: KeySetFile = read_unique(text.as_bytes()).map_err(|error| error.to_string())?;
+        let keys = set.keys.iter().map(KeyEntry::read).collect::<Result<Vec<_>, _>>()?;
+        if keys.is_empty() {
+            return Err("the set has no key".to_owned());
+        }
+        Ok(Self(keys))
+    }
+
+    /// Fails unless a signature of the card is by one of these keys.
+    pub(crate) fn check(&self, card: &Value) -> Result<(), String> {
+        let signatures =
+            card.get("signatures").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if signatures.is_empty() {
+            return Err("it is not signed".to_owned());
+        }
+        let mut reason = "its signature is by another key".to_owned();
+        for signature in signatures.iter().take(MAX_SIGNATURES) {
+            match self.check_one(card, signature) {
+                Ok(()) => return Ok(()),
+                Err(found) => reason = found,
+            }
+        }
+        Err(reason)
+    }
+
+    fn check_one(&self, card: &Value, signature: &Value) -> Result<(), String> {
+        let text = |name: &str| signature.get(name).and_then(Value::as_str).unwrap_or_default();
+        let protected = text("protected");
+        let header = BASE64URL_NOPAD.decode(protected.as_bytes()).map_err(|error| error.to_string())?;
+        let header: ProtectedHeader = read_unique(&header).map_err(|error| error.to_string())?;
+        if header.crit.is_some() {
+            return Err("its signature needs an extension of JWS".to_owned());
+        }
+        let bytes =
+            BASE64URL_NOPAD.decode(text("signature").as_bytes()).map_err(|error| error.to_string())?;
+        let mut known = self.0.iter().filter(|key| {
+            // A key is for one algorithm, whatever the signature claims.
+            key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
+        });
+        let mut unsigned = card.clone();
+        if let Some(members) = unsigned.as_object_mut() {
+            members.shift_remove("signatures");
+        }
+        let payloads = [canonical_json(&unsigned), canonical_json(&without_defaults(&unsigned))];
+        let fits = |key: &CardKey| {
+            payloads.iter().flatten().any(|payload| {
+                let signed = format!("{protected}.{}", BASE64URL_NOPAD.encode(payload.as_bytes()));
+                let key = UnparsedPublicKey::new(key.algorithm.verification(), &key.public_key);
+                key.verify(signed.as_bytes(), &bytes).is_ok()
+            })
+        };
+        if known.any(fits) {
+            Ok(())
+        } else {
+            Err("its signature is by another key, or the card was changed".to_owned())
+        }
+    }
+}
+
+impl KeyEntry {
+    fn read(&self) -> Result<CardKey, String> {
+        let part = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|error| error.to_string());
+        let (algorithm, public_key) = match (self.kty.as_str(), self.crv.as_str()) {
+            ("EC", "P-256") => (CardAlgorithm::Es256, [vec![4], part(&self.x)?, part(&self.y)?].concat()),
+            ("OKP", "Ed25519") => (CardAlgorithm::EdDsa, part(&self.x)?),
+            (kind, curve) => return Err(format!("a key of {kind} {curve} is not of P-256 or Ed25519")),
+        };
+        let length = if algorithm == CardAlgorithm::Es256 { 65 } else { 32 };
+        if public_key.len() != length {
+            return Err("a key has a wrong length".to_owned());
+        }
+        Ok(CardKey { id: self.kid.clone(), algorithm, public_key })
+    }
+}
+
+/// The card as a signer writes it that leaves defaults out.
+fn without_defaults(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(name, value)| {
+                let is_default = match value {
+                    Value::Null | Value::Bool(false) => true,
+                    Value::String(text) => text.is_empty(),
+                    Value::Array(items) => items.is_empty(),
+                    _ => false,
+                };
+                !is_default || REQUIRED_MEMBERS.contains(&name.as_str())
+            });
+            kept.map(|(name, value)| (name.clone(), without_defaults(value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        }
+        Value::Array(items) => items.iter().map(without_defaults).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Credentials of a bridge: from the environment or files, read at each use so that rotated ones count.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use sinew_agents::{WebClient, WebMethod, WebRequest};
+use sinew_files::read_text_file;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::error::BridgeError;
+
+/// Largest secret, in bytes.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+/// Largest answer of a token endpoint, in bytes.
+const MAX_TOKEN_ANSWER: usize = 64 << 10;
+/// Time for an answer of a token endpoint.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// A token is renewed so long before its end.
+const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
+/// Life of a token whose answer names none.
+const DEFAULT_TOKEN_LIFE: Duration = Duration::from_mins(5);
+/// Longest life of a token that is believed.
+const MAX_TOKEN_LIFE: Duration = Duration::from_hours(24);
+
+/// Place of a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SecretPlace {
+    /// A variable of the environment.
+    Variable(String),
+    /// A file, whose last line end does not count.
+    File(PathBuf),
+}
+
+impl SecretPlace {
+    pub(crate) fn read(&self) -> Result<String, BridgeError> {
+        let unusable = |reason: String| BridgeError::Credentials { reason };
+        let text = match self {
+            Self::Variable(name) => {
+                std::env::var(name).map_err(|_| unusable(format!("the variable {name} is not set")))?
+            }
+            Self::File(path) => read_text_file(path, MAX_SECRET_BYTES)
+                .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?,
+        };
+        let secret = text.trim_end_matches(['\r', '\n']);
+        if secret.is_empty() || secret.chars().any(char::is_control) {
+            return Err(unusable("a secret is empty or holds control characters".to_owned()));
+        }
+        Ok(secret.to_owned())
+    }
+}
+
+/// Kinds of credentials beside certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CredentialKind {
+    /// A header with a key.
+    ApiKey { header: String, value: SecretPlace },
+    /// A token that is known.
+    Bearer(SecretPlace),
+    /// Tokens of an OAuth2 token endpoint, by client credentials.
+    ClientCredentials {
+        token_url: String,
+        client_id: SecretPlace,
+        client_secret: SecretPlace,
+        scopes: Vec<String>,
+    },
+}
+
+/// Credentials with the token that was fetched last.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    kind: Option<CredentialKind>,
+    token: Mutex<Option<FetchedToken>>,
+}
+
+#[derive(Clone, Debug)]
+struct FetchedToken {
+    text: String,
+    until: Instant,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: String,
+    #[serde(default)]
+    token_type: Option<String>,
+    #[serde(default)]
+    expires_in: Option<u64>,
+}
+
+impl Credentials {
+    pub(crate) fn new(kind: Option<CredentialKind>) -> Self {
+        Self { kind, token: Mutex::default() }
+    }
+
+    /// The header to send; `None` without credentials.
+    pub(crate) async fn header(&self, web: &WebClient) -> Result<Option<(String, String)>, BridgeError> {
+        let bearer = |token: &str| ("authorization".to_owned(), format!("Bearer {token}"));
+        Ok(match &self.kind {
+            None => None,
+            Some(CredentialKind::ApiKey { header, value }) => Some((header.clone(), value.read()?)),
+            Some(CredentialKind::Bearer(value)) => Some(bearer(&value.read()?)),
+            Some(CredentialKind::ClientCredentials { .. }) => Some(bearer(&self.token(web).await?)),
+        })
+    }
+
+    /// Forgets a token that was refused. Says whether another one can be had.
+    pub(crate) async fn forget_token(&self) -> bool {
+        self.token.lock().await.take().is_some()
+    }
+
+    async fn token(&self, web: &WebClient) -> Result<String, BridgeError> {
+        let mut held = self.token.lock().await;
+        if let Some(token) = held.as_ref().filter(|token| token.until > Instant::now()) {
+            return Ok(token.text.clone());
+        }
+        let token = self.fetch_token(web).await?;
+        let text = token.text.clone();
+        *held = Some(token);
+        Ok(text)
+    }
+
+    async fn fetch_token(&self, web: &WebClient) -> Result<FetchedToken, BridgeError> {
+        let Some(CredentialKind::ClientCredentials { token_url, client_id, client_secret, scopes }) =
+            &self.kind
+        else {
+            return Err(BridgeError::Credentials { reason: "there is no token endpoint".to_owned() });
+        };
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let pair = format!("{}:{}", encode(&client_id.read()?), encode(&client_secret.read()?));
+        let authorization = format!("Basic {}", BASE64.encode(pair.as_bytes()));
+        let mut form = "grant_type=client_credentials".to_owned();
+        if !scopes.is_empty() {
+            form.push_str("&scope=");
+            form.push_str(&encode(&scopes.join(" ")));
+        }
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("accept", "application/json"),
+        ];
+        let request = WebRequest {
+            method: WebMethod::Post,
+            address: token_url,
+            headers: &headers,
+            body: form.into_bytes(),
+            timeout: TOKEN_TIMEOUT,
+        };
+        let failed =
+            |reason: String| BridgeError::Credentials { reason: format!("the token endpoint: {reason}") };
+        let response = web.open(request).await.map_err(|failure| failed(failure.error.to_string()))?;
+        let status = response.status();
+        let body = tokio::time::timeout(TOKEN_TIMEOUT, response.body(MAX_TOKEN_ANSWER));
+        let body = body.await.map_err(|_| failed("no answer in time".to_owned()))?;
+        let body = body.map_err(|error| failed(error.to_string()))?;
+        if status != 200 {
+            return Err(failed(format!("status {status}")));
+        }
+        // The parser's words may quote the token.
+        let answer: TokenAnswer =
+            serde_json::from_slice(&body).map_err(|_| failed("its answer has no access_token".to_owned()))?;
+        let is_bearer = answer.token_type.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+        if !is_bearer || answer.access_token.is_empty() || answer.access_token.chars().any(char::is_control) {
+            return Err(failed("its token is not a bearer token".to_owned()));
+        }
+        let life = answer.expires_in.map_or(DEFAULT_TOKEN_LIFE, Duration::from_secs).min(MAX_TOKEN_LIFE);
+        // A token that lives shorter than the margin is used once.
+        let until = Instant::now() + life.saturating_sub(RENEWAL_MARGIN);
+        Ok(FetchedToken { text: answer.access_token, until })
+    }
+}

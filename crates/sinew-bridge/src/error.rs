@@ -1,0 +1,160 @@
+//! Reasons why an outside agent cannot be used, each with its operator code.
+
+use sinew_protocol::{Fault, FaultKind, code};
+
+/// Longest text of an outside agent in an error, in characters.
+const MAX_QUOTED: usize = 500;
+
+/// Failure of a bridge, or of one task of its outside agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeError {
+    /// A setting cannot be used.
+    #[error("{setting}: {reason}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Defect of the setting.
+        reason: String,
+    },
+    /// The card of the outside agent cannot be read.
+    #[error("the card at {address} cannot be used: {reason}")]
+    Card {
+        /// Address of the card.
+        address: String,
+        /// Defect of the card, or failure of the request.
+        reason: String,
+        /// Whether the card may be there later.
+        may_pass: bool,
+    },
+    /// The signature of the card is not one of the configured keys.
+    #[error("the card at {address} is not trusted: {reason}")]
+    Untrusted {
+        /// Address of the card.
+        address: String,
+        /// Defect of the signature.
+        reason: String,
+    },
+    /// The card has no address that the bridge can use.
+    #[error("the outside agent has no interface that can be used: {reason}")]
+    Interface {
+        /// Interfaces of the card, and why they are not used.
+        reason: String,
+    },
+    /// The outside agent answered something that A2A does not allow, or more than the limits.
+    #[error("the outside agent's answer to {operation} is not valid: {reason}")]
+    Answer {
+        /// Operation that was asked for.
+        operation: &'static str,
+        /// Defect of the answer.
+        reason: String,
+    },
+    /// The outside agent refused an operation.
+    #[error("the outside agent refused {operation}: {reason}")]
+    Refused {
+        /// Operation that was asked for.
+        operation: &'static str,
+        /// Words of the outside agent, shortened.
+        reason: String,
+        /// Whether the same call may succeed later.
+        may_pass: bool,
+        /// Wait that the outside agent asks for, in milliseconds.
+        retry_after_ms: Option<u64>,
+    },
+    /// The outside agent cannot be reached.
+    #[error("the outside agent cannot be reached: {reason}")]
+    Unreachable {
+        /// Failure of the request.
+        reason: String,
+    },
+    /// A message may or may not have been taken.
+    #[error("a message was sent, and it is not known whether the outside agent took it: {reason}")]
+    FateUnknown {
+        /// Event that left the fate open.
+        reason: String,
+    },
+    /// The task of the outside agent ended without a result.
+    #[error("the task of the outside agent ended as {state}{}", said(.text))]
+    TaskEnded {
+        /// State of the task.
+        state: &'static str,
+        /// Words of the outside agent, shortened; empty if there are none.
+        text: String,
+    },
+    /// Credentials cannot be had, or are not accepted.
+    #[error("the credentials for the outside agent cannot be used: {reason}")]
+    Credentials {
+        /// Defect of the credentials, without their value.
+        reason: String,
+    },
+    /// The mesh cannot be served.
+    #[error(transparent)]
+    Mesh(#[from] sinew_mesh::MeshError),
+    /// The agent cannot be served.
+    #[error("the agent cannot be served: {reason}")]
+    Agent {
+        /// Code of the SDK.
+        code: &'static str,
+        /// Failure of the SDK.
+        reason: String,
+    },
+}
+
+fn said(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
+/// Text of others without control characters, shortened.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut clean: String = text.chars().filter(|c| !c.is_control()).take(MAX_QUOTED + 1).collect();
+    if clean.chars().count() > MAX_QUOTED {
+        clean = clean.chars().take(MAX_QUOTED).collect();
+        clean.push('…');
+    }
+    clean
+}
+
+impl BridgeError {
+    /// Operator code, explained by `sinew explain CODE`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Setting { .. } => code::BRIDGE_FILE_NOT_VALID.as_str(),
+            Self::Card { .. } => code::BRIDGE_CARD_UNUSABLE.as_str(),
+            Self::Untrusted { .. } => code::BRIDGE_CARD_NOT_TRUSTED.as_str(),
+            Self::Interface { .. } => code::BRIDGE_INTERFACE_UNUSABLE.as_str(),
+            Self::Answer { .. } => code::OUTSIDE_ANSWER_NOT_VALID.as_str(),
+            Self::Refused { .. } => code::OUTSIDE_AGENT_REFUSED.as_str(),
+            Self::Unreachable { .. } => code::OUTSIDE_AGENT_UNREACHABLE.as_str(),
+            Self::FateUnknown { .. } => code::OUTSIDE_MESSAGE_FATE_UNKNOWN.as_str(),
+            Self::TaskEnded { .. } => code::OUTSIDE_TASK_FAILED.as_str(),
+            Self::Credentials { .. } => code::BRIDGE_CREDENTIALS_UNUSABLE.as_str(),
+            Self::Mesh(error) => error.code(),
+            Self::Agent { code, .. } => code,
+        }
+    }
+
+    /// Whether the outside agent may be there later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Card { may_pass, .. } | Self::Refused { may_pass, .. } => *may_pass,
+            // Refused before any work; the operator may mend credentials.
+            Self::Unreachable { .. } | Self::TaskEnded { .. } | Self::Credentials { .. } => true,
+            Self::Mesh(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}
+
+impl From<BridgeError> for Fault {
+    fn from(error: BridgeError) -> Self {
+        let kind = match &error {
+            BridgeError::TaskEnded { .. } => FaultKind::Failure,
+            _ => FaultKind::Error,
+        };
+        let fault = Self::new(kind, error.code(), error.to_string()).with_retryable(error.may_pass());
+        match error {
+            BridgeError::Refused { retry_after_ms: Some(wait), .. } => fault.with_retry_after_ms(wait),
+            _ => fault,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Outside agents of A2A 1.0 as agents of a mesh: `sinew serve bridge`.
+//!
+//! Place in the flow: above the SDK and the HTTP client of ready-made agents. A [`Bridge`] fetches the card of an outside
+//! agent, announces it under a name of the mesh, and serves each task by a task of the outside agent. The id of the outside
+//! task is a recorded step before the task is waited for, so any process of the same name takes the task up.
+//!
+//! It never sends one message twice, unless the file says that the outside agent recognises repeated messages; never sends
+//! credentials to a host that the operator did not name; and never waits for, or stores, more than its limits allow.
+//!
+//! ```yaml
+//! # translator.bridge.yaml
+//! name: translator
+//! card: https://agents.example.com/translator
+//! credentials: {bearer: {env: TRANSLATOR_TOKEN}}
+//! ```
+
+mod bridge;
+mod bridge_file;
+mod canonical_json;
+mod card_signature;
+mod credentials;
+mod error;
+mod event_reader;
+mod outside_task;
+mod remote_card;
+mod remote_client;
+mod remote_output;
+mod task_message;
+mod task_view;
+
+pub use bridge::Bridge;
+pub use bridge_file::{BridgeSettings, bridge_file_schema};
+pub use error::BridgeError;

@@ -1,0 +1,509 @@
+//! One task of the mesh as a task of an outside agent: sent once, recorded, followed to its end by any process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sinew_agent::{CancellationToken, Context, Failure, StepEffect};
+use sinew_mesh::crash;
+use sinew_protocol::a2a::{
+    ErrorCode, Message, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus, is_terminal,
+};
+use sinew_protocol::jsonrpc::{REFUSED, fault_of};
+use sinew_protocol::{Fault, code};
+use tokio::time::{Instant, sleep};
+
+use crate::bridge_file::BridgeSettings;
+use crate::error::{BridgeError, quoted};
+use crate::remote_client::{CallFailure, RemoteClient, RemoteEvents, SendAnswer};
+use crate::remote_output::{data_of, output_of, output_of_message, words_of};
+use crate::task_message::{OutgoingParts, answer_parts, message, parts_of};
+use crate::task_view::{TaskView, state_word};
+
+/// Silence of a stream after which the task is asked for.
+const STREAM_SILENCE: Duration = Duration::from_mins(1);
+/// Waits between two looks at a task: the first, and the longest, doubled in between.
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Time without any answer about a task, after which the attempt fails. Another attempt takes the same task up.
+const MAX_SILENCE: Duration = Duration::from_mins(5);
+/// Tries to send a message that the agent did not take, and the first wait between them.
+const SEND_TRIES: (u32, Duration) = (5, Duration::from_millis(500));
+/// Longest wait that an agent may ask for before a message is tried again.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(30);
+/// Looks for the task of a message whose answer was lost, and the first wait between them: the message may be on its way.
+const FIND_TRIES: (u32, Duration) = (4, Duration::from_millis(500));
+/// Time for the cancellation of a task that was given up.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+/// Questions of one task that a workflow is asked.
+const MAX_QUESTIONS: u32 = 20;
+/// Longest id of a task, in bytes.
+const MAX_ID_BYTES: usize = 1_024;
+/// Largest message that takes the place of a task, in bytes: it stands in the log of the task.
+const MAX_DIRECT_BYTES: usize = 512 << 10;
+
+/// An outside agent, as the handler of its tasks.
+pub(crate) struct OutsideAgent {
+    pub(crate) client: RemoteClient,
+    pub(crate) settings: Arc<BridgeSettings>,
+    pub(crate) has_input_schema: bool,
+    pub(crate) has_output_schema: bool,
+    /// Fires before this process gives back what it has begun: tasks go on elsewhere, so outside tasks are not cancelled.
+    pub(crate) halting: CancellationToken,
+}
+
+/// Fate of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum SentMessage {
+    /// The agent works on a task.
+    Task { task: String, context: String },
+    /// The agent answered at once.
+    Message { message: Message },
+}
+
+/// Beginning of an answer that stays in this process.
+#[derive(Default)]
+struct HeldAnswer {
+    first: Option<StreamResponse>,
+    events: Option<Box<RemoteEvents>>,
+}
+
+/// A question that was answered, as the log has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct AnsweredQuestion {
+    question: String,
+    answer: Value,
+}
+
+/// Place of a message among those of an activation.
+struct MessagePlace<'a> {
+    id: String,
+    parts: &'a [sinew_protocol::a2a::Part],
+    /// Task that the message goes to.
+    task: Option<&'a str>,
+}
+
+type TaskSlot = Arc<Mutex<Option<String>>>;
+
+impl OutsideAgent {
+    /// Does a task of the mesh.
+    pub(crate) async fn perform(self: Arc<Self>, input: Value, context: Context) -> Result<Value, Failure> {
+        let known = TaskSlot::default();
+        let work = self.work(&input, &context, &known);
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = context.cancel().cancelled() => {
+                self.give_up(&known).await;
+                Err(Fault::cancelled(code::TASK_CANCELLED.as_str(), "the task was cancelled").into())
+            }
+        }
+    }
+
+    async fn give_up(&self, known: &TaskSlot) {
+        let task = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(task) = task.filter(|_| !self.halting.is_cancelled()) else { return };
+        match tokio::time::timeout(CANCEL_TIMEOUT, self.client.cancel(&task)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                let error = failure.into_error("CancelTask");
+                tracing::warn!(task, %error, "an outside task was not cancelled");
+            }
+            Err(_) => tracing::warn!(task, "an outside task was not cancelled: no answer"),
+        }
+    }
+
+    async fn work(&self, input: &Value, context: &Context, known: &TaskSlot) -> Result<Value, Failure> {
+        let outgoing = parts_of(input, self.has_input_schema, context).await?;
+        let places = (&self.client, &*self.settings);
+        let mut round = 0;
+        loop {
+            let (sent, held) = self.send(&outgoing, round, context).await?;
+            let (task, task_context) = match sent {
+                SentMessage::Task { task, context } => (task, context),
+                SentMessage::Message { message } => {
+                    return output_of_message(&message, self.has_output_schema, places, context).await;
+                }
+            };
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
+            crash::point("bridge.sent");
+            let ended = Box::pin(self.conduct((&task, &task_context), held, round, context)).await?;
+            match ended.status.state {
+                TaskState::Completed => {
+                    return output_of(&ended, self.has_output_schema, places, context).await;
+                }
+                TaskState::InputRequired if !self.has_output_schema => return Ok(question_of(&ended)),
+                state => {
+                    // An earlier attempt that ended like this has been answered for; this one asks again.
+                    let ended_in = context
+                        .steps()
+                        .run(&format!("ended-{round}"), StepEffect::Repeat, |_| async {
+                            Ok(context.attempt())
+                        })
+                        .await?;
+                    if ended_in >= context.attempt() {
+                        let text = quoted(&words_of(ended.status.message.as_ref()));
+                        return Err(failure(BridgeError::TaskEnded { state: state_word(state), text }));
+                    }
+                    round += 1;
+                }
+            }
+        }
+    }
+
+    /// Sends the message of a round, unless a process has done so.
+    async fn send(
+        &self,
+        outgoing: &OutgoingParts,
+        round: u32,
+        context: &Context,
+    ) -> Result<(SentMessage, HeldAnswer), Failure> {
+        let id = format!("{}-{round}", context.activation());
+        let place = MessagePlace { id, parts: &outgoing.parts, task: outgoing.reply_to.as_deref() };
+        self.send_recorded(&format!("send-{round}"), &place, context).await
+    }
+
+    /// Sends a message once, however many processes try.
+    async fn send_recorded(
+        &self,
+        step: &str,
+        place: &MessagePlace<'_>,
+        context: &Context,
+    ) -> Result<(SentMessage, HeldAnswer), Failure> {
+        let effect = if self.settings.resend { StepEffect::Repeat } else { StepEffect::Once };
+        let mut held = HeldAnswer::default();
+        let sending = async |held: &mut HeldAnswer| {
+            let sent = self.send_message(place, held).await.map_err(failure)?;
+            crash::point("bridge.unrecorded");
+            Ok(sent)
+        };
+        let kept = &mut held;
+        let sent = context.steps().run(step, effect, async move |_| sending(kept).await).await;
+        let sent = match sent {
+            Err(lost) if lost.fault().code == code::STEP_FATE_UNKNOWN.as_str() => {
+                let found = context.steps().run(&format!("find-{step}"), StepEffect::Repeat, async |_| {
+                    let reason = "a process stopped while it sent the message".to_owned();
+                    self.find(place, reason).await.map_err(failure)
+                });
+                found.await?
+            }
+            sent => sent?,
+        };
+        Ok((sent, held))
+    }
+
+    async fn send_message(
+        &self,
+        place: &MessagePlace<'_>,
+        held: &mut HeldAnswer,
+    ) -> Result<SentMessage, BridgeError> {
+        let context = place.task.is_none().then_some(place.id.as_str());
+        let message = message(&place.id, place.parts, place.task, context);
+        let (tries, mut wait) = SEND_TRIES;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let lost = match self.client.send(&message).await {
+                Ok(answer) => {
+                    count_message("sent");
+                    return sent_message(answer, place.task, held);
+                }
+                Err(CallFailure::Busy { retry_after_ms, .. }) if tried < tries => {
+                    let asked = retry_after_ms.map_or(wait, Duration::from_millis);
+                    sleep(asked.clamp(wait, MAX_SEND_WAIT)).await;
+                    wait *= 2;
+                    continue;
+                }
+                Err(CallFailure::Unsent(_)) if tried < tries => {
+                    sleep(wait).await;
+                    wait *= 2;
+                    continue;
+                }
+                Err(CallFailure::Lost(reason)) => reason,
+                // Only Sinew says with an internal error whether the request was taken.
+                Err(CallFailure::Refused(error))
+                    if error.code == ErrorCode::InternalError && fault_of(&error).code == REFUSED =>
+                {
+                    error.message
+                }
+                Err(other) => return Err(other.into_error("SendMessage")),
+            };
+            if self.settings.resend && tried < tries {
+                sleep(wait).await;
+                wait *= 2;
+                continue;
+            }
+            return self.find(place, quoted(&lost)).await;
+        }
+    }
+
+    /// Looks for the task of a message that may have been taken.
+    async fn find(&self, place: &MessagePlace<'_>, reason: String) -> Result<SentMessage, BridgeError> {
+        let (tries, mut wait) = FIND_TRIES;
+        for tried in 0..tries {
+            if tried > 0 {
+                sleep(wait).await;
+                wait *= 2;
+            }
+            let tasks = match place.task {
+                Some(task) => self.client.task(task, 100).await.map(|task| vec![task]),
+                None => self.client.tasks_of(&place.id).await,
+            };
+            match tasks {
+                Ok(tasks) => {
+                    // An agent may ignore the context of a list, or give a task one of its own.
+                    let is_ours = |task: &&Task| {
+                        let mut messages = task.history.iter().flatten();
+                        messages.any(|message| message.id.0 == place.id)
+                            || (place.task.is_none() && task.context_id.0 == place.id)
+                    };
+                    if let Some(task) = tasks.iter().find(is_ours) {
+                        count_message("found");
+                        return sent_task(&task.id.0, &task.context_id.0, place.task);
+                    }
+                }
+                Err(failure) if failure.is_passing() => {}
+                Err(failure) => {
+                    tracing::info!(error = %failure.into_error("ListTasks"), "an outside task cannot be looked for");
+                    break;
+                }
+            }
+        }
+        count_message("unknown");
+        Err(BridgeError::FateUnknown { reason })
+    }
+
+    /// Follows a task to its end; questions are answered by the workflow that the file names.
+    async fn conduct(
+        &self,
+        (task, task_context): (&str, &str),
+        mut held: HeldAnswer,
+        round: u32,
+        context: &Context,
+    ) -> Result<Task, Failure> {
+        let mut view = TaskView::new(task, task_context);
+        let mut answered = String::new();
+        for nth in 1..=MAX_QUESTIONS {
+            view = self.follow(view, std::mem::take(&mut held), &answered, context).await.map_err(failure)?;
+            let Some(workflow) =
+                self.settings.ask.as_deref().filter(|_| view.task.status.state == TaskState::InputRequired)
+            else {
+                return Ok(view.task);
+            };
+            let message = view.task.status.message.as_ref();
+            let input = json!({
+                "agent": context.agent(), "question": words_of(message), "data": data_of(message),
+            });
+            let question = question_id(&view.task.status);
+            let key = format!("question-{round}-{nth}");
+            let asked =
+                context.steps().run(&format!("asked-{round}-{nth}"), StepEffect::Repeat, async |_| {
+                    let answer = Box::pin(context.parked(context.call_keyed(workflow, &key, input))).await?;
+                    Ok(AnsweredQuestion { question, answer })
+                });
+            let AnsweredQuestion { question, answer } = asked.await?;
+            answered = question;
+            let id = format!("{}-{round}-a{nth}", context.activation());
+            let parts = answer_parts(&answer);
+            let place = MessagePlace { id, parts: &parts, task: Some(task) };
+            (_, held) = self.send_recorded(&format!("answer-{round}-{nth}"), &place, context).await?;
+            view = TaskView::new(task, task_context);
+        }
+        let text = format!("the outside agent asked more than {MAX_QUESTIONS} questions");
+        Err(failure(BridgeError::TaskEnded { state: "input-required", text }))
+    }
+
+    /// Waits until a task has ended, or asks something else than `answered`. Streams that end are opened again.
+    async fn follow(
+        &self,
+        mut view: TaskView,
+        held: HeldAnswer,
+        answered: &str,
+        context: &Context,
+    ) -> Result<TaskView, BridgeError> {
+        let invalid = |defect: &dyn std::fmt::Display| BridgeError::Answer {
+            operation: "SubscribeToTask",
+            reason: defect.to_string(),
+        };
+        let mut answered = answered;
+        let mut settled = |view: &TaskView| {
+            if view.task.status.state == TaskState::Working {
+                // The answer has arrived: whatever is asked from now on is a new question.
+                answered = "";
+            }
+            view.is_settled()
+                && (is_terminal(view.task.status.state) || question_id(&view.task.status) != answered)
+        };
+        let (mut events, mut heard, mut wait) = (held.events, Instant::now(), POLL_INTERVAL.0);
+        if let Some(first) = held.first {
+            view.apply(first).map_err(|defect| invalid(&defect))?;
+        }
+        loop {
+            if settled(&view) {
+                return Ok(self.complete(view).await);
+            }
+            if let Some(stream) = &mut events {
+                match stream.next(STREAM_SILENCE).await {
+                    Ok(Some(event)) => {
+                        tell(context, &event);
+                        view.apply(event).map_err(|defect| invalid(&defect))?;
+                        (heard, wait) = (Instant::now(), POLL_INTERVAL.0);
+                    }
+                    Ok(None) => events = None,
+                    Err(failure) if failure.is_passing() => events = None,
+                    Err(failure) => return Err(failure.into_error("SubscribeToTask")),
+                }
+                continue;
+            }
+            match self.client.task(&view.task.id.0, 0).await {
+                Ok(task) => {
+                    view.replace(task).map_err(|defect| invalid(&defect))?;
+                    heard = Instant::now();
+                }
+                Err(failure) if failure.is_passing() && heard.elapsed() < MAX_SILENCE => {
+                    sleep(wait).await;
+                    wait = (wait * 2).min(POLL_INTERVAL.1);
+                    continue;
+                }
+                Err(failure) => return Err(failure.into_error("GetTask")),
+            }
+            if settled(&view) {
+                return Ok(self.complete(view).await);
+            }
+            if self.client.endpoint.streams {
+                // A refusal means that the task has ended meanwhile, or that only looking helps.
+                events = self.client.subscribe(&view.task.id.0).await.ok();
+            }
+            // An agent that ends its streams at once must not be asked without a pause.
+            sleep(wait).await;
+            wait = (wait * 2).min(POLL_INTERVAL.1);
+        }
+    }
+
+    /// The task with all of its artifacts: a stream may have begun in the middle.
+    async fn complete(&self, mut view: TaskView) -> TaskView {
+        if is_terminal(view.task.status.state)
+            && let Ok(task) = self.client.task(&view.task.id.0, 0).await
+            && task.status.state == view.task.status.state
+        {
+            let streamed = view.clone();
+            if view.replace(task).is_err() {
+                return streamed;
+            }
+        }
+        view
+    }
+}
+
+/// Starts the counters, so that the first message counts as an increase.
+pub(crate) fn begin_counts() {
+    for outcome in ["sent", "found", "unknown"] {
+        metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(0);
+    }
+}
+
+fn count_message(outcome: &'static str) {
+    metrics::counter!("sinew_bridge_messages_total", "outcome" => outcome).increment(1);
+}
+
+/// Reads the answer to a message.
+fn sent_message(
+    answer: SendAnswer,
+    expected: Option<&str>,
+    held: &mut HeldAnswer,
+) -> Result<SentMessage, BridgeError> {
+    let first = match answer {
+        SendAnswer::Stream(first, events) => {
+            held.events = Some(events);
+            first
+        }
+        SendAnswer::Whole(SendMessageResponse::Task(task)) => StreamResponse::Task(task),
+        SendAnswer::Whole(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
+        SendAnswer::Whole(_) => {
+            let reason = "it is neither a task nor a message".to_owned();
+            return Err(BridgeError::Answer { operation: "SendMessage", reason });
+        }
+    };
+    let sent = match &first {
+        StreamResponse::Task(task) => sent_task(&task.id.0, &task.context_id.0, expected)?,
+        StreamResponse::StatusUpdate(update) => sent_task(&update.task_id.0, &update.context_id.0, expected)?,
+        StreamResponse::ArtifactUpdate(update) => {
+            sent_task(&update.task_id.0, &update.context_id.0, expected)?
+        }
+        StreamResponse::Message(message) => {
+            let bytes = serde_json::to_vec(message).map_or(0, |bytes| bytes.len());
+            if bytes > MAX_DIRECT_BYTES {
+                let reason = format!(
+                    "a message of {bytes} bytes; at most {MAX_DIRECT_BYTES} are taken without a task"
+                );
+                return Err(BridgeError::Answer { operation: "SendMessage", reason });
+            }
+            held.events = None;
+            return Ok(SentMessage::Message { message: message.clone() });
+        }
+        _ => {
+            let reason = "an event that A2A does not know".to_owned();
+            return Err(BridgeError::Answer { operation: "SendMessage", reason });
+        }
+    };
+    held.first = Some(first);
+    Ok(sent)
+}
+
+fn sent_task(task: &str, context: &str, expected: Option<&str>) -> Result<SentMessage, BridgeError> {
+    let wrong = |reason: String| Err(BridgeError::Answer { operation: "SendMessage", reason });
+    let is_id = |id: &str| id.len() <= MAX_ID_BYTES && !id.chars().any(char::is_control);
+    if task.is_empty() || !is_id(task) || !is_id(context) {
+        return wrong("its task has no usable id".to_owned());
+    }
+    match expected {
+        Some(expected) if expected != task => wrong(format!("it is about task {:?}", quoted(task))),
+        _ => Ok(SentMessage::Task { task: task.to_owned(), context: context.to_owned() }),
+    }
+}
+
+/// Tells people who watch what an event says.
+fn tell(context: &Context, event: &StreamResponse) {
+    match event {
+        StreamResponse::StatusUpdate(update) => {
+            let text = words_of(update.status.message.as_ref());
+            if !text.is_empty() && update.status.state == TaskState::Working {
+                context.progress(json!({"message": quoted(&text)}));
+            }
+        }
+        StreamResponse::ArtifactUpdate(update) if update.append != Some(true) => {
+            let name = update.artifact.name.as_deref().unwrap_or(&update.artifact.id.0);
+            context
+                .progress(json!({"message": format!("artifact {}", quoted(name)), "artifact": quoted(name)}));
+        }
+        _ => {}
+    }
+}
+
+/// Mark of a question: the same as long as it is not answered.
+fn question_id(status: &TaskStatus) -> String {
+    let id = status.message.as_ref().map(|message| message.id.0.as_str());
+    let text = words_of(status.message.as_ref());
+    let words = [id.unwrap_or_default(), status.timestamp.as_deref().unwrap_or_default(), &text].join("@");
+    words.chars().take(MAX_ID_BYTES).collect()
+}
+
+/// A question as the output of a task: a later task answers it with `reply_to`.
+fn question_of(task: &Task) -> Value {
+    let message = task.status.message.as_ref();
+    let mut output = json!({
+        "state": state_word(task.status.state),
+        "question": words_of(message),
+        "reply_to": task.id.0,
+    });
+    let data = data_of(message);
+    if !data.is_null() {
+        output["data"] = data;
+    }
+    output
+}
+
+fn failure(error: BridgeError) -> Failure {
+    Fault::from(error).into()
+}

@@ -1,0 +1,288 @@
+//! The card of an outside agent: fetched, checked, and turned into what the mesh may see of it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_agents::{ReachableAddresses, WebClient, WebMethod, WebRequest};
+use sinew_mesh::card::{self as card_rules, LARGEST_CARD};
+use sinew_protocol::Token;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::card::SCHEMAS;
+use sinew_protocol::unique_keys::read_unique;
+use url::Url;
+
+use crate::bridge_file::{BridgeSettings, RemoteBinding};
+use crate::credentials::Credentials;
+use crate::error::{BridgeError, quoted};
+
+/// Largest card that is read, in bytes. Drawings and the like are dropped before it is announced.
+const MAX_CARD_BYTES: usize = 512 << 10;
+/// Time for an answer.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Redirects on the way to a card.
+const MAX_REDIRECTS: u32 = 3;
+/// Longest name that is taken from a card.
+const MAX_NAME: usize = 64;
+/// Version of A2A that is spoken.
+const VERSION_PREFIX: &str = "1.";
+
+/// Interface of an outside agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteEndpoint {
+    pub(crate) address: String,
+    pub(crate) binding: RemoteBinding,
+    pub(crate) tenant: Option<String>,
+    /// Whether the agent streams.
+    pub(crate) streams: bool,
+}
+
+/// A checked card.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteCard {
+    /// The card as others may see it, under the name on the mesh.
+    pub(crate) shown: AgentCard,
+    pub(crate) endpoint: RemoteEndpoint,
+    /// Digest of what is shown and where it leads: another one means another card.
+    pub(crate) digest: String,
+}
+
+/// Fetches the card and checks it.
+pub(crate) async fn fetch_card(
+    settings: &BridgeSettings,
+    web: &WebClient,
+    credentials: &Credentials,
+) -> Result<RemoteCard, BridgeError> {
+    let body = fetch_bytes(settings, web, credentials).await?;
+    let raw: Value = read_unique(&body).map_err(|error| bad_card(settings, &error.to_string()))?;
+    if let Some(keys) = &settings.card_keys {
+        let untrusted = |reason| BridgeError::Untrusted { address: shown_address(&settings.card), reason };
+        keys.check(&raw).map_err(untrusted)?;
+    }
+    read_card(settings, raw)
+}
+
+/// Reads the bytes of a card. A redirect to another host is followed without credentials, and to public addresses only.
+async fn fetch_bytes(
+    settings: &BridgeSettings,
+    web: &WebClient,
+    credentials: &Credentials,
+) -> Result<Vec<u8>, BridgeError> {
+    let mut url = settings.card.clone();
+    for _ in 0..=MAX_REDIRECTS {
+        let is_named = settings.is_named(&url);
+        let authorization = if is_named { credentials.header(web).await? } else { None };
+        let mut headers = vec![("accept", "application/json"), ("a2a-version", "1.0")];
+        headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
+        let request = WebRequest {
+            method: WebMethod::Get,
+            address: url.as_str(),
+            headers: &headers,
+            body: Vec::new(),
+            timeout: FETCH_TIMEOUT,
+        };
+        let failed = |error: &dyn std::fmt::Display, may_pass| BridgeError::Card {
+            address: shown_address(&settings.card),
+            reason: quoted(&error.to_string()),
+            may_pass,
+        };
+        let stranger;
+        let client = if is_named {
+            web
+        } else {
+            // The identity of the bridge is for hosts that the operator named.
+            stranger = WebClient::new(ReachableAddresses::Public).map_err(|error| failed(&error, false))?;
+            &stranger
+        };
+        let response = client.open(request).await.map_err(|failure| failed(&failure.error, true))?;
+        match response.status() {
+            200 => {
+                let read = tokio::time::timeout(FETCH_TIMEOUT, response.body(MAX_CARD_BYTES)).await;
+                let read = read.map_err(|_| failed(&"it did not arrive in time", true))?;
+                return read.map_err(|error| failed(&error, true));
+            }
+            301 | 302 | 303 | 307 | 308 => {
+                let target = response.header("location").and_then(|target| url.join(target).ok());
+                url = target.ok_or_else(|| failed(&"a redirect to nowhere", false))?;
+            }
+            status @ (401 | 403) => {
+                credentials.forget_token().await;
+                let reason =
+                    format!("the card at {} asks for others: status {status}", shown_address(&settings.card));
+                return Err(BridgeError::Credentials { reason });
+            }
+            status => {
+                let may_pass = status == 404 || status == 429 || status >= 500;
+                return Err(failed(&format!("status {status}"), may_pass));
+            }
+        }
+    }
+    Err(bad_card(settings, "too many redirects"))
+}
+
+/// An address without its query, which may hold secrets.
+fn shown_address(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.into()
+}
+
+fn bad_card(settings: &BridgeSettings, reason: &str) -> BridgeError {
+    BridgeError::Card { address: shown_address(&settings.card), reason: quoted(reason), may_pass: false }
+}
+
+/// Checks a card and chooses the interface.
+fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, BridgeError> {
+    let bad = |reason: &str| bad_card(settings, reason);
+    let own_name = raw.get("name").and_then(Value::as_str).unwrap_or_default();
+    let name = settings.name.clone().unwrap_or_else(|| mesh_name(own_name));
+    if name.is_empty() {
+        return Err(bad("its name has no letter that a name may have; name it in a bridge file"));
+    }
+    let endpoint = choose_interface(settings, &raw)?;
+    let Some(members) = raw.as_object_mut() else { return Err(bad("it is not an object")) };
+    members.insert("name".to_owned(), json!(name));
+    // Signatures cover the card under its own name, and the mesh has its own credentials.
+    for gone in ["signatures", "securitySchemes", "securityRequirements", "security"] {
+        members.shift_remove(gone);
+    }
+    let extensions = members.get_mut("capabilities").and_then(|it| it.get_mut("extensions"));
+    if let Some(all) = extensions.and_then(Value::as_array_mut) {
+        all.retain(|extension| extension.get("uri").and_then(Value::as_str) == Some(SCHEMAS));
+    }
+    if let Some(description) = &settings.description {
+        members.insert("description".to_owned(), json!(description));
+    }
+    let bytes = serde_json::to_vec(&raw).map_err(|error| bad(&error.to_string()))?;
+    if bytes.len() > LARGEST_CARD {
+        return Err(bad(&format!("it has {} bytes without its drawings", bytes.len())));
+    }
+    let mut shown = card_rules::check(&Token::of(&name), &bytes).map_err(|error| bad(&error.to_string()))?;
+    for skill in &mut shown.skills {
+        skill.security_requirements = None;
+    }
+    let digest = sha256(format!("{endpoint:?} {}", String::from_utf8_lossy(&bytes)).as_bytes());
+    Ok(RemoteCard { shown, endpoint, digest })
+}
+
+/// A name of a card as a name of the mesh: letters, digits, `-` and `_`.
+fn mesh_name(name: &str) -> String {
+    let mut clean = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            clean.push(c);
+        } else if !clean.ends_with('-') && !clean.is_empty() {
+            clean.push('-');
+        }
+        if clean.len() == MAX_NAME {
+            break;
+        }
+    }
+    clean.trim_end_matches('-').to_owned()
+}
+
+fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndpoint, BridgeError> {
+    let interfaces = raw.get("supportedInterfaces").and_then(Value::as_array);
+    let interfaces = interfaces.map(Vec::as_slice).unwrap_or_default();
+    let streams = raw.pointer("/capabilities/streaming").and_then(Value::as_bool) == Some(true);
+    let mut reasons = Vec::new();
+    for interface in interfaces.iter().take(card_rules::MOST_ENTRIES) {
+        let text = |name: &str| interface.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (address, binding, version) = (text("url"), text("protocolBinding"), text("protocolVersion"));
+        let binding = match binding {
+            "JSONRPC" => RemoteBinding::JsonRpc,
+            "HTTP+JSON" => RemoteBinding::HttpJson,
+            other => {
+                reasons.push(format!("{other} is not spoken"));
+                continue;
+            }
+        };
+        if settings.transport.is_some_and(|wanted| wanted != binding) {
+            reasons.push(format!("{binding:?} is not the transport of the file"));
+            continue;
+        }
+        if !version.starts_with(VERSION_PREFIX) {
+            reasons.push(format!("version {version:?} is not 1.0"));
+            continue;
+        }
+        match Url::parse(address) {
+            Ok(url) if settings.is_named(&url) => {
+                let tenant = Some(text("tenant").to_owned()).filter(|tenant| !tenant.is_empty());
+                let address = address.trim_end_matches('/').to_owned();
+                return Ok(RemoteEndpoint { address, binding, tenant, streams });
+            }
+            Ok(url) => {
+                let host = url.origin().ascii_serialization();
+                reasons
+                    .push(format!("{host} is not the host of the card: add it to 'hosts' of a bridge file"));
+            }
+            Err(error) => reasons.push(format!("an address is not valid: {error}")),
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("the card names none: it may be of A2A 0.3".to_owned());
+    }
+    Err(BridgeError::Interface { reason: quoted(&reasons.join("; ")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(interfaces: &Value) -> Value {
+        json!({
+            "name": "My Agent", "description": "d\u{7}one", "version": "1", "supportedInterfaces": interfaces,
+            "capabilities": {"streaming": true, "extensions": [{"uri": "https://x.example/big"}]},
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": "s", "name": "s", "description": "s", "tags": ["t"]}],
+            "signatures": [{"protected": "a", "signature": "b"}],
+            "securitySchemes": {"k": {"apiKeySecurityScheme": {"name": "x", "location": "header"}}},
+        })
+    }
+
+    fn interface(url: &str, binding: &str, version: &str) -> Value {
+        json!({"url": url, "protocolBinding": binding, "protocolVersion": version})
+    }
+
+    #[test]
+    fn the_first_interface_on_a_named_host_is_taken() {
+        let mut settings = BridgeSettings::of_address("https://a.example").unwrap();
+        settings.hosts = vec!["https://b.example".to_owned()];
+        let rpc = |url: &str| interface(url, "JSONRPC", "1.0");
+        for (interfaces, expected) in [
+            (json!([rpc("https://a.example/rpc/")]), Ok("https://a.example/rpc")),
+            (
+                json!([interface("https://a.example/g", "GRPC", "1.0"), rpc("https://b.example/r")]),
+                Ok("https://b.example/r"),
+            ),
+            (json!([interface("https://a.example/r", "HTTP+JSON", "1.0")]), Ok("https://a.example/r")),
+            (json!([interface("https://a.example/r", "JSONRPC", "0.3")]), Err("is not 1.0")),
+            (json!([rpc("https://c.example/r")]), Err("add it to 'hosts'")),
+            (json!([rpc("http://169.254.169.254/latest")]), Err("add it to 'hosts'")),
+            (json!([rpc("nonsense")]), Err("not valid")),
+            (json!([]), Err("0.3")),
+            (json!("x"), Err("0.3")),
+        ] {
+            let read = read_card(&settings, card(&interfaces));
+            match (read, expected) {
+                (Ok(card), Ok(expected)) => assert_eq!(card.endpoint.address, expected, "{interfaces}"),
+                (Err(error), Err(expected)) => {
+                    assert_eq!(error.code(), "SINEW-9033", "{interfaces}");
+                    assert!(error.to_string().contains(expected), "{interfaces}: {error}");
+                }
+                (read, _) => panic!("{interfaces}: {read:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_shown_card_has_a_name_of_the_mesh_and_no_rights_of_its_own() {
+        let settings = BridgeSettings::of_address("https://a.example").unwrap();
+        let shown = read_card(&settings, card(&json!([interface("https://a.example/r", "JSONRPC", "1.0")])))
+            .unwrap()
+            .shown;
+        assert_eq!((shown.name.as_str(), shown.description.contains('\u{7}')), ("My-Agent", false));
+        assert!(shown.signatures.is_none() && shown.security_schemes.is_none());
+        assert_eq!(shown.capabilities.extensions.map(|all| all.len()), Some(0));
+    }
+}

@@ -1,0 +1,386 @@
+//! Operations of A2A at an outside agent, over JSON-RPC or paths.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sinew_agents::{WebClient, WebMethod, WebRequest, WebResponse};
+use sinew_protocol::a2a::{
+    A2A_VERSION, A2aError, CoreMethod, ErrorCode, Message, SendMessageResponse, StreamResponse, Task,
+    TaskListResponse,
+};
+use sinew_protocol::jsonrpc::{A2A_JSON, Method, Request, Response};
+use sinew_protocol::unique_keys::read_unique;
+use tokio::time::timeout;
+
+use crate::bridge_file::RemoteBinding;
+use crate::credentials::Credentials;
+use crate::error::{BridgeError, quoted};
+use crate::event_reader::EventReader;
+use crate::remote_card::RemoteEndpoint;
+
+/// Time for the answer of an operation that does not wait for the task.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer, in bytes.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// Most bytes of one stream.
+const MAX_STREAM_BYTES: usize = 64 << 20;
+/// Tasks of one context that are looked at.
+const LIST_PAGE: u32 = 100;
+
+/// Outcome of an operation that was not performed, or may not have been.
+#[derive(Debug)]
+pub(crate) enum CallFailure {
+    /// The agent answered that it does not do it.
+    Refused(A2aError),
+    /// The service is busy; it did not take the request.
+    Busy { status: u16, retry_after_ms: Option<u64> },
+    /// The request did not reach the service.
+    Unsent(String),
+    /// No answer came; the request may have been taken.
+    Lost(String),
+    /// The answer is not one of A2A.
+    Wrong(String),
+    /// The credentials cannot be had, or are not accepted.
+    Credentials(BridgeError),
+}
+
+impl CallFailure {
+    /// The failure as an error of the bridge.
+    pub(crate) fn into_error(self, operation: &'static str) -> BridgeError {
+        match self {
+            Self::Refused(error) => {
+                let retry_after_ms =
+                    error.retry_after().and_then(|wait| u64::try_from(wait.as_millis()).ok());
+                BridgeError::Refused {
+                    operation,
+                    reason: quoted(&format!("{} ({})", error.message, error.code)),
+                    may_pass: error.code == ErrorCode::InternalError,
+                    retry_after_ms,
+                }
+            }
+            Self::Busy { status, retry_after_ms } => BridgeError::Refused {
+                operation,
+                reason: format!("status {status}"),
+                may_pass: true,
+                retry_after_ms,
+            },
+            Self::Unsent(reason) | Self::Lost(reason) => BridgeError::Unreachable { reason: quoted(&reason) },
+            Self::Wrong(reason) => BridgeError::Answer { operation, reason: quoted(&reason) },
+            Self::Credentials(error) => error,
+        }
+    }
+
+    /// Whether the same question may be answered later.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::Unsent(_) | Self::Lost(_) => true,
+            Self::Refused(error) => error.code == ErrorCode::InternalError,
+            Self::Wrong(_) | Self::Credentials(_) => false,
+        }
+    }
+
+    fn wrong(error: &dyn std::fmt::Display) -> Self {
+        Self::Wrong(error.to_string())
+    }
+}
+
+/// An outside agent as its operations.
+#[derive(Debug)]
+pub(crate) struct RemoteClient {
+    pub(crate) endpoint: RemoteEndpoint,
+    web: WebClient,
+    credentials: Arc<Credentials>,
+}
+
+/// Answer to a message that was sent for a stream.
+pub(crate) enum SendAnswer {
+    /// The first event, and those that follow.
+    Stream(StreamResponse, Box<RemoteEvents>),
+    /// One answer for all.
+    Whole(SendMessageResponse),
+}
+
+impl RemoteClient {
+    pub(crate) fn new(endpoint: RemoteEndpoint, web: WebClient, credentials: Arc<Credentials>) -> Self {
+        Self { endpoint, web, credentials }
+    }
+
+    /// Sends a message. The answer comes as soon as there is a task, or a message instead of one.
+    pub(crate) async fn send(&self, message: &Message) -> Result<SendAnswer, CallFailure> {
+        let configuration = json!({"returnImmediately": true, "acceptedOutputModes": []});
+        let params = json!({"message": message, "configuration": configuration});
+        if !self.endpoint.streams {
+            return self.value(CoreMethod::SendMessage, params).await.map(SendAnswer::Whole);
+        }
+        match self.exchange(CoreMethod::SendStreamingMessage, params).await? {
+            RemoteAnswer::Events(mut events) => match events.next(ANSWER_TIMEOUT).await? {
+                Some(first) => Ok(SendAnswer::Stream(first, events)),
+                None => Err(CallFailure::Lost("the stream ended before its first event".to_owned())),
+            },
+            // An agent that does not stream after all.
+            RemoteAnswer::Value(value) => read(value).map(SendAnswer::Whole),
+        }
+    }
+
+    /// The task as it is now.
+    pub(crate) async fn task(&self, id: &str, history: u32) -> Result<Task, CallFailure> {
+        self.value(CoreMethod::GetTask, json!({"id": id, "historyLength": history})).await
+    }
+
+    /// Events of a task, a snapshot first.
+    pub(crate) async fn subscribe(&self, id: &str) -> Result<Box<RemoteEvents>, CallFailure> {
+        match self.exchange(CoreMethod::SubscribeToTask, json!({"id": id})).await? {
+            RemoteAnswer::Events(events) => Ok(events),
+            RemoteAnswer::Value(_) => Err(CallFailure::Wrong("the answer is not a stream".to_owned())),
+        }
+    }
+
+    /// The newest tasks of a context, with their messages.
+    pub(crate) async fn tasks_of(&self, context: &str) -> Result<Vec<Task>, CallFailure> {
+        let params = json!({"contextId": context, "pageSize": LIST_PAGE, "historyLength": LIST_PAGE});
+        let list: TaskListResponse = self.value(CoreMethod::ListTasks, params).await?;
+        Ok(list.tasks)
+    }
+
+    /// Asks for the end of a task.
+    pub(crate) async fn cancel(&self, id: &str) -> Result<(), CallFailure> {
+        self.value::<Value>(CoreMethod::CancelTask, json!({"id": id})).await.map(drop)
+    }
+
+    /// Reads a file of the agent, which must lie on a host that the operator named.
+    pub(crate) async fn file(&self, address: &str, max_bytes: usize) -> Result<Vec<u8>, CallFailure> {
+        let response = self.open(WebMethod::Get, address, Vec::new()).await?;
+        match response.status() {
+            200 => within(response.body(max_bytes)).await,
+            status => Err(CallFailure::Lost(format!("status {status}"))),
+        }
+    }
+
+    async fn value<T: DeserializeOwned>(&self, method: CoreMethod, params: Value) -> Result<T, CallFailure> {
+        match self.exchange(method, params).await? {
+            RemoteAnswer::Value(value) => read(value),
+            RemoteAnswer::Events(_) => Err(CallFailure::Wrong("the answer is a stream".to_owned())),
+        }
+    }
+
+    async fn exchange(&self, method: CoreMethod, mut params: Value) -> Result<RemoteAnswer, CallFailure> {
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let (http, address, body) = match self.endpoint.binding {
+            RemoteBinding::JsonRpc => {
+                if let (Some(tenant), Some(members)) = (&self.endpoint.tenant, params.as_object_mut()) {
+                    members.insert("tenant".to_owned(), json!(tenant));
+                }
+                let body = Request::new(id.as_str(), Method::Core(method), &params).to_bytes();
+                (WebMethod::Post, self.endpoint.address.clone(), body.to_vec())
+            }
+            RemoteBinding::HttpJson => self.paths(method, &params),
+        };
+        let mut response = self.open(http, &address, body.clone()).await?;
+        // A token may have been revoked before its time; a request without rights was not done.
+        if matches!(response.status(), 401) && self.credentials.forget_token().await {
+            response = self.open(http, &address, body).await?;
+        }
+        self.answer(response, id).await
+    }
+
+    /// Method, address and body of an operation over paths.
+    fn paths(&self, method: CoreMethod, params: &Value) -> (WebMethod, String, Vec<u8>) {
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let text = |name: &str| params.get(name).and_then(Value::as_str).map(encode).unwrap_or_default();
+        let mut base = self.endpoint.address.clone();
+        if let Some(tenant) = &self.endpoint.tenant {
+            base = format!("{base}/{}", encode(tenant));
+        }
+        let (http, path) = match method {
+            CoreMethod::SendMessage => (WebMethod::Post, "/message:send".to_owned()),
+            CoreMethod::SendStreamingMessage => (WebMethod::Post, "/message:stream".to_owned()),
+            CoreMethod::CancelTask => (WebMethod::Post, format!("/tasks/{}:cancel", text("id"))),
+            CoreMethod::SubscribeToTask => (WebMethod::Post, format!("/tasks/{}:subscribe", text("id"))),
+            CoreMethod::ListTasks => (
+                WebMethod::Get,
+                format!(
+                    "/tasks?contextId={}&pageSize={LIST_PAGE}&historyLength={LIST_PAGE}",
+                    text("contextId")
+                ),
+            ),
+            _ => {
+                let history = params.get("historyLength").and_then(Value::as_u64).unwrap_or_default();
+                (WebMethod::Get, format!("/tasks/{}?historyLength={history}", text("id")))
+            }
+        };
+        let body = match (http, method) {
+            (WebMethod::Get, _) => Vec::new(),
+            (WebMethod::Post, CoreMethod::CancelTask | CoreMethod::SubscribeToTask) => b"{}".to_vec(),
+            (WebMethod::Post, _) => params.to_string().into_bytes(),
+        };
+        (http, format!("{base}{path}"), body)
+    }
+
+    async fn open(
+        &self,
+        method: WebMethod,
+        address: &str,
+        body: Vec<u8>,
+    ) -> Result<WebResponse, CallFailure> {
+        let authorization = self.credentials.header(&self.web).await.map_err(CallFailure::Credentials)?;
+        let content_type = match self.endpoint.binding {
+            RemoteBinding::JsonRpc => "application/json",
+            RemoteBinding::HttpJson => A2A_JSON,
+        };
+        let accept = format!("{A2A_JSON}, application/json, text/event-stream");
+        let mut headers = vec![("a2a-version", A2A_VERSION), ("accept", accept.as_str())];
+        if method == WebMethod::Post {
+            headers.push(("content-type", content_type));
+        }
+        headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
+        let request = WebRequest { method, address, headers: &headers, body, timeout: ANSWER_TIMEOUT };
+        self.web.open(request).await.map_err(|failure| {
+            let reason = failure.error.to_string();
+            if failure.is_unsent { CallFailure::Unsent(reason) } else { CallFailure::Lost(reason) }
+        })
+    }
+
+    async fn answer(&self, response: WebResponse, id: String) -> Result<RemoteAnswer, CallFailure> {
+        let status = response.status();
+        let media_type = response.header("content-type").unwrap_or_default();
+        let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_rpc = self.endpoint.binding == RemoteBinding::JsonRpc;
+        if status == 200 && media_type == "text/event-stream" {
+            let id = is_rpc.then_some(id);
+            return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id))));
+        }
+        let retry_after = response.header("retry-after").and_then(|text| text.trim().parse::<u64>().ok());
+        match status {
+            300..=399 => return Err(CallFailure::Wrong("redirects are not followed".to_owned())),
+            401 | 403 => {
+                let reason = format!("status {status}");
+                return Err(CallFailure::Credentials(BridgeError::Credentials { reason }));
+            }
+            429 | 503 => {
+                let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
+                return Err(CallFailure::Busy { status, retry_after_ms });
+            }
+            _ => {}
+        }
+        let body = within(response.body(MAX_ANSWER_BYTES)).await?;
+        let is_good = (200..300).contains(&status);
+        if is_rpc {
+            return match rpc_result(&body, &id) {
+                Err(CallFailure::Wrong(_)) if !is_good => Err(unread_status(status)),
+                result => result.map(RemoteAnswer::Value),
+            };
+        }
+        if is_good {
+            return read_unique(&body).map(RemoteAnswer::Value).map_err(|error| CallFailure::wrong(&error));
+        }
+        match read_unique::<Value>(&body).ok().as_ref().and_then(path_error) {
+            Some(error) => Err(CallFailure::Refused(error)),
+            None => Err(unread_status(status)),
+        }
+    }
+}
+
+/// Answer of an agent.
+enum RemoteAnswer {
+    Value(Value),
+    Events(Box<RemoteEvents>),
+}
+
+/// A status without an error of A2A: the request of a client error was not taken, that of a server error may have been.
+fn unread_status(status: u16) -> CallFailure {
+    if status < 500 {
+        CallFailure::Refused(A2aError::new(ErrorCode::InvalidRequest, format!("status {status}")))
+    } else {
+        CallFailure::Lost(format!("status {status}"))
+    }
+}
+
+/// The error of A2A over paths: `{"error": {code, status, message, details}}`.
+fn path_error(body: &Value) -> Option<A2aError> {
+    let error = body.get("error")?;
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
+    let details = error.get("details").and_then(Value::as_array);
+    let reason = details.into_iter().flatten().find_map(|detail| detail.get("reason")?.as_str());
+    let status = error.get("status").and_then(Value::as_str).unwrap_or_default();
+    let code = match (reason.unwrap_or_default(), status) {
+        ("TASK_NOT_FOUND", _) => ErrorCode::TaskNotFound,
+        ("TASK_NOT_CANCELABLE", _) => ErrorCode::TaskNotCancelable,
+        ("UNSUPPORTED_OPERATION", _) => ErrorCode::UnsupportedOperation,
+        ("CONTENT_TYPE_NOT_SUPPORTED", _) => ErrorCode::ContentTypeNotSupported,
+        ("VERSION_NOT_SUPPORTED", _) => ErrorCode::VersionNotSupported,
+        ("EXTENSION_SUPPORT_REQUIRED", _) => ErrorCode::ExtensionSupportRequired,
+        (_, "INVALID_ARGUMENT") => ErrorCode::InvalidParams,
+        (_, "NOT_FOUND") => ErrorCode::TaskNotFound,
+        (_, "INTERNAL" | "UNAVAILABLE" | "UNKNOWN") => ErrorCode::InternalError,
+        _ => ErrorCode::InvalidRequest,
+    };
+    Some(A2aError::new(code, message))
+}
+
+fn rpc_result(body: &[u8], id: &str) -> Result<Value, CallFailure> {
+    // Readers differ in which of two members of a name they keep.
+    read_unique::<Value>(body).map_err(|error| CallFailure::wrong(&error))?;
+    let response = Response::read(body).map_err(|error| CallFailure::wrong(&error))?;
+    if let Some(found) = response.id().filter(|found| found.as_str() != Some(id)) {
+        return Err(CallFailure::Wrong(format!("it answers request {found}, not this one")));
+    }
+    response.into_result().map_err(CallFailure::Refused)
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, CallFailure> {
+    serde_json::from_value(value).map_err(|error| CallFailure::wrong(&error))
+}
+
+async fn within<T>(
+    reading: impl Future<Output = Result<T, sinew_agents::AgentError>>,
+) -> Result<T, CallFailure> {
+    match timeout(ANSWER_TIMEOUT, reading).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error @ sinew_agents::AgentError::Response { .. })) => Err(CallFailure::wrong(&error)),
+        Ok(Err(error)) => Err(CallFailure::Lost(error.to_string())),
+        Err(_) => Err(CallFailure::Lost("the answer did not arrive in time".to_owned())),
+    }
+}
+
+/// Events of a task as they arrive.
+pub(crate) struct RemoteEvents {
+    response: WebResponse,
+    reader: EventReader,
+    waiting: std::collections::VecDeque<Vec<u8>>,
+    /// Id of the JSON-RPC request, which every event repeats.
+    id: Option<String>,
+    bytes: usize,
+}
+
+impl RemoteEvents {
+    fn new(response: WebResponse, id: Option<String>) -> Self {
+        let waiting = std::collections::VecDeque::new();
+        Self { response, reader: EventReader::default(), waiting, id, bytes: 0 }
+    }
+
+    /// The next event; `None` when the stream has ended, or was silent for `patience`.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Option<StreamResponse>, CallFailure> {
+        loop {
+            if let Some(data) = self.waiting.pop_front() {
+                let value = match &self.id {
+                    Some(id) => rpc_result(&data, id)?,
+                    None => read_unique(&data).map_err(|error| CallFailure::wrong(&error))?,
+                };
+                return read(value).map(Some);
+            }
+            let Ok(chunk) = timeout(patience, self.response.chunk()).await else { return Ok(None) };
+            let Some(chunk) = chunk.map_err(|error| CallFailure::Lost(error.to_string()))? else {
+                return Ok(None);
+            };
+            self.bytes += chunk.len();
+            if self.bytes > MAX_STREAM_BYTES {
+                return Err(CallFailure::Wrong(format!("a stream has more than {MAX_STREAM_BYTES} bytes")));
+            }
+            let events = self.reader.push(&chunk).map_err(|error| CallFailure::wrong(&error))?;
+            self.waiting.extend(events);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Tasks of the mesh as tasks of a good outside agent.
+
+use serde_json::json;
+
+use crate::fake_agent::FakeAgent;
+use crate::world::{BridgeWorld, SINGLE, output};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_end_over_both_bindings_with_streams_and_without() {
+    let world = BridgeWorld::bare().await;
+    for (nth, (binding, streams)) in
+        [("JSONRPC", true), ("JSONRPC", false), ("HTTP+JSON", true), ("HTTP+JSON", false)]
+            .into_iter()
+            .enumerate()
+    {
+        let fake = FakeAgent::start(binding, streams).await;
+        let name = format!("outside{nth}");
+        let text = format!("name: {name}\ncard: {}\ncredentials: {{bearer: {{file: key}}}}\n", fake.base);
+        std::fs::write(world.folder().join("key"), "s3cret\n").unwrap();
+        world.serve(&text).await;
+        let told = format!("{binding}, streams: {streams}");
+        let echoed = world.ask(&name, "m1", json!({"text": "echo hello"})).await;
+        assert_eq!(output(&echoed), &json!({"state": "completed", "text": "hello"}), "{told}: {echoed:#}");
+        let direct = world.ask(&name, "m2", json!({"text": "direct at once"})).await;
+        assert_eq!(output(&direct), &json!({"state": "completed", "text": "at once"}), "{told}");
+        let failed = world.ask(&name, "m3", json!({"text": "fail"})).await;
+        assert_eq!(failed["status"]["state"], "TASK_STATE_FAILED", "{told}");
+        let words = failed.to_string();
+        assert!(
+            words.contains("SINEW-9038") && words.contains("ended as failed: no more"),
+            "{told}: {words}"
+        );
+        let file = world.ask(&name, "m4", json!({"text": "file"})).await;
+        let shown = file.to_string();
+        assert_eq!(output(&file)["data"], json!({"n": 7}), "{told}: {shown}");
+        assert_eq!(output(&file)["artifacts"][0]["name"], "notes.txt", "{told}");
+        assert_eq!(output(&file)["links"], json!(["https://elsewhere.example/x"]), "{told}: {shown}");
+        let asks = world.ask(&name, "m5", json!({"text": "ask"})).await;
+        let question = output(&asks).clone();
+        assert_eq!(
+            (&question["state"], &question["question"]),
+            (&json!("input-required"), &json!("which colour?"))
+        );
+        let reply = json!({"data": {"text": "blue", "reply_to": question["reply_to"]}});
+        let answered = world.ask(&name, "m6", reply).await;
+        assert_eq!(output(&answered)["text"], "answered blue", "{told}: {answered:#}");
+        assert_eq!(fake.most_of_one_message(), 1, "{told}");
+        fake.record(|record| {
+            for headers in &record.headers {
+                assert_eq!(headers["authorization"], "Bearer s3cret", "{told}");
+                assert_eq!(headers["a2a-version"], "1.0", "{told}");
+            }
+        });
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_answers_questions_and_cancellations_pass_through() {
+    const ANSWERS: &str = r#"
+workflow:
+  description: Answers questions
+  nodes:
+    - {id: choice, type: switch, cases: [{condition: "'{{workflow.input.question}}' == 'which colour?'", node: blue}], default: red}
+    - {id: blue, type: agent, agent_name: outside, input: {text: "direct blue"}, depends_on: [choice]}
+    - {id: red, type: agent, agent_name: outside, input: {text: "direct red"}, depends_on: [choice]}
+  output_mapping: {answer: "{{blue.output.text}}"}
+"#;
+    let fake = FakeAgent::start("JSONRPC", true).await;
+    let world = BridgeWorld::with_workflows(&[("single", SINGLE), ("answers", ANSWERS)]).await;
+    world.serve(&format!("name: outside\ncard: {}\nask: answers\n", fake.base)).await;
+    let asked = world.ask("single", "m1", json!({"data": {"text": "ask"}})).await;
+    assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
+    let params = json!({
+        "message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": {"text": "hold"}}]},
+        "configuration": {"returnImmediately": true},
+    });
+    let begun = world.rpc("single", "SendMessage", &params).await;
+    fake.until("the message arrives", |record| {
+        record.messages.keys().any(|id| !id.contains("answer")) && record.messages.len() >= 4
+    })
+    .await;
+    world.rpc("single", "CancelTask", &json!({"id": begun["task"]["id"]})).await;
+    fake.until("the outside task is cancelled", |record| record.cancelled.len() == 1).await;
+    assert_eq!(fake.most_of_one_message(), 1);
+    world.end().await;
+}

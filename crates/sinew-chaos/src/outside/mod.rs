@@ -1,0 +1,232 @@
+//! A mesh between programs outside: clients that follow streams of a gateway, webhooks, and an outside agent behind a
+//! bridge. Gateway, bridge, executors and broker are killed; the programs outside are not, and count what reaches them.
+
+mod http_server;
+mod outside_agent;
+mod outside_report;
+mod push_receiver;
+mod stream_client;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use sinew_agent::CancellationToken;
+use sinew_agents::{ReachableAddresses, WebClient};
+use sinew_bridge::{Bridge, BridgeSettings};
+use sinew_gateway::{Gateway, GatewayOptions};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::Fallible;
+use crate::roles::{Place, prepare};
+use crate::site::Site;
+use crate::slot::{Order, Role, Slot, Tally, What};
+use crate::workflows;
+use outside_agent::{OUTSIDE, OutsideWork, serve_outside};
+use outside_report::{GatewayReport, KillCounts};
+use push_receiver::{PushLedger, receive_pushes};
+use stream_client::{FollowedStream, StreamClient};
+
+/// Name of the workflow that is streamed.
+const PAIR: &str = "pair";
+/// Two tasks of the outside agent, one after the other.
+const PAIR_FILE: &str = r#"
+workflow:
+  description: Two outside tasks
+  nodes:
+    - {id: first, type: agent, agent_name: outside, input: {text: "{{workflow.input.text}}"}}
+    - {id: second, type: agent, agent_name: outside, depends_on: [first], input: {text: "{{first.output.text}}"}}
+  output_mapping: {text: "{{second.output.text}}"}
+"#;
+/// Executors of the mesh.
+const EXECUTORS: usize = 2;
+/// Shards of the mesh.
+const SHARDS: u32 = 4;
+/// Silence after which executors take another one for dead.
+const LEASE: Duration = Duration::from_secs(3);
+/// How long cards may take to come.
+const CARD_TIMEOUT: Duration = Duration::from_mins(1);
+/// Processes are away for at most so long.
+const MAX_DOWN: Duration = Duration::from_millis(1_500);
+
+/// How to kill around a gateway.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct GatewayArgs {
+    /// Seed that decides the run; random when absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where everything is written and kept; a temporary folder when absent.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Streams that are followed at the same time.
+    #[arg(long, default_value_t = 200)]
+    streams: u32,
+    /// Streams whose events go to a webhook, too.
+    #[arg(long, default_value_t = 50)]
+    pushes: u32,
+    /// How long faults happen.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Kills of the gateway.
+    #[arg(long, default_value_t = 10)]
+    gateway_kills: u32,
+    /// Kills of the bridge.
+    #[arg(long, default_value_t = 10)]
+    bridge_kills: u32,
+    /// Kills of executors.
+    #[arg(long, default_value_t = 6)]
+    executor_kills: u32,
+    /// Kills of the broker.
+    #[arg(long, default_value_t = 3)]
+    broker_kills: u32,
+    /// The longest time that an outside task takes, in milliseconds.
+    #[arg(long, default_value_t = 8_000)]
+    work_ms: u64,
+    /// Seconds after the last fault in which everything has to end.
+    #[arg(long, default_value_t = 240)]
+    patience: u64,
+}
+
+/// A process to kill.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Gateway,
+    Bridge,
+    Executor(usize),
+    Broker,
+}
+
+/// The gateway, until it is killed.
+pub(crate) async fn serve_gateway(place: &Place, listen: SocketAddr) -> Fallible<()> {
+    prepare(place)?;
+    let mut options = GatewayOptions::new(workflows::adapters);
+    options.listen = listen;
+    // The receivers of this run are on this machine.
+    options.push_addresses = ReachableAddresses::All;
+    let _gateway = Gateway::start(place.connect("gateway").await?, options).await?;
+    std::future::pending().await
+}
+
+/// The bridge, until it is killed.
+pub(crate) async fn serve_bridge(place: &Place, card: &str) -> Fallible<()> {
+    prepare(place)?;
+    let stop = CancellationToken::new();
+    let bridge = Bridge::open(BridgeSettings::of_address(card)?, &stop).await?.ok_or("stopped")?;
+    let mesh = place.connect(bridge.name()).await?;
+    Ok(bridge.serve(mesh, stop).await?)
+}
+
+/// Times of the kills, from the seed.
+fn plan(args: &GatewayArgs, random: &mut StdRng) -> Vec<(Duration, Victim, Duration)> {
+    let whole = Duration::from_secs(args.seconds);
+    let mut plan = Vec::new();
+    let mut spread = |count: u32, victim: &mut dyn FnMut(&mut StdRng) -> Victim| {
+        for nth in 0..count {
+            let share = (f64::from(nth) + random.random_range(0.1..0.9)) / f64::from(count);
+            let down = random.random_range(Duration::from_millis(50)..MAX_DOWN);
+            plan.push((whole.mul_f64(0.05 + 0.9 * share), victim(random), down));
+        }
+    };
+    spread(args.gateway_kills, &mut |_| Victim::Gateway);
+    spread(args.bridge_kills, &mut |_| Victim::Bridge);
+    spread(args.executor_kills, &mut |random| Victim::Executor(random.random_range(0..EXECUTORS)));
+    spread(args.broker_kills, &mut |_| Victim::Broker);
+    plan.sort_by_key(|(at, _, _)| *at);
+    plan
+}
+
+/// A port that no one listens on. The gateway has to come back at the same address.
+fn free_address() -> Fallible<SocketAddr> {
+    Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// Kills around a gateway, and counts what reaches the programs outside.
+pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let mut random = StdRng::seed_from_u64(seed);
+    let plan = plan(&args, &mut random);
+    let began = Instant::now();
+    let mut site = Site::new(args.folder.clone(), SHARDS, true).await?;
+    workflows::deploy_text(site.client.mesh(), PAIR, PAIR_FILE, &BTreeMap::new()).await?;
+    let work = Arc::new(OutsideWork::new(Duration::from_millis(args.work_ms), random.random()));
+    let pushed = Arc::new(PushLedger::default());
+    let (outside, _agent) = serve_outside(Arc::clone(&work)).await?;
+    let (hooks, _hooks) = receive_pushes(Arc::clone(&pushed)).await?;
+    let listen = free_address()?;
+    let tallies: [Arc<Tally>; 3] = Default::default();
+    let open = |what: What, tally: usize| {
+        Slot::open(Role { place: site.place.clone(), what }, Arc::clone(&tallies[tally]))
+    };
+    let gateway = open(What::Gateway { listen }, 0);
+    let bridge = open(What::Bridge { card: outside.clone() }, 1);
+    let executors: Vec<Slot> = (0..EXECUTORS)
+        .map(|nth| {
+            let name = format!("executor-{nth}");
+            open(What::Executor { name, lease: LEASE, worn: usize::MAX, room: None }, 2)
+        })
+        .collect();
+    let cards = site.client.mesh().cards().follow();
+    for name in [OUTSIDE, PAIR] {
+        timeout(CARD_TIMEOUT, cards.wait_for(name)).await.map_err(|_| format!("no card of {name}"))?;
+    }
+    drop(cards);
+    let web = WebClient::new(ReachableAddresses::All)?;
+    let until = Instant::now() + Duration::from_secs(args.seconds + args.patience);
+    let mut following = JoinSet::new();
+    for nth in 0..args.streams {
+        let hook = (nth < args.pushes).then(|| format!("{hooks}/{nth}"));
+        let base = format!("http://{listen}/agents/{PAIR}");
+        let client = StreamClient { web: web.clone(), base, nth, hook };
+        following.spawn(async move { (nth, client.follow(until).await) });
+    }
+    let (faults_began, mut broker_kills) = (Instant::now(), 0);
+    for (at, victim, down) in plan {
+        sleep_until(faults_began + at).await;
+        match victim {
+            Victim::Gateway => gateway.order(Order::Kill(down)),
+            Victim::Bridge => bridge.order(Order::Kill(down)),
+            Victim::Executor(nth) => executors[nth].order(Order::Kill(down)),
+            Victim::Broker => {
+                site.brokers.kill(0, down).await?;
+                broker_kills += 1;
+            }
+        }
+    }
+    let mut streams: BTreeMap<u32, FollowedStream> = BTreeMap::new();
+    while let Some(followed) = following.join_next().await {
+        let (nth, stream) = followed?;
+        streams.insert(nth, stream);
+    }
+    let expected: BTreeMap<u32, u64> = streams
+        .iter()
+        .filter(|(nth, _)| **nth < args.pushes)
+        .map(|(nth, stream)| (*nth, stream.last))
+        .collect();
+    pushed.all_arrived(&expected, until).await;
+    let kills = |tally: &Tally| tally.kills.load(Ordering::Relaxed);
+    let counts = KillCounts {
+        gateway: kills(&tallies[0]),
+        bridge: kills(&tallies[1]),
+        executor: kills(&tallies[2]),
+        broker: broker_kills,
+    };
+    let mut report = GatewayReport::new(seed, began.elapsed(), counts);
+    report.judge_streams(&streams);
+    report.judge_pushes(&streams, &expected, &pushed);
+    report.judge_messages(&work.messages());
+    report.demand(counts.gateway >= u64::from(args.gateway_kills), "too few gateways were killed");
+    report.demand(counts.bridge >= u64::from(args.bridge_kills), "too few bridges were killed");
+    report.demand(counts.executor >= u64::from(args.executor_kills), "too few executors were killed");
+    report.demand(counts.broker >= u64::from(args.broker_kills), "too few brokers were killed");
+    drop((gateway, bridge, executors));
+    report.write(args.json)
+}

@@ -1,0 +1,187 @@
+//! Verdict on a run around a gateway: from what the programs outside saw, and from nothing else.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::Duration;
+
+use comfy_table::Table;
+use serde::Serialize;
+use sinew_protocol::code;
+
+use super::push_receiver::PushLedger;
+use super::stream_client::FollowedStream;
+use crate::Fallible;
+
+/// Problems that a report lists.
+const MAX_PROBLEMS: usize = 40;
+
+/// Processes that were killed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct KillCounts {
+    pub(super) gateway: u64,
+    pub(super) bridge: u64,
+    pub(super) executor: u64,
+    pub(super) broker: u64,
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub(super) struct GatewayReport {
+    kind: &'static str,
+    seed: u64,
+    good: bool,
+    seconds: u64,
+    kills: KillCounts,
+    streams: usize,
+    /// Streams that ended with the right output.
+    completed: usize,
+    /// Streams whose execution ended because nobody can tell what became of a message that the agent never got.
+    fate_unknown: usize,
+    events: u64,
+    /// Connections on which a stream went on.
+    resumed: u64,
+    gaps: u64,
+    repeats: u64,
+    pushed_streams: usize,
+    /// Streams all of whose events arrived at their webhook.
+    pushed_whole: usize,
+    deliveries: u64,
+    deliveries_refused: u64,
+    messages: usize,
+    messages_sent_twice: usize,
+    problems: Vec<String>,
+}
+
+impl GatewayReport {
+    pub(super) fn new(seed: u64, took: Duration, kills: KillCounts) -> Self {
+        Self {
+            kind: "gateway",
+            seed,
+            good: true,
+            seconds: took.as_secs(),
+            kills,
+            streams: 0,
+            completed: 0,
+            fate_unknown: 0,
+            events: 0,
+            resumed: 0,
+            gaps: 0,
+            repeats: 0,
+            pushed_streams: 0,
+            pushed_whole: 0,
+            deliveries: 0,
+            deliveries_refused: 0,
+            messages: 0,
+            messages_sent_twice: 0,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Without this the run is not good.
+    pub(super) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
+        if !holds {
+            self.good = false;
+            if self.problems.len() < MAX_PROBLEMS {
+                self.problems.push(otherwise.into());
+            }
+        }
+    }
+
+    pub(super) fn judge_streams(&mut self, streams: &BTreeMap<u32, FollowedStream>) {
+        self.streams = streams.len();
+        for (nth, stream) in streams {
+            self.events += stream.events;
+            self.resumed += stream.resumed;
+            self.gaps += stream.gaps;
+            self.repeats += stream.repeats;
+            let is_whole = stream.gaps == 0 && stream.repeats == 0;
+            self.demand(is_whole, format!("stream {nth}: {} gaps, {} repeats", stream.gaps, stream.repeats));
+            match stream.state.as_str() {
+                "TASK_STATE_COMPLETED" => {
+                    let is_right = stream.text == format!("s{nth}!!");
+                    self.completed += usize::from(is_right);
+                    self.demand(is_right, format!("stream {nth}: the output is {:?}", stream.text));
+                }
+                "TASK_STATE_FAILED" if stream.words.contains(code::OUTSIDE_MESSAGE_FATE_UNKNOWN.as_str()) => {
+                    self.fate_unknown += 1
+                }
+                other => self.demand(false, format!("stream {nth}: ended as {other:?}: {}", stream.words)),
+            }
+        }
+    }
+
+    pub(super) fn judge_pushes(
+        &mut self,
+        streams: &BTreeMap<u32, FollowedStream>,
+        expected: &BTreeMap<u32, u64>,
+        pushed: &PushLedger,
+    ) {
+        (self.deliveries, self.deliveries_refused) = pushed.counts();
+        self.pushed_streams = expected.len();
+        for (nth, last) in expected {
+            let arrived = pushed.events(*nth);
+            let first = arrived.first().copied().unwrap_or(u64::MAX);
+            let begins = streams.get(nth).is_some_and(|stream| first <= stream.first + 1);
+            let is_whole = begins && arrived.len() as u64 == (last + 1).saturating_sub(first);
+            self.pushed_whole += usize::from(is_whole);
+            self.demand(is_whole, format!("webhook {nth}: events {arrived:?}, the last is {last}"));
+        }
+    }
+
+    /// The agent counts the messages that it gets. Those of an activation that ended as unknown must not be among them, so there
+    /// are two for each completed stream, and one more for a first task before an unknown second one.
+    pub(super) fn judge_messages(&mut self, messages: &BTreeMap<String, u32>) {
+        self.messages = messages.len();
+        let twice: Vec<&String> =
+            messages.iter().filter(|(_, count)| **count > 1).map(|(id, _)| id).collect();
+        self.messages_sent_twice = twice.len();
+        self.demand(twice.is_empty(), format!("messages that were sent twice: {twice:?}"));
+        let most = 2 * self.completed + self.fate_unknown;
+        let is_plausible = (2 * self.completed..=most).contains(&messages.len());
+        self.demand(is_plausible, format!("{} messages for {} streams", messages.len(), self.streams));
+        let enough = 10 * self.fate_unknown <= self.streams;
+        self.demand(enough, format!("the fate of {} messages is unknown", self.fate_unknown));
+    }
+
+    /// Prints it; gives back whether the run was good.
+    pub(super) fn write(&self, json: bool) -> Fallible<bool> {
+        let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
+        writeln!(std::io::stdout(), "{text}")?;
+        Ok(self.good)
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+        let mut row = |name: &str, value: &dyn ToString| {
+            table.add_row([name.to_owned(), value.to_string()]);
+        };
+        row("run", &self.kind);
+        row("seed", &self.seed);
+        row("seconds", &self.seconds);
+        row("gateways killed", &self.kills.gateway);
+        row("bridges killed", &self.kills.bridge);
+        row("executors killed", &self.kills.executor);
+        row("brokers killed", &self.kills.broker);
+        row("streams", &self.streams);
+        row("  ended with the right output", &self.completed);
+        row("  ended as unknown", &self.fate_unknown);
+        row("events", &self.events);
+        row("connections that went on", &self.resumed);
+        row("gaps", &self.gaps);
+        row("repeats", &self.repeats);
+        row("streams with a webhook", &self.pushed_streams);
+        row("  all events arrived", &self.pushed_whole);
+        row("deliveries", &self.deliveries);
+        row("deliveries refused", &self.deliveries_refused);
+        row("messages to the outside agent", &self.messages);
+        row("  sent twice", &self.messages_sent_twice);
+        row("verdict", &if self.good { "good" } else { "NOT good" });
+        let mut text = table.to_string();
+        for line in &self.problems {
+            text.push('\n');
+            text.push_str(line);
+        }
+        text
+    }
+}

@@ -1,0 +1,108 @@
+//! Figures of requests: how many, how they ended, how long they took, and how many streams are open.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt as _;
+
+/// Interfaces and classes of status that requests are counted by.
+const INTERFACES: [&str; 6] = ["a2a", "mcp", "api", "card", "hook", "console"];
+const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "429", "5xx"];
+
+/// Starts the counters, so that the first request and delivery of a kind count as an increase.
+pub(crate) fn begin_counts() {
+    for (interface, status) in INTERFACES.into_iter().flat_map(|name| STATUSES.map(|status| (name, status))) {
+        metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
+            .increment(0);
+    }
+    for outcome in ["delivered", "failed", "refused"] {
+        metrics::counter!("sinew_gateway_pushes_total", "outcome" => outcome).increment(0);
+    }
+}
+
+/// Counts a request.
+pub(crate) async fn measure_request(request: Request, next: Next) -> Response {
+    let (interface, began) = (interface_of(request.uri().path()), Instant::now());
+    let response = next.run(request).await;
+    let status = match response.status().as_u16() {
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        429 => "429",
+        400..=499 => "4xx",
+        _ => "5xx",
+    };
+    metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
+        .increment(1);
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    if content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+        return count_stream(response);
+    }
+    metrics::histogram!("sinew_gateway_request_seconds", "interface" => interface).record(began.elapsed());
+    response
+}
+
+/// Lets a stream count as open until it ends.
+fn count_stream(response: Response) -> Response {
+    let open = OpenStreamCount::new();
+    let (parts, body) = response.into_parts();
+    let body = body.map_frame(move |frame| {
+        // Held until the body is dropped.
+        let _open = &open;
+        frame
+    });
+    Response::from_parts(parts, Body::new(body))
+}
+
+struct OpenStreamCount;
+
+impl OpenStreamCount {
+    fn new() -> Self {
+        metrics::gauge!("sinew_gateway_streams").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for OpenStreamCount {
+    fn drop(&mut self) {
+        metrics::gauge!("sinew_gateway_streams").decrement(1.0);
+    }
+}
+
+/// Interface that a path belongs to.
+fn interface_of(path: &str) -> &'static str {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    match first {
+        "mcp" => "mcp",
+        "api" => "api",
+        "hooks" => "hook",
+        "console" => "console",
+        _ if path.contains("/.well-known/") => "card",
+        _ => "a2a",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_belong_to_interfaces() {
+        for (path, expected) in [
+            ("/.well-known/agent-card.json", "card"),
+            ("/agents/one/.well-known/agent-card.json", "card"),
+            ("/agents/one/message:send", "a2a"),
+            ("/a2a", "a2a"),
+            ("/mcp", "mcp"),
+            ("/api/v1/executions", "api"),
+            ("/hooks/x", "hook"),
+            ("/console/", "console"),
+            ("/", "a2a"),
+        ] {
+            assert_eq!(interface_of(path), expected, "{path}");
+        }
+    }
+}

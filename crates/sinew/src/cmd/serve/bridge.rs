@@ -1,0 +1,129 @@
+//! `sinew serve bridge`: outside agents of A2A as agents of the mesh.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use clap::Args;
+use sinew_bridge::{Bridge, BridgeError, BridgeSettings};
+use sinew_operations::deployment::refuse_names_of_workflows;
+use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_protocol::code;
+use tokio::task::JoinSet;
+
+use super::{Care, Stop};
+use crate::connect::Connection;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew serve bridge translator.bridge.yaml
+  sinew serve bridge https://agents.example.com/translator     # an agent without credentials
+  sinew schema bridge";
+
+/// Arguments of `sinew serve bridge`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Serve agents outside, of A2A 1.0 by JSON-RPC or HTTP+JSON, as agents of the mesh. Each file (NAME.bridge.yaml) or \
+                  address names one: its card is fetched, announced, and refreshed; a task becomes a task of the outside agent, \
+                  whose id is recorded before it is waited for. So any bridge of the same name takes it up after a death, and no \
+                  message is sent twice. Credentials come from variables and files that the bridge file names.\n\nOn SIGTERM it \
+                  takes nothing new and gives tasks that take long to other bridges of the name; the outside tasks go on.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct BridgeArgs {
+    /// Bridge files, or addresses of agents or their cards
+    #[arg(value_name = "FILE|URL", required = true)]
+    agents: Vec<String>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Serves until told to stop.
+pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Failure> {
+    let settings = args.agents.iter().map(|agent| settings_of(agent)).collect::<Result<Vec<_>, _>>()?;
+    let stop = Stop::listen()?;
+    let up = Arc::new(OnceLock::new());
+    let ready = Arc::clone(&up);
+    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
+    let telemetry = args.care.begin("bridge", None, ready, output).await?;
+    let starting = async {
+        let mut bridges = Vec::new();
+        for one in settings {
+            match Bridge::open(one, &stop.token).await.map_err(bridge_failure)? {
+                Some(bridge) => bridges.push(bridge),
+                None => return Ok(None),
+            }
+        }
+        let mesh = args.mesh.open("agent").await?;
+        mesh.admin().layout().await?;
+        refuse_names_of_workflows(&mesh, bridges.iter().map(Bridge::name)).await?;
+        refuse_names_twice(&bridges)?;
+        Ok::<_, Failure>(Some((mesh, bridges)))
+    };
+    let started = tokio::select! { biased;
+        started = starting => started?,
+        // A broker that does not answer must not keep a process from ending.
+        () = stop.asked() => None,
+    };
+    let Some((mesh, bridges)) = started else {
+        super::end(telemetry).await;
+        return Ok(Exit::Ok);
+    };
+    let names = bridges.iter().map(Bridge::name).collect::<Vec<_>>().join(", ");
+    tracing::info!(agents = names, "serving");
+    let mut serving = JoinSet::new();
+    for bridge in bridges {
+        serving.spawn(bridge.serve(mesh.clone(), stop.token.clone()));
+    }
+    let _ = up.set(());
+    let mut failed = None;
+    while let Some(ended) = serving.join_next().await {
+        let failure = match ended {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(bridge_failure(error)),
+            Err(error) => {
+                let text = format!("a bridge died: {error}");
+                Some(Failure::new(FailureKind::Failed, code::AGENT_DIED.as_str(), text))
+            }
+        };
+        if failure.is_some() {
+            stop.token.cancel();
+            failed = failure;
+        }
+        telemetry.drain();
+    }
+    super::end(telemetry).await;
+    failed.map_or(Ok(Exit::Ok), Err)
+}
+
+fn settings_of(agent: &str) -> Result<BridgeSettings, Failure> {
+    if agent.contains("://") {
+        return BridgeSettings::of_address(agent).map_err(bridge_failure);
+    }
+    BridgeSettings::load(Path::new(agent)).map_err(Failure::diagnostics)
+}
+
+fn refuse_names_twice(bridges: &[Bridge]) -> Result<(), Failure> {
+    let mut names: Vec<&str> = bridges.iter().map(Bridge::name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => {
+            let text = format!("two of the agents are named {}", pair[0]);
+            let failure = Failure::new(FailureKind::Usage, code::BRIDGE_FILE_NOT_VALID.as_str(), text);
+            Err(failure.hint("give one of them another name in a bridge file"))
+        }
+    }
+}
+
+fn bridge_failure(error: BridgeError) -> Failure {
+    let kind = match error {
+        BridgeError::Mesh(error) => return error.into(),
+        BridgeError::Setting { .. } | BridgeError::Interface { .. } => FailureKind::Usage,
+        BridgeError::Untrusted { .. } | BridgeError::Credentials { .. } => FailureKind::Denied,
+        _ => FailureKind::Failed,
+    };
+    Failure::new(kind, known(error.code()), error.to_string())
+}
