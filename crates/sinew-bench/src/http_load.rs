@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_mesh::{HeaderMap, Mesh};
+use sinew_protocol::ExecutionId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -83,6 +84,22 @@ pub(crate) async fn gateway_calls(
         all.extend(each.map_err(broken)??);
     }
     Ok(MeasuredTime::of(began.elapsed().as_secs_f64(), all))
+}
+
+/// Starts a task that waits, as a caller of the gateway: tasks of others do not exist for it. Gives its execution.
+pub(crate) async fn begin_task(
+    gateway: SocketAddr,
+    workflow: &str,
+) -> Result<ExecutionId, BenchProcessError> {
+    let message = json!({"messageId": fresh_id(), "role": "ROLE_USER", "parts": [{"data": {"text": TEXT}}]});
+    let params = json!({"message": message, "configuration": {"returnImmediately": true}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}).to_string();
+    let mut connection = HttpConnection::open(gateway).await?;
+    let answer = connection.post(&format!("/agents/{workflow}"), body.as_bytes()).await?;
+    let answer: Value = serde_json::from_slice(&answer).map_err(broken)?;
+    let id = answer.pointer("/result/task/id").and_then(Value::as_str);
+    let id = id.ok_or_else(|| BenchProcessError(format!("a task was not begun: {answer}")))?;
+    ExecutionId::parse(id).map_err(broken)
 }
 
 fn check_answer(body: &[u8]) -> Result<(), BenchProcessError> {

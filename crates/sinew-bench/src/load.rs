@@ -127,14 +127,6 @@ impl ExecutionLoad {
         self.client.mesh()
     }
 
-    /// Starts one execution that is not waited for.
-    pub(crate) async fn begin(&self, workflow: &str) -> Result<ExecutionId, BenchProcessError> {
-        let command = self.command(workflow, 0);
-        let execution = command.execution.clone();
-        self.client.start(command).await.map_err(broken)?;
-        Ok(execution)
-    }
-
     /// Cancels an execution; its owner has taken the command when this returns.
     pub(crate) async fn cancel(&self, execution: &ExecutionId) -> Result<(), BenchProcessError> {
         let command = CancelCommand { execution: execution.clone(), reason: String::new() };

@@ -166,14 +166,16 @@ async fn drive(nats: &str) -> Result<(), BenchProcessError> {
             DriverOrder::GatewayCalls { gateway, count, at_once } => {
                 http_load::gateway_calls(gateway, count, at_once).await
             }
-            DriverOrder::OpenStreams { gateway, total } => match load.begin("waits").await {
-                Ok(execution) => {
-                    let path = format!("/agents/waits/tasks/{execution}:subscribe");
-                    streamed = Some(execution);
-                    streams.open(gateway, &path, total).await
+            DriverOrder::OpenStreams { gateway, total } => {
+                match http_load::begin_task(gateway, "waits").await {
+                    Ok(execution) => {
+                        let path = format!("/agents/waits/tasks/{execution}:subscribe");
+                        streamed = Some(execution);
+                        streams.open(gateway, &path, total).await
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
             DriverOrder::EndStreams => match streamed.take() {
                 Some(execution) => {
                     let began = std::time::Instant::now();

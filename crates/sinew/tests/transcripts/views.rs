@@ -342,6 +342,7 @@ fn views() -> Vec<CommandView> {
         view("serve-executor", &["--nats", all]),
         view("serve-agent", &["cards", "--nats", all]),
         view("serve-gateway", &["--nats", all]),
+        view("serve-bridge", &[all]),
         view("mcp", &["--nats", all]),
         view("mcp-config", &["zed", "--context", all]),
         view("dev", &["--workflows", all]),
