@@ -131,13 +131,11 @@ impl BenchSite {
                 tokio::time::sleep(LISTEN_INTERVAL).await;
             }
         };
-        match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
-            Ok(()) => Ok((process, address)),
-            Err(_) => {
-                let reason = "the bench's process 'gateway' does not listen";
-                Err(Failure::new(FailureKind::Failed, code::BENCH_PROCESS_FAILED.as_str(), reason))
-            }
+        if tokio::time::timeout(LISTEN_TIMEOUT, listening).await.is_ok() {
+            return Ok((process, address));
         }
+        let reason = "the bench's process 'gateway' does not listen";
+        Err(Failure::new(FailureKind::Failed, code::BENCH_PROCESS_FAILED.as_str(), reason))
     }
 
     /// The sum of a counter over all executors.

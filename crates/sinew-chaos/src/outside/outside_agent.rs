@@ -98,7 +98,7 @@ pub(super) async fn serve_outside(work: Arc<OutsideWork>) -> Fallible<(String, S
 }
 
 async fn answer(work: &OutsideWork, request: PlainRequest, mut stream: TcpStream) -> Option<()> {
-    if request.path.ends_with(".json") {
+    if request.path.contains("/.well-known/") {
         let base = format!("http://{}", request.headers.get("host")?);
         let card = json!({
             "name": OUTSIDE, "description": "adds a mark", "version": "1",

@@ -103,7 +103,7 @@ impl GatewayReport {
                     self.demand(is_right, format!("stream {nth}: the output is {:?}", stream.text));
                 }
                 "TASK_STATE_FAILED" if stream.words.contains(code::OUTSIDE_MESSAGE_FATE_UNKNOWN.as_str()) => {
-                    self.fate_unknown += 1
+                    self.fate_unknown += 1;
                 }
                 other => self.demand(false, format!("stream {nth}: ended as {other:?}: {}", stream.words)),
             }

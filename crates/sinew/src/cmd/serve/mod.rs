@@ -33,7 +33,7 @@ pub(crate) enum ServeCommand {
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
     /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
-    Gateway(gateway::GatewayArgs),
+    Gateway(Box<gateway::GatewayArgs>),
     /// Serve agents outside, of A2A over HTTP, as agents of the mesh
     Bridge(bridge::BridgeArgs),
 }
