@@ -48,7 +48,7 @@ pub(crate) struct GatewayArgs {
     /// Name in Host and Origin that requests may have, beside localhost; may be given again
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Origin whose scripts may call from a browser (CORS), as https://app.example.com; may be given again
+    /// Origin whose scripts may call from a browser (CORS), as `https://app.example.com`; may be given again
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
     /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
