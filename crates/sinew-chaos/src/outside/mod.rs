@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use sinew_agent::CancellationToken;
@@ -202,9 +203,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
         }
     }
     // A kill that was ordered while the process was down happens when the next one is there.
-    for slot in executors.iter().chain([&gateway, &bridge]) {
-        slot.idle().await;
-    }
+    join_all(executors.iter().chain([&gateway, &bridge]).map(Slot::idle)).await;
     let mut streams: BTreeMap<u32, FollowedStream> = BTreeMap::new();
     while let Some(followed) = following.join_next().await {
         let (nth, stream) = followed?;
