@@ -23,7 +23,7 @@ say "installing $(basename "$wheel") into a fresh environment"
 "${pip[@]}" install "$wheel" >&2
 
 # Neither the checkout nor a server of this machine helps.
-try() { (cd "$work" && env -i HOME="$work" PATH=/usr/bin:/bin "$work/venv/bin/sinew" "$@"); }
+try() { (cd "$work" && exec env -i HOME="$work" PATH=/usr/bin:/bin "$work/venv/bin/sinew" "$@"); }
 try --version >&2
 try new workflow hello >&2
 try run hello.yaml -p name=Ada --local >&2

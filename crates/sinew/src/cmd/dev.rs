@@ -73,7 +73,7 @@ pub(crate) struct DevArgs {
     /// NATS servers, each with a copy of everything [default: as the folder was made for; of a new one: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     servers: Option<u8>,
-    /// Port of the NATS server [default: 4222, or a free one if that is taken]
+    /// Port of the NATS server, 0 for a free one [default: 4222, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     /// Port of the HTTP gateway [default: 8234, or a free one if that is taken]
@@ -292,8 +292,13 @@ fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 async fn server(args: &DevArgs, output: &Output) -> Result<ServerGroup, Failure> {
     let store = (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)));
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, USUAL_PORT)).is_ok();
-    let port = args.port.or_else(|| free.then_some(USUAL_PORT));
-    if port.is_none() {
+    let port = match args.port {
+        // nats-server would take 0 for its usual port.
+        Some(0) => None,
+        Some(port) => Some(port),
+        None => free.then_some(USUAL_PORT),
+    };
+    if args.port.is_none() && !free {
         output.note(&format!("port {USUAL_PORT} is taken; another is used"));
     }
     let options = ServerOptions { store, port, ..ServerOptions::default() };
