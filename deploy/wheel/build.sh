@@ -10,7 +10,7 @@ mkdir -p "${1:-dist}"
 out=$(cd "${1:-dist}" && pwd)
 work=$(mktemp -d)
 dev=
-trap '[[ -z $dev ]] || kill "$dev" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap '[[ -z $dev ]] || { kill "$dev" 2>/dev/null && wait "$dev" || true; }; rm -rf "$work"' EXIT
 
 say() { printf 'wheel: %s\n' "$*" >&2; }
 
@@ -23,11 +23,13 @@ say "installing $(basename "$wheel") into a fresh environment"
 "${pip[@]}" install "$wheel" >&2
 
 # Neither the checkout nor a server of this machine helps.
-try() { (cd "$work" && exec env -i HOME="$work" PATH=/usr/bin:/bin "$work/venv/bin/sinew" "$@"); }
+alone=(env -i HOME="$work" PATH=/usr/bin:/bin "$work/venv/bin/sinew")
+try() { (cd "$work" && "${alone[@]}" "$@"); }
 try --version >&2
 try new workflow hello >&2
 try run hello.yaml -p name=Ada --local >&2
-try dev --ephemeral --port 0 --gateway-port 0 >"$work/dev.out" 2>"$work/dev.err" &
+# In the place of its shell, so that the trap ends sinew itself.
+(cd "$work" && exec "${alone[@]}" dev --ephemeral --port 0 --gateway-port 0 >dev.out 2>dev.err) &
 dev=$!
 for _ in $(seq 100); do
     grep -q 'Next ' "$work/dev.err" "$work/dev.out" && break
