@@ -110,15 +110,16 @@ impl Programs {
     /// The program that a start means: of this digest, else the version deployed last.
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let deployed = || self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone());
-        let Some(digest) = version.map(str::to_owned).or_else(deployed) else {
+        let digest = if let Some(digest) = version.map(str::to_owned).or_else(deployed) {
+            digest
+        } else {
             if let Some(program) = self.call(name).await? {
                 return Ok(program);
             }
             // The view may be a moment behind what was deployed.
-            return match self.mesh.workflows().latest(name).await? {
-                Some(deployed) => self.by_digest(&deployed.deployment.digest).await,
-                None => Err(Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"))),
-            };
+            let latest = self.mesh.workflows().latest(name).await?;
+            let missing = || Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"));
+            latest.ok_or_else(missing)?.deployment.digest
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {

@@ -7,7 +7,7 @@ const SECTOR: usize = 512;
 
 /// A change that is not synced.
 #[derive(Clone, Debug)]
-enum Change {
+enum DiskChange {
     Write { offset: usize, data: Vec<u8> },
     Resize(usize),
 }
@@ -17,7 +17,7 @@ enum Change {
 pub(super) struct DiskFile {
     seen: Vec<u8>,
     held: Vec<u8>,
-    pending: Vec<Change>,
+    pending: Vec<DiskChange>,
 }
 
 impl DiskFile {
@@ -33,20 +33,20 @@ impl DiskFile {
 
     pub(super) fn write(&mut self, offset: usize, data: &[u8]) {
         write_at(&mut self.seen, offset, data);
-        self.pending.push(Change::Write { offset, data: data.to_vec() });
+        self.pending.push(DiskChange::Write { offset, data: data.to_vec() });
     }
 
     pub(super) fn resize(&mut self, size: usize) {
         self.seen.resize(size, 0);
-        self.pending.push(Change::Resize(size));
+        self.pending.push(DiskChange::Resize(size));
     }
 
     /// Has the disk hold what programs see.
     pub(super) fn sync(&mut self) {
         for change in self.pending.drain(..) {
             match change {
-                Change::Write { offset, data } => write_at(&mut self.held, offset, &data),
-                Change::Resize(size) => self.held.resize(size, 0),
+                DiskChange::Write { offset, data } => write_at(&mut self.held, offset, &data),
+                DiskChange::Resize(size) => self.held.resize(size, 0),
             }
         }
     }
@@ -60,7 +60,7 @@ impl DiskFile {
         for change in std::mem::take(&mut self.pending) {
             let mut is_whole = true;
             match change {
-                Change::Write { offset, data } => {
+                DiskChange::Write { offset, data } => {
                     let mut from = 0;
                     while from < data.len() {
                         let end = (from + SECTOR - (offset + from) % SECTOR).min(data.len());
@@ -72,7 +72,7 @@ impl DiskFile {
                         from = end;
                     }
                 }
-                Change::Resize(size) => {
+                DiskChange::Resize(size) => {
                     if random.random_bool(kept) {
                         self.held.resize(size, 0);
                     } else {
