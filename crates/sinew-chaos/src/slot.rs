@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -143,6 +143,8 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub(crate) struct Slot {
     orders: mpsc::UnboundedSender<Order>,
+    /// The living process; 0 while there is none.
+    process: Arc<AtomicU32>,
     work: tokio::task::JoinHandle<()>,
 }
 
@@ -150,7 +152,14 @@ impl Slot {
     /// Starts the first process.
     pub(crate) fn open(role: Role, tally: Arc<Tally>) -> Self {
         let (orders, todo) = mpsc::unbounded_channel();
-        Self { orders, work: tokio::spawn(look_after(role, tally, todo)) }
+        let process = Arc::<AtomicU32>::default();
+        let work = tokio::spawn(look_after(role, tally, todo, Arc::clone(&process)));
+        Self { orders, process, work }
+    }
+
+    /// Id of the living process.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        Some(self.process.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
 
     /// Has something done.
@@ -172,7 +181,12 @@ impl Drop for Slot {
     }
 }
 
-async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedReceiver<Order>) {
+async fn look_after(
+    role: Role,
+    tally: Arc<Tally>,
+    mut todo: mpsc::UnboundedReceiver<Order>,
+    process: Arc<AtomicU32>,
+) {
     let mut life = 0;
     loop {
         let Ok(Living { mut child, _input }) = role.start(life, None) else {
@@ -180,6 +194,7 @@ async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedRece
             continue;
         };
         life += 1;
+        process.store(child.id().unwrap_or_default(), Ordering::Relaxed);
         let wait = loop {
             let order = tokio::select! {
                 _ = child.wait() => {
@@ -207,6 +222,7 @@ async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedRece
                 }
             }
         };
+        process.store(0, Ordering::Relaxed);
         tokio::time::sleep(wait).await;
     }
 }
