@@ -29,6 +29,8 @@ const WORK: Duration = Duration::from_millis(200);
 const DOWN: Duration = Duration::from_secs(1);
 /// How long everything may take to end after the last start.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// The shortest time that a mesh can be told to keep what has ended.
+const MIN_RETENTION: Duration = Duration::from_mins(1);
 /// Part of the run, at its end, that is compared with the time after the warm-up.
 const COMPARED_PART: u32 = 8;
 
@@ -53,7 +55,7 @@ pub(crate) struct SoakArgs {
     /// Executions started in each second.
     #[arg(long, default_value_t = 5)]
     rate: u64,
-    /// How long the mesh keeps what has ended; an eighth of the run, if that is less.
+    /// How long the mesh keeps what has ended; an eighth of the run, if that is less, and at least 60.
     #[arg(long, default_value_t = 600)]
     retention_seconds: u64,
     /// Seconds between two deployments of a new version.
@@ -116,7 +118,8 @@ fn free_address() -> Fallible<std::net::SocketAddr> {
 pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let whole = Duration::from_secs(args.seconds);
     let warm_up = Duration::from_secs(args.warm_up_seconds).min(whole / COMPARED_PART);
-    let retention = Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART);
+    let retention =
+        Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
     let seed = args.seed.unwrap_or_else(rand::random);
     let processes = SoakProcesses::start(&args, retention).await?;
     let sampler = Sampler::new(&processes.site).await?;
