@@ -118,8 +118,7 @@ fn free_address() -> Fallible<std::net::SocketAddr> {
 pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let whole = Duration::from_secs(args.seconds);
     let warm_up = Duration::from_secs(args.warm_up_seconds).min(whole / COMPARED_PART);
-    let retention =
-        Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
+    let retention = Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
     let seed = args.seed.unwrap_or_else(rand::random);
     let processes = SoakProcesses::start(&args, retention).await?;
     let sampler = Sampler::new(&processes.site).await?;

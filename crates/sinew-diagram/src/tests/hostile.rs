@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use merman::{Engine, ParseOptions, RenderSemanticModel};
-use proptest::prelude::*;
-use resvg::usvg::roxmltree::Document;
-use sinew_diagram::{
+use crate::{
     Direction, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status, dot,
     mermaid, svg, terminal,
 };
+use merman::{Engine, ParseOptions, RenderSemanticModel};
+use proptest::prelude::*;
+use resvg::usvg::roxmltree::Document;
 
 const PIECES: [&str; 44] = [
     "\"",

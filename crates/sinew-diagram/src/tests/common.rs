@@ -1,7 +1,7 @@
 //! Drawings that several tests share.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
-use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
+use crate::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
 
 pub(crate) fn node(id: &str, shape: Shape, title: &str, lines: &[&str]) -> DrawnNode {
     DrawnNode {

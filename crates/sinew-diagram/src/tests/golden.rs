@@ -1,11 +1,11 @@
 //! Text forms against files; `SINEW_BLESS=1 cargo test -p sinew-diagram` writes them anew.
 #![expect(clippy::unwrap_used, reason = "a golden file that is missing fails the test")]
 
-use crate::common;
+use super::common;
 
 use std::path::Path;
 
-use sinew_diagram::{Direction, Drawing, dot, mermaid, terminal, terminal_within};
+use crate::{Direction, Drawing, dot, mermaid, terminal, terminal_within};
 
 fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

@@ -1,12 +1,12 @@
 //! SVG and PNG: what is in them, not their bytes.
 
-use crate::common;
+use super::common;
 
-use resvg::usvg::roxmltree::Document;
-use sinew_diagram::{
+use crate::{
     DrawError, Drawing, DrawingCaption, DrawingTheme, MAX_NODES, Shape, dot, mermaid, png, svg, svg_in,
     terminal,
 };
+use resvg::usvg::roxmltree::Document;
 
 #[test]
 fn the_svg_says_what_it_shows() {
