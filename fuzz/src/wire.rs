@@ -20,10 +20,13 @@ use sinew_protocol::{MeshMessage, Subject, TaskId, Token, card};
 /// A message of the mesh, as JSON and as protobuf: what is read is read again as it was written.
 pub(crate) fn wire_message(bytes: &[u8]) {
     if let Ok(message) = MeshMessage::from_slice(bytes) {
-        for vocabulary in [Vocabulary::Current, Vocabulary::Spec] {
-            let again = MeshMessage::from_json(&message.to_json(vocabulary));
-            assert_eq!(again.as_ref().ok(), Some(&message), "JSON reads back the same");
-        }
+        let again = MeshMessage::from_json(&message.to_json(Vocabulary::Current));
+        assert_eq!(again.as_ref().ok(), Some(&message), "JSON reads back the same");
+        // The words of the specification know no cancellation: what is read may be another message.
+        assert!(
+            MeshMessage::from_json(&message.to_json(Vocabulary::Spec)).is_ok(),
+            "the words of the specification are read"
+        );
         let again = MeshMessage::from_protobuf(message.to_protobuf().into());
         assert_eq!(again.as_ref().ok(), Some(&message), "protobuf reads back the same");
     }

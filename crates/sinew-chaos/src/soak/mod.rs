@@ -84,7 +84,7 @@ impl SoakProcesses {
         site.client.mesh().admin().provision(&provision).await?;
         workflows::deploy_gate(site.client.mesh()).await?;
         let tally = Arc::<Tally>::default();
-        let open = |what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(&tally));
+        let open = |what| Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
         let executor = |name: &str| {
             let worn = sinew_executor::service::ServiceOptions::new(workflows::adapters).worn;
             open(What::Executor { name: name.to_owned(), lease: LEASE, worn, room: None })

@@ -1,4 +1,4 @@
-//! What processes, streams and the disk hold, at one moment.
+//! Sizes of processes, streams and the disk at one moment.
 
 use std::collections::BTreeMap;
 use std::fs;
