@@ -25,8 +25,9 @@ fn shorten(command: Command, is_asked: &dyn Fn(&str) -> bool) -> Command {
     if is_leaf {
         return shorten_leaf(command);
     }
-    let asked =
-        command.get_subcommands().filter(|one| one.get_name_and_visible_aliases().into_iter().any(is_asked));
+    let asked = command
+        .get_subcommands()
+        .filter(|one| is_asked(one.get_name()) || one.get_all_aliases().any(is_asked));
     let names: Vec<String> = asked.map(|one| one.get_name().to_owned()).collect();
     names
         .into_iter()

@@ -104,7 +104,7 @@ impl SoakProcesses {
     /// Process of each name, as far as it runs.
     fn ids(&self) -> BTreeMap<&'static str, u32> {
         let steady = self.steady.iter().filter_map(|(name, slot)| Some((*name, slot.process_id()?)));
-        let broker = self.site.brokers.members().first().and_then(|server| server.pid());
+        let broker = self.site.brokers.members().first().and_then(sinew_mesh::server::Server::pid);
         steady.chain(broker.map(|id| ("broker", id))).collect()
     }
 }
