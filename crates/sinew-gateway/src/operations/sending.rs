@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sinew_protocol::a2a::{
-    A2aError, CoreMethod, SendMessageRequest, SendMessageResponse, Task, TaskPushNotificationConfig,
+    A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task, TaskPushNotificationConfig,
     check_message, is_terminal,
 };
 use sinew_protocol::jsonrpc::{error_of, raw};
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::message_files::{self, FileOwner};
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
+use super::peer::REPLICA_TRIES;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
 /// How long an agent may be silent before its task is asked for.
@@ -167,10 +168,17 @@ impl A2aOperations {
         params: SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
         let until = Instant::now() + self.shared.blocking;
-        match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
-            Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
-            Err(error) if !error.is_silent => return Err(error.into()),
-            Err(_) => {}
+        // Each replica knows its own tasks, so a message to a task may have to find the one that has it.
+        let tries = if params.message.task_id.is_some() { REPLICA_TRIES } else { 1 };
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
+                Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
+                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
+                Err(error) if !error.is_silent => return Err(error.into()),
+                Err(_) => break,
+            }
         }
         loop {
             let found = self.task_of_peer(call, place).await?;
@@ -282,7 +290,7 @@ impl A2aOperations {
             None => Ok(()),
             Some(missing) => {
                 let text = format!("the agent requires the extension {}", short(&missing.uri, 200));
-                Err(A2aError::new(sinew_protocol::a2a::ErrorCode::ExtensionSupportRequired, text))
+                Err(A2aError::new(ErrorCode::ExtensionSupportRequired, text))
             }
         }
     }
