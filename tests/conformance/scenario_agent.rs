@@ -319,8 +319,7 @@ impl ScenarioAgent {
                 artifact_update(artifact, *append, *is_last)
             }
             Step::State(StateChange { state, text, fault }) => {
-                known.task["status"] =
-                    status(state, text.as_deref().map(|words| (known.id.as_str(), words)));
+                known.task["status"] = status(state, text.as_deref().map(|words| (known.id.as_str(), words)));
                 if let Some(fault) = fault {
                     known.task["metadata"][METADATA]["fault"] = fault.clone();
                 }
@@ -330,8 +329,7 @@ impl ScenarioAgent {
             }
             Step::Ask(question) => {
                 let words = question.text.as_str();
-                known.task["status"] =
-                    status("TASK_STATE_INPUT_REQUIRED", Some((known.id.as_str(), words)));
+                known.task["status"] = status("TASK_STATE_INPUT_REQUIRED", Some((known.id.as_str(), words)));
                 let message = &mut known.task["status"]["message"];
                 message["messageId"] = format!("{}-question-{}", known.id, known.seq + 1).into();
                 push(message, "extensions", MCP_EXTENSION.into());
@@ -391,7 +389,10 @@ impl ScenarioAgent {
             return Err(A2aError::task_not_cancelable(key.1.clone()));
         }
         let (agent, key) = (self.clone(), key.clone());
-        let changed = agent.apply(&key, &Step::State(StateChange { state: "TASK_STATE_CANCELED".to_owned(), text: None, fault: None }));
+        let changed = agent.apply(
+            &key,
+            &Step::State(StateChange { state: "TASK_STATE_CANCELED".to_owned(), text: None, fault: None }),
+        );
         if let Some((execution, id, seq, event, _)) = changed {
             tokio::spawn(async move {
                 let mut headers = HeaderMap::new();

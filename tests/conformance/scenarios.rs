@@ -107,7 +107,8 @@ impl Step {
                 Self::Work(data[member].as_u64().unwrap_or_default().min(MAX_SECONDS) * 1_000)
             }
             Self::Ask(Question { text, requests }) => {
-                let requests = requests.into_iter().map(|(key, request)| (key, fill(request, data))).collect();
+                let requests =
+                    requests.into_iter().map(|(key, request)| (key, fill(request, data))).collect();
                 Self::Ask(Question { text: fill_text(&text, data), requests })
             }
             step => step,

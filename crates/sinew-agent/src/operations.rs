@@ -42,7 +42,11 @@ pub(crate) fn subscribe(
 }
 
 /// Tells the task to end; whoever asked waits for that on the entry.
-pub(crate) fn cancel(table: &TaskTable, caller: &Token, params: &CancelTaskParams) -> Result<Arc<Entry>, A2aError> {
+pub(crate) fn cancel(
+    table: &TaskTable,
+    caller: &Token,
+    params: &CancelTaskParams,
+) -> Result<Arc<Entry>, A2aError> {
     let entry = find(table, caller, &params.id)?;
     if entry.has_ended() {
         return Err(A2aError::task_not_cancelable(short(&params.id, 64)));

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sinew_agent::{CancellationToken, Context, Failure, QuestionToPerson, StepEffect};
 use sinew_mesh::crash;
 use sinew_protocol::a2a::{
-    ErrorCode, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus, is_terminal,
+    ErrorCode, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus,
+    is_terminal,
 };
 use sinew_protocol::card::PERSON_QUESTION;
 use sinew_protocol::jsonrpc::{REFUSED, fault_of};

@@ -37,7 +37,8 @@ fn poem() -> Agent {
 }
 
 fn note() -> Agent {
-    let agent = Agent::dynamic("note", None, None, |input, _| async move { Ok(json!({"note": input["id"]})) });
+    let agent =
+        Agent::dynamic("note", None, None, |input, _| async move { Ok(json!({"note": input["id"]})) });
     agent.offer(resource("notes://{id}"))
 }
 
@@ -49,8 +50,10 @@ fn imprint() -> Agent {
 /// An agent that asks its caller's client for a form, and says what came.
 fn asker() -> Agent {
     Agent::dynamic("asker", None, None, |_, context| async move {
-        let form = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
-        let request = json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}});
+        let form =
+            json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+        let request =
+            json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}});
         let requests = Map::from_iter([("who".to_owned(), request)]);
         let parts = vec![Part::text("Who?"), requests_part(requests)];
         let answer = context.ask_caller(parts, vec![MCP_EXTENSION.to_owned()]).await?;
@@ -94,10 +97,12 @@ async fn agents_are_prompts_and_resources() {
         }]);
         assert_eq!(prompts, expected, "{road:?}");
         let arguments = Map::from_iter([("topic".to_owned(), json!("sea"))]);
-        let got = client.get_prompt(GetPromptRequestParams::new("poem").with_arguments(arguments)).await.unwrap();
+        let got =
+            client.get_prompt(GetPromptRequestParams::new("poem").with_arguments(arguments)).await.unwrap();
         let text = json!({"type": "text", "text": "A poem about the sea"});
         assert_eq!(json!(got.messages), json!([{"role": "user", "content": text}]), "{road:?}");
-        let begun = CompleteRequestParams::new(Reference::for_prompt("poem"), ArgumentInfo::new("topic", "s"));
+        let begun =
+            CompleteRequestParams::new(Reference::for_prompt("poem"), ArgumentInfo::new("topic", "s"));
         assert_eq!(client.complete(begun).await.unwrap().completion.values, ["sea", "sky"]);
         for (name, arguments, code) in [
             ("poem", json!({"topic": "sand"}), "SINEW-5102"),
@@ -105,12 +110,18 @@ async fn agents_are_prompts_and_resources() {
             ("asker", json!({}), "SINEW-9006"),
             ("../poem", json!({}), "SINEW-9006"),
         ] {
-            let request = GetPromptRequestParams::new(name).with_arguments(arguments.as_object().cloned().unwrap());
+            let request =
+                GetPromptRequestParams::new(name).with_arguments(arguments.as_object().cloned().unwrap());
             let refused = code_of(client.get_prompt(request).await.unwrap_err());
-            assert_eq!((refused.0, &refused.1["code"]), (-32602, &json!(code)), "{road:?} {name} {arguments}");
+            assert_eq!(
+                (refused.0, &refused.1["code"]),
+                (-32602, &json!(code)),
+                "{road:?} {name} {arguments}"
+            );
         }
         let resources = client.list_all_resources().await.unwrap();
-        let addresses: Vec<&str> = resources.iter().map(|it| &*it.uri).filter(|uri| uri.starts_with("n")).collect();
+        let addresses: Vec<&str> =
+            resources.iter().map(|it| &*it.uri).filter(|uri| uri.starts_with("n")).collect();
         assert_eq!(addresses, ["notes://imprint/all"]);
         let templates = client.list_all_resource_templates().await.unwrap();
         assert!(templates.iter().any(|template| template.uri_template == "notes://{id}"), "{templates:?}");
@@ -137,7 +148,11 @@ async fn agents_ask_the_client_of_their_caller() {
     let world = world().await;
     for (road, lifecycle) in all_roads() {
         for (tool, form, expected) in [
-            ("asker", json!({"name": "Ada"}), json!({"action": "accept", "content": {"name": "Ada"}}).to_string()),
+            (
+                "asker",
+                json!({"name": "Ada"}),
+                json!({"action": "accept", "content": {"name": "Ada"}}).to_string(),
+            ),
             ("chatty", json!({"answer": "blue"}), "\"blue\"".to_owned()),
         ] {
             let client = TestClient::answering(form).connect(&world, road, lifecycle.clone()).await;
@@ -188,7 +203,9 @@ async fn clients_without_an_ability_are_refused() {
     let echo = |name: &str, offer: McpOffer| {
         Agent::dynamic(name, None, None, |input, _| async { Ok(input) }).offer(offer)
     };
-    world.serve(echo("sampler", McpOffer { needs: vec![ClientAbility::Sampling], ..McpOffer::default() })).await;
+    world
+        .serve(echo("sampler", McpOffer { needs: vec![ClientAbility::Sampling], ..McpOffer::default() }))
+        .await;
     world.serve(echo("keeper", McpOffer { tasks: TaskSupport::Required, ..McpOffer::default() })).await;
     let client = TestClient::plain().connect(&world, Road::Http, newest()).await;
     for (tool, needed) in [
@@ -206,11 +223,15 @@ async fn clients_without_an_ability_are_refused() {
 async fn a_request_state_of_others_is_refused() {
     let world = world().await;
     let client = TestClient::answering(json!({})).connect(&world, Road::Http, newest()).await;
-    let CallToolResponse::InputRequired(asked) = client.call_tool_once(call("asker", json!({}))).await.unwrap() else {
+    let CallToolResponse::InputRequired(asked) =
+        client.call_tool_once(call("asker", json!({}))).await.unwrap()
+    else {
         panic!("nothing is asked")
     };
     let state = asked.request_state.unwrap();
-    for wrong in [format!("{state}-TAMPERED"), state.replace('~', "x"), "asker.unknown~0".to_owned(), "~".to_owned()] {
+    for wrong in
+        [format!("{state}-TAMPERED"), state.replace('~', "x"), "asker.unknown~0".to_owned(), "~".to_owned()]
+    {
         let mut request = call("asker", json!({}));
         request.request_state = Some(wrong.clone());
         let refused = client.call_tool_once(request).await;
@@ -237,7 +258,8 @@ async fn changes_of_resources_and_lists_are_told() {
     });
     let task = world.rpc("/a2a", "SendMessage", &begin).await["result"]["task"].take();
     let uri = format!("sinew://tasks/{}", task["id"].as_str().unwrap());
-    let filter = SubscriptionFilter::builder().prompts_list_changed().resource_subscription(uri.clone()).build();
+    let filter =
+        SubscriptionFilter::builder().prompts_list_changed().resource_subscription(uri.clone()).build();
     let mut subscription = client.listen(filter).await.unwrap();
     let answer = json!({"message": {
         "messageId": "m2", "role": "ROLE_USER", "taskId": task["id"], "parts": [{"text": "blue"}],
@@ -250,7 +272,11 @@ async fn changes_of_resources_and_lists_are_told() {
     let next = tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
     let ServerNotification::ResourceUpdatedNotification(told) = next else { panic!("{next:?}") };
     assert_eq!(told.params.uri, uri);
-    world.serve(Agent::dynamic("ode", None, None, |input, _| async { Ok(input) }).offer(offer(OfferKind::Prompt))).await;
+    world
+        .serve(
+            Agent::dynamic("ode", None, None, |input, _| async { Ok(input) }).offer(offer(OfferKind::Prompt)),
+        )
+        .await;
     loop {
         let next = tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().unwrap();
         if matches!(next, ServerNotification::PromptListChangedNotification(_)) {

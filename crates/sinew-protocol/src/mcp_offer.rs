@@ -118,8 +118,11 @@ pub fn requests_part(requests: Map<String, Value>) -> Part {
 pub fn is_resource_address(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
-        && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
-    let is_plain = |text: &str| !text.contains(['{', '}']) && !text.chars().any(|c| c.is_control() || c == ' ');
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
+    let is_plain =
+        |text: &str| !text.contains(['{', '}']) && !text.chars().any(|c| c.is_control() || c == ' ');
     let is_name = |name: &str| {
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
@@ -167,7 +170,8 @@ mod tests {
             ..McpOffer::default()
         };
         for offer in [McpOffer::default(), prompt, resource, tool] {
-            let announced = Announcement { name: "a".to_owned(), offer: offer.clone(), ..Announcement::default() };
+            let announced =
+                Announcement { name: "a".to_owned(), offer: offer.clone(), ..Announcement::default() };
             let card = announced.card("test");
             assert_eq!(McpOffer::of(&card), offer);
             let names_it = card.capabilities.extensions.iter().flatten().any(|it| it.uri == MCP_EXTENSION);
@@ -182,9 +186,23 @@ mod tests {
         }
         let long = format!("notes://{}", "x".repeat(2_000));
         for bad in [
-            "", "notes", "notes://", "sinew://tasks/{id}", "file:///etc/passwd", "http://a", "Notes://a",
-            "notes://{", "notes://}", "notes://{}", "notes://{a}{b}", "notes://{a}/{a}", "notes://{a b}",
-            "notes://a b", "notes://a\nb", "://a", &long,
+            "",
+            "notes",
+            "notes://",
+            "sinew://tasks/{id}",
+            "file:///etc/passwd",
+            "http://a",
+            "Notes://a",
+            "notes://{",
+            "notes://}",
+            "notes://{}",
+            "notes://{a}{b}",
+            "notes://{a}/{a}",
+            "notes://{a b}",
+            "notes://a b",
+            "notes://a\nb",
+            "://a",
+            &long,
         ] {
             assert!(!is_resource_address(bad), "{bad}");
         }
@@ -209,7 +227,8 @@ mod tests {
         let named = message.with_extensions([MCP_EXTENSION]);
         assert_eq!(client_requests(&named), Some(&requests));
         assert_eq!(client_responses(&named), None);
-        let answer = Message::user("m", vec![responses_part(requests.clone())]).with_extensions([MCP_EXTENSION]);
+        let answer =
+            Message::user("m", vec![responses_part(requests.clone())]).with_extensions([MCP_EXTENSION]);
         assert_eq!(client_responses(&answer), Some(&requests));
     }
 }

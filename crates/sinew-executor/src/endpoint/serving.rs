@@ -18,7 +18,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Keeps endpoints and cards of deployed workflows until `stop`; then answers what is being asked no more. `owned` has the
 /// shards of this executor.
-pub(crate) async fn serve(shared: Arc<EndpointContext>, owned: Arc<Mutex<Vec<u32>>>, stop: CancellationToken) {
+pub(crate) async fn serve(
+    shared: Arc<EndpointContext>,
+    owned: Arc<Mutex<Vec<u32>>>,
+    stop: CancellationToken,
+) {
     let endpoints = WorkflowEndpoints::new(Arc::clone(&shared), stop.clone());
     let mut workflows = shared.programs.workflows.clone();
     let mut cards = shared.cards.clone();

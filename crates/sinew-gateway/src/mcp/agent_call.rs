@@ -397,10 +397,8 @@ impl AgentCall {
         let mut responses = InputResponses::new();
         for (key, request) in requests {
             let Some(request) = server_request(request) else { continue };
-            let answer = tokio::time::timeout(
-                self.operations.blocking_timeout(),
-                self.peer.send_request(request),
-            );
+            let answer =
+                tokio::time::timeout(self.operations.blocking_timeout(), self.peer.send_request(request));
             // A client that refuses gives no answer to this one.
             let answer = answer.await.ok().and_then(Result::ok);
             if let Some(answer) = answer.and_then(|answer| serde_json::to_value(answer).ok()) {

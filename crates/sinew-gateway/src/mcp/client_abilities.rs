@@ -67,7 +67,9 @@ impl ClientAbilities {
         for ability in offer.needs.iter().filter(|ability| !self.has(**ability)) {
             match ability {
                 ClientAbility::Elicitation => missing.elicitation = Some(ElicitationCapability::default()),
-                ClientAbility::Sampling => missing.sampling = Some(rmcp::model::SamplingCapability::default()),
+                ClientAbility::Sampling => {
+                    missing.sampling = Some(rmcp::model::SamplingCapability::default())
+                }
                 ClientAbility::Roots => missing.roots = Some(rmcp::model::RootsCapabilities::default()),
             }
         }

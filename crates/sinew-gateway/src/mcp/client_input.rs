@@ -59,9 +59,9 @@ pub(super) fn given_input(asked: &AskedInput, responses: &InputResponses) -> Giv
         AskedInput::Nothing => GivenInput::Nothing,
         AskedInput::Questions(questions) => {
             let answers = answers_of(questions, responses);
-            let is_meant = questions.iter().any(|question| {
-                responses.get(&key_of(question)).is_some_and(|it| elicited(it).is_some())
-            });
+            let is_meant = questions
+                .iter()
+                .any(|question| responses.get(&key_of(question)).is_some_and(|it| elicited(it).is_some()));
             match (answers.is_empty(), is_meant) {
                 (false, _) => GivenInput::Decisions(answers),
                 (true, true) => GivenInput::Declined,
@@ -141,7 +141,8 @@ mod tests {
     fn asked() -> AskedInput {
         let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}});
         let sample = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 5});
-        let address = json!({"mode": "url", "message": "Look", "url": "https://evil.example", "elicitationId": "1"});
+        let address =
+            json!({"mode": "url", "message": "Look", "url": "https://evil.example", "elicitationId": "1"});
         let requests = json!({
             "form": {"method": "elicitation/create", "params": form},
             "sample": {"method": "sampling/createMessage", "params": sample},
@@ -186,7 +187,8 @@ mod tests {
     fn questions_in_words_have_a_form_with_one_field() {
         let asked = AskedInput::Words("Which one?".to_owned());
         assert_eq!(requests_of("helper", &asked, ALL).keys().collect::<Vec<_>>(), [WORDS]);
-        let given = |response: Value| given_input(&asked, &InputResponses::from([(WORDS.to_owned(), response)]));
+        let given =
+            |response: Value| given_input(&asked, &InputResponses::from([(WORDS.to_owned(), response)]));
         let words = AgentAnswer::Words("the red one".to_owned());
         let filled = json!({"action": "accept", "content": {"answer": "the red one"}});
         assert_eq!(given(filled), GivenInput::Answer(words));

@@ -3,8 +3,8 @@
 #![expect(deprecated, reason = "clients of today set the level of logs")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::request::Parts;
@@ -23,11 +23,11 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
 use sinew_mesh::trace::TraceParent;
+use sinew_protocol::Fault;
 use sinew_protocol::a2a::{
     A2aError, AgentCard, CoreMethod, ErrorCode as A2aErrorCode, Task, TaskListResponse,
 };
 use sinew_protocol::artifact::StoredAt;
-use sinew_protocol::Fault;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::mcp_offer::{McpOffer, OfferKind};
@@ -35,9 +35,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::agent_call::{
-    AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results,
-};
+use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results};
 use super::client_abilities::{ClientAbilities, LogSeverity};
 use super::client_input::{GivenInput, given_input, requests_of};
 use super::list_changes::{serve_subscription, tell_lists};

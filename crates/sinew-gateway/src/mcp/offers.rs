@@ -88,7 +88,8 @@ pub(super) fn completions_of(card: &AgentCard, argument: &str, begun: &str) -> V
     let property = card::input_schema(card).and_then(|schema| schema.get("properties")?.get(argument));
     let listed = property.into_iter().flat_map(|property| [property.get("enum"), property.get("examples")]);
     let values = listed.flatten().filter_map(Value::as_array).flatten().filter_map(Value::as_str);
-    let mut values: Vec<String> = values.filter(|value| value.starts_with(begun)).map(str::to_owned).collect();
+    let mut values: Vec<String> =
+        values.filter(|value| value.starts_with(begun)).map(str::to_owned).collect();
     values.dedup();
     values.truncate(MAX_COMPLETIONS);
     values
@@ -177,13 +178,17 @@ mod tests {
             "required": ["topic"],
             "properties": {"topic": {"description": "Subject", "enum": ["sea", "sky", "sand"]}, "tone": {}},
         });
-        let card = Announcement { name: "poem".to_owned(), input_schema: Some(schema), ..Announcement::default() };
+        let card =
+            Announcement { name: "poem".to_owned(), input_schema: Some(schema), ..Announcement::default() };
         let card = card.card("test");
         let shown = serde_json::to_value(prompt_of(&card)).unwrap();
-        assert_eq!(shown["arguments"], json!([
-            {"name": "topic", "description": "Subject", "required": true},
-            {"name": "tone", "required": false},
-        ]));
+        assert_eq!(
+            shown["arguments"],
+            json!([
+                {"name": "topic", "description": "Subject", "required": true},
+                {"name": "tone", "required": false},
+            ])
+        );
         assert_eq!(completions_of(&card, "topic", "s"), ["sea", "sky", "sand"]);
         assert_eq!(completions_of(&card, "topic", "sa"), ["sand"]);
         assert_eq!(completions_of(&card, "tone", ""), Vec::<String>::new());

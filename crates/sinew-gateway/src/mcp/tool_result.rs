@@ -34,9 +34,7 @@ const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult {
     let id = task.id.0.as_str();
     let result = match task.status.state {
-        TaskState::Completed => {
-            result_of_parts(id, &output_parts(task))
-        }
+        TaskState::Completed => result_of_parts(id, &output_parts(task)),
         TaskState::Canceled => CallToolResult::error(vec![ContentBlock::text(format!("{id} was cancelled"))]),
         TaskState::Failed | TaskState::Rejected => return failure(&failure_of(task), Some(id)),
         TaskState::InputRequired | TaskState::AuthRequired => {

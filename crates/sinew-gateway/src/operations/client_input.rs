@@ -1,9 +1,7 @@
 //! Input that tasks wait for, whoever asks, and answers of callers to agents.
 
 use serde_json::{Map, Value, json};
-use sinew_protocol::a2a::{
-    A2aError, CoreMethod, Message, Part, SendMessageResponse, Task, TaskState,
-};
+use sinew_protocol::a2a::{A2aError, CoreMethod, Message, Part, SendMessageResponse, Task, TaskState};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::mcp_offer::{MCP_EXTENSION, client_requests, responses_part};
@@ -77,9 +75,8 @@ impl A2aOperations {
         }
         let params = raw(&json!({"message": message, "configuration": {"returnImmediately": at_once}}));
         match self.perform(call, CoreMethod::SendMessage, &params).await? {
-            OperationReply::Value(value) => serde_json::from_str(value.get()).map_err(|error| {
-                A2aError::internal(format!("the agent's answer cannot be read: {error}"))
-            }),
+            OperationReply::Value(value) => serde_json::from_str(value.get())
+                .map_err(|error| A2aError::internal(format!("the agent's answer cannot be read: {error}"))),
             OperationReply::Incomplete { .. } | OperationReply::Stream(_) => {
                 Err(A2aError::internal("one value was expected"))
             }

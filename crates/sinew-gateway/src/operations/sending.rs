@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sinew_protocol::a2a::{
-    A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task, TaskPushNotificationConfig,
-    check_message, is_terminal,
+    A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task,
+    TaskPushNotificationConfig, check_message, is_terminal,
 };
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
 use tokio::time::Instant;
 
 use super::message_files::{self, FileOwner};
+use super::peer::REPLICA_TRIES;
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
-use super::peer::REPLICA_TRIES;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
 /// How long an agent may be silent before its task is asked for.

@@ -105,8 +105,11 @@ pub trait A2aService: Send + Sync + 'static {
     fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> impl Future<Output = A2aOutcome> + Send;
 
     /// Cancels a task of the caller, and answers once it has ended.
-    fn cancel_task(&self, call: &A2aCall, params: CancelTaskParams)
-    -> impl Future<Output = A2aOutcome> + Send;
+    fn cancel_task(
+        &self,
+        call: &A2aCall,
+        params: CancelTaskParams,
+    ) -> impl Future<Output = A2aOutcome> + Send;
 
     /// Answers with an open task of the caller, whose events follow on the task's progress.
     fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> impl Future<Output = A2aOutcome> + Send;
@@ -195,8 +198,7 @@ async fn answer<S: A2aService>(service: &S, listed: Option<&Listed>, mut call: R
     let (id, outcome) = match read_call(&call) {
         Err(Refused { id, error }) => (id, Err(*error)),
         Ok(request) => {
-            let about =
-                A2aCall { caller: call.caller.clone(), headers: std::mem::take(&mut call.headers) };
+            let about = A2aCall { caller: call.caller.clone(), headers: std::mem::take(&mut call.headers) };
             let outcome = perform(service, &about, &request).await;
             (request.id, outcome)
         }

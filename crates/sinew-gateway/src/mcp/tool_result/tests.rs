@@ -66,7 +66,11 @@ fn other_ends_are_errors_that_say_what_to_do() {
     };
     let failed = task("FAILED", json!({"metadata": {METADATA: {"fault": fault}}}));
     check(&failed, AskedInput::Nothing, &["SINEW-5100: it is broken\n- one\n- two"]);
-    check(&task("FAILED", json!({})), AskedInput::Nothing, &["SINEW-5100: the task failed without saying why"]);
+    check(
+        &task("FAILED", json!({})),
+        AskedInput::Nothing,
+        &["SINEW-5100: the task failed without saying why"],
+    );
     check(&task("CANCELED", json!({})), AskedInput::Nothing, &["x7f3 was cancelled"]);
     check(&task("WORKING", json!({})), AskedInput::Nothing, &["x7f3 goes on", "sinew://tasks/x7f3"]);
     let waits = task(
@@ -76,7 +80,11 @@ fn other_ends_are_errors_that_say_what_to_do() {
     );
     let prompt = "Is this right?".to_owned();
     let question = OpenQuestion { node: "h".to_owned(), activation: 3, prompt, answer_schema: None };
-    check(&waits, AskedInput::Questions(vec![question]), &["Is this right?", "`sinew approval approve x7f3 --node h`"]);
+    check(
+        &waits,
+        AskedInput::Questions(vec![question]),
+        &["Is this right?", "`sinew approval approve x7f3 --node h`"],
+    );
 }
 
 #[test]
