@@ -339,6 +339,11 @@ impl AgentCall {
             let text = "requestState: it belongs to a call of something else";
             return Err(CallError::Protocol(malformed(text)));
         }
+        if is_settled(task.status.state) || self.abilities.keeps_tasks {
+            return Ok((Settled::Task(Box::new(task)), round));
+        }
+        // Another person has answered meanwhile.
+        let task = self.operations.settled_task(&self.call, &task.id.0).await?;
         Ok((Settled::Task(Box::new(task)), round))
     }
 

@@ -155,7 +155,7 @@ impl A2aOperations {
         }
         let (_, task) = self.own_ids(call, &agent, &params.message.id.0);
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
-        let answer = self.send_to_agent(call, &place, params.clone()).await?;
+        let answer = self.send_to_agent(call, &place, params).await?;
         Ok((place, answer))
     }
 
@@ -165,7 +165,7 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         place: &TaskPlace,
-        params: SendMessageRequest,
+        params: &SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
         let until = Instant::now() + self.shared.blocking;
         // Each replica knows its own tasks, so a message to a task may have to find the one that has it.
@@ -173,7 +173,7 @@ impl A2aOperations {
         let mut tried = 0;
         loop {
             tried += 1;
-            match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
+            match self.ask_once(call, &place.agent, CoreMethod::SendMessage, params, SILENCE).await {
                 Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
                 Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
                 Err(error) if !error.is_silent => return Err(error.into()),
@@ -201,7 +201,7 @@ impl A2aOperations {
         check_open(&found.task, &params)?;
         if !place.is_workflow {
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
-            let answer = self.send_to_agent(call, place, params).await?;
+            let answer = self.send_to_agent(call, place, &params).await?;
             return Ok(show_answer(place, answer, history));
         }
         self.decide(call, place, &params.message).await?;
@@ -231,7 +231,7 @@ impl A2aOperations {
         } else {
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
             params.configuration.get_or_insert_default().return_immediately = Some(true);
-            self.send_to_agent(call, &place, params).await?
+            self.send_to_agent(call, &place, &params).await?
         };
         self.stream_answer(call, place, answer, None, history)
     }

@@ -199,9 +199,12 @@ impl A2aOperations {
                 return;
             }
             let told = async {
+                // Each stream holds the one that it needs: thousands of them are open at once.
                 match execution {
-                    Some(execution) => operations.tell_workflow(&place, &execution, seq, &writer).await,
-                    None => operations.tell_agent(&call, &place, feed, seq, &writer).await,
+                    Some(execution) => {
+                        Box::pin(operations.tell_workflow(&place, &execution, seq, &writer)).await
+                    }
+                    None => Box::pin(operations.tell_agent(&call, &place, feed, seq, &writer)).await,
                 }
             };
             tokio::select! {
