@@ -132,9 +132,12 @@ fn fill_text(text: &str, data: &Value) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
         let Some((path, behind)) = after.split_once("}}") else { break };
-        let value = data.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null);
         filled.push_str(before);
-        filled.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        match data.pointer(&format!("/{}", path.replace('.', "/"))) {
+            Some(value) => filled.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+            // An answer that is not there yet.
+            None => filled.push_str(&format!("{{{{{path}}}}}")),
+        }
         rest = behind;
     }
     filled + rest

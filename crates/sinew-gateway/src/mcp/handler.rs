@@ -298,7 +298,12 @@ fn unknown_offer(kind: &str, name: &str) -> ErrorData {
 
 fn unknown_resource(uri: &str) -> ErrorData {
     let text = format!("there is no resource {:?}", short(uri, 200));
-    coded_error(ErrorCode::RESOURCE_NOT_FOUND, code::GATEWAY_RESOURCE_UNKNOWN.as_str(), &text, false)
+    let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
+    let mut error = coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false);
+    if let Some(Value::Object(data)) = &mut error.data {
+        data.insert("uri".to_owned(), short(uri, 200).into());
+    }
+    error
 }
 
 impl ServerHandler for McpHandler {

@@ -2,7 +2,7 @@
 
 use rmcp::model::{ErrorCode, ErrorData, InputRequiredResult, PromptMessage, ResourceContents};
 use sinew_protocol::a2a::{Message, Part, Task, TaskState};
-use sinew_protocol::{Fault, code};
+use sinew_protocol::{Fault, FaultKind, code};
 
 use super::agent_call::{CallError, CallOutcome, fetch_results};
 use super::offered_content::{contents_of, messages_of};
@@ -38,7 +38,11 @@ impl OfferOutput {
                         format!("{} is in the state {state:?}, so it has no output", task.id.0),
                     ),
                 };
-                Err(coded_error(ErrorCode::INTERNAL_ERROR, &fault.code, &fault.message, fault.retryable))
+                let kind = match fault.kind {
+                    FaultKind::Invalid => ErrorCode::INVALID_PARAMS,
+                    _ => ErrorCode::INTERNAL_ERROR,
+                };
+                Err(coded_error(kind, &fault.code, &fault.message, fault.retryable))
             }
             Ok(CallOutcome::Begun(_)) => Err(ErrorData::internal_error("the agent goes on as a task", None)),
             Ok(CallOutcome::BadInput(text)) => {
