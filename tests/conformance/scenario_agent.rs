@@ -333,7 +333,7 @@ impl ScenarioAgent {
                 let message = &mut known.task["status"]["message"];
                 message["messageId"] = format!("{}-question-{}", known.id, known.seq + 1).into();
                 push(message, "extensions", MCP_EXTENSION.into());
-                push(message, "parts", json!(requests_part(question.requests.clone())));
+                push(message, "parts", json!(requests_part(&question.requests)));
                 let mut update = about;
                 update["status"] = known.task["status"].clone();
                 json!({"statusUpdate": update})

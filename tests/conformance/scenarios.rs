@@ -136,7 +136,7 @@ fn fill_text(text: &str, data: &Value) -> String {
         match data.pointer(&format!("/{}", path.replace('.', "/"))) {
             Some(value) => filled.push_str(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
             // An answer that is not there yet.
-            None => filled.push_str(&format!("{{{{{path}}}}}")),
+            None => filled.extend(["{{", path, "}}"]),
         }
         rest = behind;
     }

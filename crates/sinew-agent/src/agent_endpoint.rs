@@ -138,7 +138,7 @@ impl AgentTasks {
             request::read(asked, ids, params, &call.headers).map_err(|fault| error_of(&fault))?;
         if asked_for.about.session.is_empty() {
             // A caller that names no context gets one of its own.
-            asked_for.about.session = asked_for.about.execution.as_str().to_owned();
+            asked_for.about.execution.as_str().clone_into(&mut asked_for.about.session);
         }
         caller.as_str().clone_into(&mut asked_for.about.caller);
         let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);

@@ -42,13 +42,14 @@ impl CallerDesk {
         if state.last_answer.as_ref() == Some(&id) {
             return AnswerFate::Repeated;
         }
-        match state.waiting.take().map(|waiting| waiting.send(message)) {
-            Some(Ok(())) => {
+        let Some(waiting) = state.waiting.take() else { return AnswerFate::NotAsked };
+        match waiting.send(message) {
+            Ok(()) => {
                 state.last_answer = Some(id);
                 AnswerFate::Taken
             }
             // The handler waits no more.
-            Some(Err(_)) | None => AnswerFate::NotAsked,
+            Err(_) => AnswerFate::NotAsked,
         }
     }
 

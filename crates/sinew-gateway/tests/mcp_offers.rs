@@ -55,7 +55,7 @@ fn asker() -> Agent {
         let request =
             json!({"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}});
         let requests = Map::from_iter([("who".to_owned(), request)]);
-        let parts = vec![Part::text("Who?"), requests_part(requests)];
+        let parts = vec![Part::text("Who?"), requests_part(&requests)];
         let answer = context.ask_caller(parts, vec![MCP_EXTENSION.to_owned()]).await?;
         let responses = client_responses(&answer).cloned().unwrap_or_default();
         Ok(responses["who"].clone())
@@ -121,7 +121,7 @@ async fn agents_are_prompts_and_resources() {
         }
         let resources = client.list_all_resources().await.unwrap();
         let addresses: Vec<&str> =
-            resources.iter().map(|it| &*it.uri).filter(|uri| uri.starts_with("n")).collect();
+            resources.iter().map(|it| &*it.uri).filter(|uri| uri.starts_with("notes:")).collect();
         assert_eq!(addresses, ["notes://imprint/all"]);
         let templates = client.list_all_resource_templates().await.unwrap();
         assert!(templates.iter().any(|template| template.uri_template == "notes://{id}"), "{templates:?}");

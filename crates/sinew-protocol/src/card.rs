@@ -103,7 +103,7 @@ pub struct Announcement {
     pub delivery: Delivery,
     /// Whether tasks of executions may come in the short form.
     pub node_requests: bool,
-    /// What it is for hosts of the Model Context Protocol.
+    /// Offer to hosts of the Model Context Protocol.
     pub offer: McpOffer,
 }
 

@@ -104,12 +104,12 @@ pub fn client_responses(message: &Message) -> Option<&Map<String, Value>> {
 }
 
 /// The part of a message to a task with a client's answers. The message names [`MCP_EXTENSION`] among its extensions.
-pub fn responses_part(responses: Map<String, Value>) -> Part {
+pub fn responses_part(responses: &Map<String, Value>) -> Part {
     Part::data(json!({ RESPONSES: responses }))
 }
 
 /// The part of a message with requests to a client. The message names [`MCP_EXTENSION`] among its extensions.
-pub fn requests_part(requests: Map<String, Value>) -> Part {
+pub fn requests_part(requests: &Map<String, Value>) -> Part {
     Part::data(json!({ REQUESTS: requests }))
 }
 
@@ -127,7 +127,7 @@ pub fn is_resource_address(text: &str) -> bool {
         !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     let mut pieces = rest.split('{');
-    let begins_plain = pieces.next().is_some_and(|first| is_plain(first));
+    let begins_plain = pieces.next().is_some_and(is_plain);
     let mut variables: Vec<&str> = Vec::new();
     for piece in pieces {
         let Some((name, after)) = piece.split_once('}') else { return false };
@@ -222,13 +222,12 @@ mod tests {
     #[test]
     fn requests_stand_in_messages_that_name_the_extension() {
         let requests = Map::from_iter([("name".to_owned(), json!({"method": "roots/list"}))]);
-        let message = Message::agent("m", vec![Part::text("Who?"), requests_part(requests.clone())]);
+        let message = Message::agent("m", vec![Part::text("Who?"), requests_part(&requests)]);
         assert_eq!(client_requests(&message), None);
         let named = message.with_extensions([MCP_EXTENSION]);
         assert_eq!(client_requests(&named), Some(&requests));
         assert_eq!(client_responses(&named), None);
-        let answer =
-            Message::user("m", vec![responses_part(requests.clone())]).with_extensions([MCP_EXTENSION]);
+        let answer = Message::user("m", vec![responses_part(&requests)]).with_extensions([MCP_EXTENSION]);
         assert_eq!(client_responses(&answer), Some(&requests));
     }
 }

@@ -142,14 +142,18 @@ impl A2aService for WorkflowTasks {
 
 impl WorkflowTasks {
     /// The outcome of some work, or a refusal as soon as the executor stops.
-    async fn until_stopped<T>(
-        &self,
-        work: impl Future<Output = Result<T, A2aError>> + Send,
-    ) -> Result<T, A2aError> {
-        tokio::select! {
-            biased;
-            outcome = work => outcome,
-            () = self.endpoints.stop.cancelled() => Err(stopping()),
+    fn until_stopped<'a, T: 'a>(
+        &'a self,
+        work: impl Future<Output = Result<T, A2aError>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, A2aError>> + Send + 'a {
+        // Folding a record takes much: a call that waits holds it beside the stack.
+        let work = Box::pin(work);
+        async move {
+            tokio::select! {
+                biased;
+                outcome = work => outcome,
+                () = self.endpoints.stop.cancelled() => Err(stopping()),
+            }
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct AgentCall {
     peer: Peer<RoleServer>,
 }
 
-/// What a request of a client brings to a call.
+/// Parts of a client's request that a call needs.
 pub(super) struct CallRequest {
     /// Input of a new task, or words for the reason why there is none.
     pub(super) input: Result<Value, String>,
@@ -106,7 +106,7 @@ enum BegunTask {
 
 /// Effect of the answers that a client gave.
 enum GivenEffect {
-    /// None of them is to something that is asked.
+    /// No answer is to something that is asked.
     Nothing,
     /// The user has put the forms away.
     Declined,
@@ -185,7 +185,7 @@ impl AgentCall {
                 }
             }
             let requests = requests_of(&self.card.name, &asked, self.abilities);
-            // What an agent asks before it begins to work is asked before there is a task to keep.
+            // Questions of an agent before it begins to work come before there is a task to keep.
             let asks_first = is_new && !self.is_workflow() || state.is_some();
             if self.abilities.keeps_tasks && (requests.is_empty() || !asks_first) {
                 let begun = begun_at(&self.operations, &self.call, &task).await;

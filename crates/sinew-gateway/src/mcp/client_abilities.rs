@@ -68,7 +68,7 @@ impl ClientAbilities {
             match ability {
                 ClientAbility::Elicitation => missing.elicitation = Some(ElicitationCapability::default()),
                 ClientAbility::Sampling => {
-                    missing.sampling = Some(rmcp::model::SamplingCapability::default())
+                    missing.sampling = Some(rmcp::model::SamplingCapability::default());
                 }
                 ClientAbility::Roots => missing.roots = Some(rmcp::model::RootsCapabilities::default()),
             }

@@ -24,7 +24,7 @@ const WORDS: &str = "answer";
 /// Answers of a client to what a task asks.
 #[derive(Debug, PartialEq)]
 pub(super) enum GivenInput {
-    /// None of them is to something that is asked.
+    /// No answer is to something that is asked.
     Nothing,
     /// The user has put the forms away.
     Declined,
@@ -37,12 +37,11 @@ pub(super) enum GivenInput {
 /// The requests to a client for what a task asks, as far as the client does them.
 pub(super) fn requests_of(agent: &str, asked: &AskedInput, abilities: ClientAbilities) -> InputRequests {
     match asked {
-        AskedInput::Nothing => InputRequests::new(),
         AskedInput::Questions(questions) if abilities.elicits => forms_of(agent, questions),
         AskedInput::Words(words) if abilities.elicits => {
             InputRequests::from([(WORDS.to_owned(), words_form(agent, words))])
         }
-        AskedInput::Questions(_) | AskedInput::Words(_) => InputRequests::new(),
+        AskedInput::Nothing | AskedInput::Questions(_) | AskedInput::Words(_) => InputRequests::new(),
         AskedInput::Requests(requests) => requests
             .iter()
             .take(MAX_REQUESTS)

@@ -559,7 +559,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let mut resources = match cursor {
-            // Those of agents stand on the first page.
+            // Resources of agents stand on the first page.
             None => OfferLists::of(&self.operations(&context)?).resources,
             Some(_) => Vec::new(),
         };

@@ -35,7 +35,7 @@ impl OfferLists {
     /// The offers of these operations.
     pub(super) fn of(operations: &A2aOperations) -> Self {
         let mut cards = operations.offered();
-        cards.sort_by(|a, b| tool_name(&a.name).cmp(&tool_name(&b.name)));
+        cards.sort_by_key(|card| tool_name(&card.name));
         let mut lists = Self::default();
         for card in &cards {
             let offer = McpOffer::of(card);

@@ -15,8 +15,8 @@ pub(super) enum ResourceWatch {
     /// A task: each of its events is a change.
     Task(TaskStream),
     /// A resource of an agent: a new card is a change.
-    Offered { address: String, offers: watch::Receiver<OfferLists>, seen: Option<Resource> },
-    /// Nothing changes it any more.
+    Offered { address: String, offers: watch::Receiver<OfferLists>, seen: Box<Option<Resource>> },
+    /// A resource that does not change any more.
     Settled,
 }
 
@@ -46,7 +46,7 @@ impl ResourceWatch {
             Some(ResourcePlace::Artifact(_)) => Ok(Some(Self::Settled)),
             None if resource_at(operations, address).is_some() => {
                 let offers = offers.clone();
-                let seen = offered(&offers.borrow(), address);
+                let seen = Box::new(offered(&offers.borrow(), address));
                 Ok(Some(Self::Offered { address: address.to_owned(), offers, seen }))
             }
             None => Ok(None),
@@ -67,8 +67,8 @@ impl ResourceWatch {
                         continue;
                     }
                     let now = offered(&offers.borrow_and_update(), address);
-                    if now != *seen {
-                        *seen = now;
+                    if now != **seen {
+                        **seen = now;
                         return;
                     }
                 }

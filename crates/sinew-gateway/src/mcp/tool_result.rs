@@ -125,7 +125,9 @@ fn waiting_text(task: &Task, asked: &AskedInput) -> String {
             let mut methods: Vec<String> = methods.map(|method| short(method, MAX_NODE)).collect();
             methods.sort();
             methods.dedup();
-            text.push_str(&format!("It asks clients for: {}.\n", methods.join(", ")));
+            text.push_str("It asks clients for: ");
+            text.push_str(&methods.join(", "));
+            text.push_str(".\n");
         }
         AskedInput::Words(_) => text.push_str("A message of A2A to the task is the answer.\n"),
         AskedInput::Nothing => {}

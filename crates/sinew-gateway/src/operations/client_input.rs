@@ -62,7 +62,7 @@ impl A2aOperations {
         at_once: bool,
     ) -> Result<SendMessageResponse, A2aError> {
         let (part, extensions) = match answer {
-            AgentAnswer::Responses(responses) => (responses_part(responses), vec![MCP_EXTENSION]),
+            AgentAnswer::Responses(responses) => (responses_part(&responses), vec![MCP_EXTENSION]),
             AgentAnswer::Words(words) => (Part::text(words), Vec::new()),
         };
         let question = task.status.message.as_ref().map_or("", |message| message.id.0.as_str());
