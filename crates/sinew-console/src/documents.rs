@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::desk_documents::NodeSocketsDocument;
+
 /// A page of executions.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ExecutionListDocument {
@@ -221,6 +223,8 @@ pub(crate) struct ConditionDocument {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) bound: Vec<BoundValueDocument>,
+    /// Whether it held.
+    pub(crate) holds: Option<bool>,
 }
 
 /// A name in a condition, and its value.
@@ -497,6 +501,9 @@ pub(crate) struct ValidationDocument {
     /// Drawings as SVG, by workflow.
     #[serde(default)]
     pub(crate) drawings: BTreeMap<String, String>,
+    /// Sockets of the nodes of covalt.
+    #[serde(default)]
+    pub(crate) sockets: Vec<NodeSocketsDocument>,
 }
 
 /// A finding in a file.
@@ -508,8 +515,12 @@ pub(crate) struct FindingDocument {
     pub(crate) code: String,
     #[serde(default)]
     pub(crate) message: String,
+    /// File of the finding; the first of a workflow's files if it names none.
+    pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
+    pub(crate) end_line: Option<u32>,
+    pub(crate) end_column: Option<u32>,
     pub(crate) hint: Option<String>,
 }
 
@@ -517,6 +528,34 @@ pub(crate) struct FindingDocument {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DeployedDocument {
     pub(crate) name: String,
+}
+
+/// Work of an agent for an execution.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AgentWorkDocument {
+    pub(crate) agent: String,
+    #[serde(default)]
+    pub(crate) is_workflow: bool,
+    #[serde(default)]
+    pub(crate) nodes: Vec<String>,
+    #[serde(default)]
+    pub(crate) tasks: usize,
+    #[serde(default)]
+    pub(crate) open: usize,
+    #[serde(default)]
+    pub(crate) failed: usize,
+    #[serde(default)]
+    pub(crate) working_ms: u64,
+    #[serde(default)]
+    pub(crate) longest_ms: u64,
+    #[serde(default)]
+    pub(crate) turns: u64,
+    #[serde(default)]
+    pub(crate) input_tokens: u64,
+    #[serde(default)]
+    pub(crate) output_tokens: u64,
+    pub(crate) cost_usd: Option<f64>,
+    pub(crate) last_error: Option<FaultDocument>,
 }
 
 /// An agent of a list.

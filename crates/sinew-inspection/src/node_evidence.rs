@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActivationId, AdapterContext, Fact, Time};
+use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
 use sinew_protocol::Fault;
 
 use crate::record::Record;
@@ -34,26 +34,6 @@ pub struct AttemptEvidence {
     pub error: Option<Fault>,
 }
 
-/// A condition of a node, and the values that it named when the node was decided.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ConditionEvidence {
-    /// Kind of the condition: `condition`, `when`.
-    pub kind: &'static str,
-    /// Text of the condition.
-    pub text: String,
-    /// Values of what the text names, as far as they can be read now.
-    pub bound: Vec<BoundValue>,
-}
-
-/// A name in a condition, and its value.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BoundValue {
-    /// The name, as the condition has it.
-    pub name: String,
-    /// Its value; `None` if there was none.
-    pub value: Option<Value>,
-}
-
 /// Evidence of one activation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeEvidence {
@@ -62,7 +42,7 @@ pub struct NodeEvidence {
     pub attempt_list: Vec<AttemptEvidence>,
     /// Conditions of the node with their values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<ConditionEvidence>,
+    pub conditions: Vec<SeenCondition>,
     /// Notes of the dialect: conversions and conditions that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Value>,
@@ -118,9 +98,14 @@ fn keep_latest<T>(all: &mut Vec<T>, most: usize) {
     all.drain(..all.len().saturating_sub(most));
 }
 
-/// Conditions of the node of an activation. Their text is that of the dialect; names in double braces are looked up.
-fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
+/// Conditions of the node of an activation: as the dialect tells them, else texts of the plan, in which names in double braces are
+/// looked up.
+fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
     let ctx = record.execution.ctx();
+    let told = record.execution.program().adapter.conditions(&ctx, act);
+    if !told.is_empty() {
+        return told;
+    }
     let extra = &ctx.node_of(act).extra;
     let kinds = ["condition", "when", "items"].into_iter();
     let text = |kind: &str| extra.get(kind).and_then(Value::as_str).map(str::to_owned);
@@ -129,7 +114,7 @@ fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
         .map(|(kind, text)| {
             let bound = names_in(&text).into_iter().take(MAX_BOUND);
             let bound = bound.map(|name| BoundValue { value: value_of(&ctx, &name), name }).collect();
-            ConditionEvidence { kind, text, bound }
+            SeenCondition { kind, text, bound, holds: None }
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
-    PersonAnswer, PersonRequest, RouteDecision, SharedJson, TaskRequest, TerminalStatus,
+    PersonAnswer, PersonRequest, RouteDecision, SeenCondition, SharedJson, TaskRequest, TerminalStatus,
 };
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
@@ -17,7 +17,7 @@ use super::flow::{self, ITERATION, PortValues};
 use super::lower::{PlanRules, TeamNodeData};
 use super::message::{self, StandardMessage};
 use super::schema::{self, ContractViolation, SchemaChecks};
-use super::{NAME, delivery, human, project, spec};
+use super::{NAME, delivery, human, project, seen, spec};
 use crate::fill::FillBudget;
 
 /// A node said `success: false`.
@@ -46,6 +46,10 @@ impl Adapter for AgentTeamAdapter {
             }
             other => other,
         })
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        seen::conditions(ctx, act)
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -169,7 +173,7 @@ pub(super) fn input_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
 }
 
 /// Returns the values that the node's texts may refer to.
-fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> ExpressionScope {
+pub(super) fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> ExpressionScope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
     let uses_nodes = serde_json::to_string(&extra.configurations).is_ok_and(|text| text.contains("$node"));

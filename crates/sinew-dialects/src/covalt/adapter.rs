@@ -8,7 +8,8 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, Fact, NativeEvent,
-    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SharedJson, TaskRequest, out_edges,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SeenCondition, SharedJson, TaskRequest,
+    out_edges,
 };
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan, PlanEdge, PlanNode};
 use sinew_protocol::Fault;
@@ -18,7 +19,7 @@ use super::coerce::{self, DATA};
 use super::compute::{self, NodeWork};
 use super::lower::{CanvasEdgeData, CanvasNodeData};
 use super::scope::{self, ERROR, VisibleValues, bare, input_of, typed};
-use super::{NAME, cluster, executor, project, template};
+use super::{NAME, cluster, executor, project, seen, template};
 
 /// A node failed.
 const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
@@ -51,6 +52,10 @@ impl Adapter for CovaltAdapter {
             }
             None => Ok(input),
         }
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        seen::conditions(ctx, act)
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -178,14 +183,14 @@ pub(super) fn reported(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<St
 
 /// Values that reached a node, with their types.
 #[derive(Default)]
-struct TypedInputs {
+pub(super) struct TypedInputs {
     /// By handle; of two wires into one handle the last in the file counts.
-    own: Map<String, Value>,
+    pub(super) own: Map<String, Value>,
     /// Values for sockets of the nodes of its cluster, by node and handle.
     inner: BTreeMap<String, Map<String, Value>>,
 }
 
-fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, String> {
+pub(super) fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, String> {
     let mut by_edge = BTreeMap::new();
     for arrived in &ctx.act(act).inputs {
         if let Some(edge) = arrived.edge {

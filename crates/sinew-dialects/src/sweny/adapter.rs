@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent,
-    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, TaskRequest, out_edges,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SeenCondition, TaskRequest, out_edges,
 };
 use sinew_plan::{EdgeIndex, Plan};
 use sinew_protocol::Fault;
@@ -15,7 +15,7 @@ use sinew_protocol::Fault;
 use super::eval::{self, EvalVerdict, JudgingOutcome};
 use super::model::{NodeExtra, NodeRequirements, OnFail, PlanExtra};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
-use super::{NAME, inputs, instruct, project, skill, source};
+use super::{NAME, inputs, instruct, project, seen, skill, source};
 
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = code::SWENY_NODES_FAILED.as_str();
@@ -58,6 +58,10 @@ impl Adapter for SwenyAdapter {
             "the input does not keep the workflow's contract",
         )
         .with_details(lines))
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        seen::conditions(ctx, act)
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -374,7 +378,7 @@ fn finish(result: &NodeResult) -> NodeDecision {
     }
 }
 
-fn when<'a>(ctx: &AdapterContext<'a>, edge: EdgeIndex) -> Option<&'a str> {
+pub(super) fn when<'a>(ctx: &AdapterContext<'a>, edge: EdgeIndex) -> Option<&'a str> {
     ctx.plan().edge(edge).extra.get("when").and_then(Value::as_str)
 }
 
@@ -462,7 +466,7 @@ fn without_judge(ctx: &AdapterContext<'_>, fault: &Fault) -> Fault {
 }
 
 /// The id in a model's answer: a text, or an object that says it in one of the usual ways.
-fn answered(output: &Arc<Value>) -> String {
+pub(super) fn answered(output: &Arc<Value>) -> String {
     let member = ["choice", "id", "to", "text"].iter().find_map(|key| output.get(key));
     let text = member.unwrap_or(output).as_str().unwrap_or_default();
     text.trim().trim_matches(['"', '\'', '`']).to_owned()

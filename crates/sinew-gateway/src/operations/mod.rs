@@ -5,7 +5,7 @@
 
 mod decision;
 mod listing;
-mod message_files;
+pub(crate) mod message_files;
 mod peer;
 mod push_configs;
 mod questions;
