@@ -1,10 +1,13 @@
 //! Evidence of one activation: its attempts with what each was given, the values that a condition saw, notes of the dialect,
 //! and the tokens, price and calls that agents tell.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
 use sinew_protocol::Fault;
+use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;
@@ -54,30 +57,41 @@ pub struct NodeEvidence {
     pub agent_events: Vec<Value>,
 }
 
-/// Gathers the evidence of an activation.
+/// Gathers the evidence of an activation. Its attempts begin with those of earlier activations in the same place, which a retry
+/// replaced.
 pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
     let mut found = NodeEvidence { conditions: conditions(record, wanted), ..NodeEvidence::default() };
+    let ctx = record.execution.ctx();
+    let label = events::label(&ctx, wanted);
+    let is_same = |act: ActivationId| act <= wanted && events::label(&ctx, act) == label;
+    let places: BTreeSet<ActivationId> = (0..=wanted).filter(|act| is_same(*act)).collect();
+    // Task of each attempt: attempts of one activation count from 1.
+    let mut tasks: Vec<(ActivationId, u32)> = Vec::new();
     for round in record.execution.journal() {
         for fact in &round.facts {
             match fact {
-                Fact::Dispatched { act, attempt, ask, .. } if *act == wanted => {
+                Fact::Dispatched { act, attempt, ask, .. } if places.contains(act) => {
+                    tasks.push((*act, *attempt));
                     found.attempt_list.push(AttemptEvidence {
-                        attempt: *attempt,
+                        attempt: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
                         at: round.at,
                         input: Value::clone(&ask.input),
                         output: None,
                         error: None,
                     });
                 }
-                Fact::Replied { act, attempt, result, .. } if *act == wanted => {
-                    let told = found.attempt_list.iter_mut().rfind(|one| one.attempt == *attempt);
+                Fact::Replied { act, attempt, result, .. } if places.contains(act) => {
+                    let place = tasks.iter().rposition(|task| *task == (*act, *attempt));
+                    let told = place.and_then(|place| found.attempt_list.get_mut(place));
                     match (result, told) {
                         (Ok(reply), told) => {
                             if let Some(told) = told {
                                 told.output = Some(Value::clone(&reply.output));
                             }
-                            found.usage = reply.usage.clone();
-                            found.agent_events.clone_from(&reply.events);
+                            if *act == wanted {
+                                found.usage = reply.usage.clone();
+                                found.agent_events.clone_from(&reply.events);
+                            }
                         }
                         (Err(error), Some(told)) => told.error = Some(error.clone()),
                         (Err(_), None) => {}

@@ -112,16 +112,14 @@ impl ProgressStream {
         if values.is_empty() {
             return;
         }
-        let node = match self.nodes.get(&said.task) {
-            Some(node) => node.clone(),
-            None => {
-                let node = node_of(&self.changes.record, &said.task);
-                if node.is_some() && self.nodes.len() < MAX_TASKS {
-                    self.nodes.insert(said.task.clone(), node.clone());
-                }
-                node
+        let known = self.nodes.get(&said.task).cloned();
+        let node = known.unwrap_or_else(|| {
+            let node = node_of(&self.changes.record, &said.task);
+            if node.is_some() && self.nodes.len() < MAX_TASKS {
+                self.nodes.insert(said.task.clone(), node.clone());
             }
-        };
+            node
+        });
         let frame = json!({ "task": said.task.as_str(), "node": node, "values": values });
         // JSON has no line ends of its own, so the data is one line.
         self.ready.push_back(format!("data: {frame}\n\n").into());

@@ -122,10 +122,9 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
     browser.open(&format!("{base}/console/chat/printer")).await;
     let attach = format!(
         "const field = document.querySelector('[data-attach]'); const data = new DataTransfer();
-        data.items.add(new File([new Uint8Array({:?})], 'point.png', {{type: 'image/png'}}));
+        data.items.add(new File([new Uint8Array({PICTURE:?})], 'point.png', {{type: 'image/png'}}));
         data.items.add(new File(['a short note'], 'note.txt', {{type: 'text/plain'}}));
-        field.files = data.files; field.dispatchEvent(new Event('change', {{bubbles: true}}));",
-        PICTURE
+        field.files = data.files; field.dispatchEvent(new Event('change', {{bubbles: true}}));"
     );
     browser.script(&attach).await;
     browser.wait_for_text("1 as text, 1 as files").await;
