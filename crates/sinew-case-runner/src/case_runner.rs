@@ -109,7 +109,7 @@ pub fn run_posted_cases(posted: PostedCases<'_>) -> CaseReport {
 enum CaseOrigin<'a> {
     /// The disk, beside the test file.
     Disk,
-    /// What a client sent.
+    /// Files that a client sent.
     Posted(PostedCases<'a>),
 }
 

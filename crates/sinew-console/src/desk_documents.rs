@@ -88,33 +88,6 @@ pub(crate) struct WouldAskDocument {
     pub(crate) input: Value,
 }
 
-/// Sockets of a node of covalt.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct NodeSocketsDocument {
-    pub(crate) node: String,
-    pub(crate) kind: String,
-    #[serde(default)]
-    pub(crate) shape: String,
-    #[serde(default)]
-    pub(crate) color: String,
-    #[serde(default)]
-    pub(crate) inputs: Vec<SocketDocument>,
-    #[serde(default)]
-    pub(crate) outputs: Vec<SocketDocument>,
-}
-
-/// A socket.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct SocketDocument {
-    pub(crate) name: String,
-    #[serde(rename = "type", default)]
-    pub(crate) kind: String,
-    #[serde(default)]
-    pub(crate) color: String,
-    #[serde(default)]
-    pub(crate) shape: String,
-}
-
 /// Files of a deployed workflow.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct SourceDocument {

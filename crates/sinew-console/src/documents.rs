@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::desk_documents::NodeSocketsDocument;
-
 /// A page of executions.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ExecutionListDocument {
@@ -602,4 +600,31 @@ pub(crate) struct SkillDocument {
     pub(crate) description: String,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
+}
+
+/// Sockets of a node of covalt.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct NodeSocketsDocument {
+    pub(crate) node: String,
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) shape: String,
+    #[serde(default)]
+    pub(crate) color: String,
+    #[serde(default)]
+    pub(crate) inputs: Vec<SocketDocument>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<SocketDocument>,
+}
+
+/// A socket.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct SocketDocument {
+    pub(crate) name: String,
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) color: String,
+    #[serde(default)]
+    pub(crate) shape: String,
 }

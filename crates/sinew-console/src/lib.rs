@@ -19,6 +19,7 @@ mod form_guard;
 mod form_token;
 mod glossary;
 mod mesh_documents;
+mod page_file;
 mod page_frame;
 mod page_request;
 mod pages;

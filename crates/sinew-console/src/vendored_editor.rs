@@ -3,7 +3,7 @@
 //! Browsers resolve no bare names of modules, and the content policy forbids a map of them within pages. So the names in import
 //! statements are replaced by addresses when a file is served; nothing else of a file is changed.
 
-use crate::assets::{JAVASCRIPT, PageFile};
+use crate::page_file::{JAVASCRIPT, PageFile};
 
 /// A file of a package.
 struct VendoredModule {
@@ -90,7 +90,7 @@ mod tests {
     fn modules_import_addresses_only() {
         for file in editor_files() {
             let imports = file
-                .content()
+                .content
                 .lines()
                 .filter(|line| line.starts_with("import ") || line.starts_with("export {"));
             for line in imports.filter(|line| line.contains(" from ")) {

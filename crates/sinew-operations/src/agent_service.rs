@@ -44,7 +44,7 @@ pub struct AgentProcess {
 pub struct WorkFigures {
     /// Pieces of work.
     pub count: u64,
-    /// Those that failed.
+    /// Pieces of work that failed.
     pub errors: u64,
     /// Mean time of one, in milliseconds.
     pub average_ms: f64,

@@ -7,7 +7,6 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::artifacts::artifact_bytes;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -32,6 +31,11 @@ const IMAGES: [(&[u8], &str); 5] = [
     (b"GIF89a", "image/gif"),
     (b"RIFF", "image/webp"),
 ];
+
+/// Address of the bytes of an artifact.
+pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
+    ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
+}
 
 /// Media type of a picture; `None` for all else, drawings with scripts among them.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {

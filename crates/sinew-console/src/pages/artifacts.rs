@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
-use super::artifact_preview::preview;
+use super::artifact_preview::{artifact_bytes, preview};
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
@@ -50,11 +50,6 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
 
 fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
     artifact_bytes(id, &row.reference())
-}
-
-/// Address of the bytes of an artifact.
-pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
-    ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
 }
 
 fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> Markup {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sinew_source::escape_text;
 
+use super::desk_form::{DEFAULT_NAME, DeskForm};
 use super::desk_trials::{DeskTrials, SAMPLE_CASES, cases_part, conversion_part, dry_run_part, sockets_part};
 use crate::api_client::ApiPath;
 use crate::assets::EDITOR;
@@ -26,8 +27,6 @@ use crate::shown_text::{self, command_line};
 
 /// Findings that are listed.
 const MAX_FINDINGS: usize = 100;
-/// Name of a file that has none.
-const DEFAULT_NAME: &str = "workflow.yaml";
 /// A file to begin with.
 const SAMPLE: &str = "workflow:
   description: Greets a person
@@ -36,30 +35,6 @@ const SAMPLE: &str = "workflow:
     - {id: greet, type: agent, agent_name: greeter, input: {name: \"{{workflow.input.name}}\"}}
   output_mapping: {text: \"{{greet.output.text}}\"}
 ";
-
-/// The desk, as its form sends it.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct DeskForm {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    text: String,
-    /// `check`, `deploy`, `try`, `test`, or `dry`.
-    #[serde(default)]
-    pub(super) work: String,
-    /// Connection whose conversion function is tried.
-    #[serde(default)]
-    pub(super) connection: String,
-    /// Sample that the function gets: JSON, or a text.
-    #[serde(default)]
-    pub(super) sample: String,
-    /// Text of a test file.
-    #[serde(default)]
-    cases: String,
-    /// Input of a dry run: JSON, or a text.
-    #[serde(default)]
-    pub(super) input: String,
-}
 
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = async {
@@ -132,29 +107,6 @@ async fn check(request: &PageRequest, form: &DeskForm) -> Result<ValidationDocum
 async fn deploy(request: &PageRequest, form: &DeskForm) -> Result<Vec<DeployedDocument>, ConsoleError> {
     let path = ApiPath::of(&["workflows"]).with("name", form.file_name());
     request.api.post_file(&path, form.file_text()).await
-}
-
-impl DeskForm {
-    pub(super) fn file_name(&self) -> &str {
-        let name = self.name.trim();
-        if name.is_empty() { DEFAULT_NAME } else { name }
-    }
-
-    /// The text with the line ends that it was written with: browsers send those of forms as CR LF.
-    pub(super) fn file_text(&self) -> String {
-        self.text.replace("\r\n", "\n")
-    }
-
-    /// Name of the test file: beside the workflow file.
-    pub(super) fn cases_name(&self) -> String {
-        let name = self.file_name();
-        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        format!("{}.test.yaml", stem.trim_end_matches(".workflow"))
-    }
-
-    pub(super) fn cases_text(&self) -> String {
-        self.cases.replace("\r\n", "\n")
-    }
 }
 
 fn desk_page(

@@ -3,14 +3,12 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::desk::DeskForm;
+use super::desk_form::DeskForm;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::desk_documents::{
-    CaseDocument, CasesDocument, ConversionDocument, DryRunDocument, NodeSocketsDocument, SocketDocument,
-};
-use crate::documents::FindingDocument;
+use crate::desk_documents::{CaseDocument, CasesDocument, ConversionDocument, DryRunDocument};
+use crate::documents::{FindingDocument, NodeSocketsDocument, SocketDocument};
 use crate::page_frame::{code_link, problem_box};
 use crate::page_request::PageRequest;
 use crate::shown_text::{self, command_line, duration, value_block, value_line};

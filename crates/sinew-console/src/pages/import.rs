@@ -43,7 +43,7 @@ pub(crate) struct ImportForm {
     other: String,
 }
 
-/// What came of the file, and of the comparison with another.
+/// Views of the file, and the comparison with another.
 #[derive(Default)]
 struct OpenedExport {
     found: Option<Result<InspectionDocument, ConsoleError>>,

@@ -12,6 +12,7 @@ pub(crate) mod chat_turn;
 pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod desk;
+pub(crate) mod desk_form;
 mod desk_trials;
 pub(crate) mod events;
 pub(crate) mod execution;

@@ -49,7 +49,8 @@ impl Adapter for AgentTeamAdapter {
     }
 
     fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
-        seen::conditions(ctx, act)
+        let Ok(extra) = extra(ctx.node_of(act)) else { return Vec::new() };
+        if extra.kind == "FLOW" { seen::conditions(&extra, &scope(ctx, act, &extra)) } else { Vec::new() }
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -173,7 +174,7 @@ pub(super) fn input_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
 }
 
 /// Returns the values that the node's texts may refer to.
-pub(super) fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> ExpressionScope {
+fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> ExpressionScope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
     let uses_nodes = serde_json::to_string(&extra.configurations).is_ok_and(|text| text.contains("$node"));

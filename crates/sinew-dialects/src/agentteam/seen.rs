@@ -1,9 +1,9 @@
 //! Conditions of a node as people read them afterwards, with the values that they named.
 
-use sinew_engine::{ActivationId, AdapterContext, BoundValue, SeenCondition};
+use sinew_engine::{BoundValue, SeenCondition};
 
-use super::adapter::{extra, scope};
 use super::expr::ExpressionScope;
+use super::lower::TeamNodeData;
 
 /// Members of configurations that hold a condition, by the kind that people read.
 const CONDITIONS: [(&str, &str); 5] = [
@@ -19,19 +19,14 @@ const SWITCHED: [&str; 2] = ["value", "expression"];
 const MAX_BOUND: usize = 20;
 
 /// Returns the conditions of a node of the flow.
-pub(super) fn conditions(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
-    let Ok(extra) = extra(ctx.node_of(act)) else { return Vec::new() };
-    if extra.kind != "FLOW" {
-        return Vec::new();
-    }
+pub(super) fn conditions(extra: &TeamNodeData, scope: &ExpressionScope) -> Vec<SeenCondition> {
     let is_switch = extra.subtype == "SWITCH";
     let switched = SWITCHED.iter().filter(|_| is_switch).map(|key| (*key, "switch"));
-    let scope = scope(ctx, act, &extra);
     CONDITIONS
         .into_iter()
         .chain(switched)
         .filter_map(|(key, kind)| Some((extra.configurations.get(key)?.as_str()?, kind)))
-        .map(|(text, kind)| seen(&scope, text, kind))
+        .map(|(text, kind)| seen(scope, text, kind))
         .collect()
 }
 

@@ -55,7 +55,13 @@ impl Adapter for CovaltAdapter {
     }
 
     fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
-        seen::conditions(ctx, act)
+        let node = ctx.node_of(act);
+        if node.kind != "conditional" {
+            return Vec::new();
+        }
+        let Ok(TypedInputs { own, .. }) = inputs(ctx, act) else { return Vec::new() };
+        let inputs = own.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
+        seen::conditions(ctx, &extra(node), &inputs)
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -183,14 +189,14 @@ pub(super) fn reported(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<St
 
 /// Values that reached a node, with their types.
 #[derive(Default)]
-pub(super) struct TypedInputs {
+struct TypedInputs {
     /// By handle; of two wires into one handle the last in the file counts.
-    pub(super) own: Map<String, Value>,
+    own: Map<String, Value>,
     /// Values for sockets of the nodes of its cluster, by node and handle.
     inner: BTreeMap<String, Map<String, Value>>,
 }
 
-pub(super) fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, String> {
+fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, String> {
     let mut by_edge = BTreeMap::new();
     for arrived in &ctx.act(act).inputs {
         if let Some(edge) = arrived.edge {

@@ -61,7 +61,11 @@ impl Adapter for SwenyAdapter {
     }
 
     fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
-        seen::conditions(ctx, act)
+        let one = ctx.act(act);
+        let judged = one.replies.iter().rfind(|reply| reply.tag == TaskRequest::ROUTE);
+        let chosen = judged.and_then(|reply| reply.result.as_ref().ok()).map(|reply| answered(&reply.output));
+        let edges = out_edges(ctx, one.node).filter_map(|edge| Some((edge, when(ctx, edge)?))).collect();
+        seen::conditions(ctx, act, edges, chosen.as_deref())
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -378,7 +382,7 @@ fn finish(result: &NodeResult) -> NodeDecision {
     }
 }
 
-pub(super) fn when<'a>(ctx: &AdapterContext<'a>, edge: EdgeIndex) -> Option<&'a str> {
+fn when<'a>(ctx: &AdapterContext<'a>, edge: EdgeIndex) -> Option<&'a str> {
     ctx.plan().edge(edge).extra.get("when").and_then(Value::as_str)
 }
 
@@ -466,7 +470,7 @@ fn without_judge(ctx: &AdapterContext<'_>, fault: &Fault) -> Fault {
 }
 
 /// The id in a model's answer: a text, or an object that says it in one of the usual ways.
-pub(super) fn answered(output: &Arc<Value>) -> String {
+fn answered(output: &Arc<Value>) -> String {
     let member = ["choice", "id", "to", "text"].iter().find_map(|key| output.get(key));
     let text = member.unwrap_or(output).as_str().unwrap_or_default();
     text.trim().trim_matches(['"', '\'', '`']).to_owned()

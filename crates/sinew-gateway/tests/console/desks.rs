@@ -31,12 +31,12 @@ async fn a_file_is_mended_at_the_desk_deployed_and_started() {
     browser.open(&format!("{}/console/desk", world.mesh.base)).await;
     browser.wait_for_text("0 errors").await;
     browser.wait_until("document.documentElement.dataset.editor === 'ready'").await;
-    // Nothing that was loaded is larger than a page may be.
+    // No file that was loaded is larger than a page may be.
     let largest =
         "return Math.max(...performance.getEntriesByType('resource').map((one) => one.encodedBodySize))";
     let largest = browser.script(largest).await.as_f64().unwrap();
     assert!(largest > 50_000.0 && largest < 256.0 * 1024.0, "{largest}");
-    // What is wrong is underlined at its line and column, and listed.
+    // An error is underlined at its line and column, and listed.
     paste(&browser, &CHAIN.replace("agent_name: shipper", "agent_nam: shipper")).await;
     browser.wait_until("document.querySelector('.findings .is-error .place')").await;
     let marks = "[...document.querySelector('.editor').shadowRoot.querySelectorAll('.cm-lintRange-error')]";
@@ -195,7 +195,7 @@ async fn sources_are_kept_in_every_dialect() {
             "{source}"
         );
     }
-    // What a condition saw, in the words of each dialect.
+    // Values that a condition saw, in the words of each dialect.
     for (workflow, id, input, node, wanted) in [
         ("talk", "t1", json!("Hello World"), "i", vec!["contains &quot;world&quot;", "held", "Hello World"]),
         (

@@ -1,4 +1,4 @@
-//! What pages tell of agents, artifacts, traffic and the mesh itself, over plain HTTP.
+//! Pages that tell of agents, artifacts, traffic and the mesh itself, over plain HTTP.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};

@@ -173,7 +173,7 @@ async fn ten_thousand_nodes_are_painted_at_once_and_move() {
         )
         .await;
     println!("10,000 nodes: {times}");
-    // What is painted first waits for little: a small page without its nodes, and then a few parts of the drawing.
+    // The first paint waits for little: a small page without its nodes, and then a few parts of the drawing.
     assert!(times["parts"].as_u64().unwrap() <= 8 && times["elements"].as_u64().unwrap() < 6_000, "{times}");
     if std::env::var_os("SINEW_BUDGETS").is_some() {
         assert!(times["paint"].as_f64().unwrap() < 1_000.0, "the first paint took too long: {times}");
