@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
+use crate::card_times::CardTimes;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
@@ -45,6 +46,7 @@ pub(crate) struct GatewayState {
     pub(crate) traffic: TrafficMeter,
     /// Layouts of the last large drawings.
     pub(crate) layouts: LayoutCache,
+    pub(crate) card_times: CardTimes,
     pub(crate) address: SocketAddr,
 }
 

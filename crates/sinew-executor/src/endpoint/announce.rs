@@ -1,7 +1,7 @@
-//! Deployed workflows as agents: their cards on the mesh, their doors open.
+//! Cards of deployed workflows on the mesh.
 //!
-//! Every executor opens the doors of all workflows. A workflow's card is announced by one: the owner of the shard that
-//! the workflow's name falls on. When that owner is gone, the next one announces before the card has grown old.
+//! A workflow's card is announced by one executor: the owner of the shard that the workflow's name falls on. When that
+//! owner is gone, the next one announces before the card has grown old.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,82 +13,32 @@ use sinew_mesh::workflow::WorkflowVersion;
 use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
 use sinew_protocol::card::{self, AgentKind, Announcement, CARD_TTL, Delivery, NATS_BINDING, Visualisation};
 use sinew_protocol::{ExecutionId, Fault, Vocabulary};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::Shared;
-use super::door::{DoorKind, Doors};
-use super::intake::Handle;
+use super::EndpointContext;
 use crate::programs::NO_SUCH_WORKFLOW;
 
-/// How often it is looked whether shards have come or gone.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time after which a card that could not be announced is announced again.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 /// How often a card is announced.
 const EVERY: Duration = Duration::from_secs(CARD_TTL.as_secs() / 3);
 
-/// Keeps doors and cards of deployed workflows until `stop`; then answers what is being asked no more.
-pub(super) async fn serve(shared: Handle, owned: Arc<Mutex<Vec<u32>>>, stop: CancellationToken) {
-    let doors = Doors::new(Arc::clone(&shared), stop.clone());
-    let mut workflows = shared.programs.workflows.clone();
-    let mut cards = shared.cards.clone();
-    let mut open: BTreeMap<String, CancellationToken> = BTreeMap::new();
-    let mut serving = JoinSet::new();
-    let mut board = Board { shared, owned, announced: BTreeMap::new() };
-    loop {
-        let deployed = workflows.list();
-        let calls = built_in_workflows(&board.shared);
-        let wanted = deployed.iter().map(|version| (version.deployment.name.clone(), DoorKind::Workflow));
-        let wanted: BTreeMap<String, DoorKind> = calls.into_iter().chain(wanted).collect();
-        for (name, door) in &wanted {
-            if !open.contains_key(name) {
-                let closed = stop.child_token();
-                open.insert(name.clone(), closed.clone());
-                serving.spawn(Arc::clone(&doors).serve(name.as_str().into(), *door, closed));
-            }
-        }
-        open.retain(|name, closed| {
-            let there = wanted.contains_key(name);
-            if !there {
-                closed.cancel();
-            }
-            there
-        });
-        board.update(&deployed).await;
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            () = workflows.changed() => {}
-            () = cards.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        while serving.try_join_next().is_some() {}
-    }
-    while serving.join_next().await.is_some() {}
-}
-
-/// The names under which agents and people are asked by executions.
-fn built_in_workflows(shared: &Shared) -> Vec<(String, DoorKind)> {
-    if !shared.programs.has_calls() {
-        return Vec::new();
-    }
-    let cards = shared.cards.list();
-    let agents = cards.iter().filter(|announced| card::kind(&announced.card) == AgentKind::Agent);
-    let agents = agents.map(|announced| card::agent_call(&announced.card.name));
-    agents.chain([card::PERSON_QUESTION.to_owned()]).map(|name| (name, DoorKind::BuiltIn)).collect()
-}
-
 /// The cards that this executor announces.
-struct Board {
-    shared: Handle,
+pub(super) struct CardBoard {
+    shared: Arc<EndpointContext>,
     owned: Arc<Mutex<Vec<u32>>>,
     /// By name: the version, and when to say it again.
     announced: BTreeMap<String, (u64, Instant)>,
 }
 
-impl Board {
-    async fn update(&mut self, deployed: &[Arc<WorkflowVersion>]) {
+impl CardBoard {
+    pub(super) fn new(shared: Arc<EndpointContext>, owned: Arc<Mutex<Vec<u32>>>) -> Self {
+        Self { shared, owned, announced: BTreeMap::new() }
+    }
+
+    /// Announces what is due of the workflows that are deployed now, and retracts the cards of others.
+    pub(super) async fn update(&mut self, deployed: &[Arc<WorkflowVersion>]) {
         let owned = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
         let now = Instant::now();
         for version in deployed {
@@ -108,7 +58,7 @@ impl Board {
             };
             let wait = match said {
                 Ok(()) => EVERY,
-                Err(fault) if fault.retryable => LOOK,
+                Err(fault) if fault.retryable => ANNOUNCE_AGAIN,
                 Err(fault) => {
                     warn!(workflow = name, %fault, "a workflow cannot be announced");
                     EVERY
@@ -146,7 +96,7 @@ impl Board {
 }
 
 /// Returns the description of a workflow for `nats micro`: of the version that is deployed now.
-pub(super) fn about(shared: &Shared, workflow: &str) -> About {
+pub(super) fn about(shared: &EndpointContext, workflow: &str) -> About {
     let Some(version) = shared.programs.workflows.get(workflow) else { return About::default() };
     let deployment = &version.deployment;
     let metadata = [
@@ -165,7 +115,7 @@ pub(super) fn about(shared: &Shared, workflow: &str) -> About {
 }
 
 /// The card of a deployed workflow.
-pub(super) async fn card(shared: &Shared, workflow: &str) -> Result<AgentCard, Fault> {
+pub(super) async fn card(shared: &EndpointContext, workflow: &str) -> Result<AgentCard, Fault> {
     let version = shared.programs.workflows.get(workflow);
     let missing = || Fault::invalid(NO_SUCH_WORKFLOW, "the workflow is deployed no more");
     let version = version.ok_or_else(missing)?;
@@ -173,7 +123,7 @@ pub(super) async fn card(shared: &Shared, workflow: &str) -> Result<AgentCard, F
 }
 
 /// The card that was deployed with it, else one of its plan; in both an executor answers for it on this mesh.
-async fn of(shared: &Shared, version: &WorkflowVersion) -> Result<AgentCard, Fault> {
+async fn of(shared: &EndpointContext, version: &WorkflowVersion) -> Result<AgentCard, Fault> {
     let deployment = &version.deployment;
     let namespace = shared.mesh.namespace();
     let deployed = serde_json::from_value::<AgentCard>(deployment.card.clone()).ok();

@@ -6,7 +6,7 @@ use sinew_protocol::a2a::{A2aError, ListTasksParams, Task, TaskListResponse, Tas
 use sinew_protocol::query::{AN_OPERATOR, Summary};
 use sinew_protocol::{ExecutionId, Token};
 
-use super::{Doors, broker, failed};
+use super::{WorkflowEndpoints, broker, failed};
 
 /// Tasks on a page that names no size.
 const PAGE: u32 = 50;
@@ -17,7 +17,7 @@ const MOST: usize = 1_000;
 /// Records that are asked for at once.
 const AT_ONCE: usize = 16;
 
-impl Doors {
+impl WorkflowEndpoints {
     /// A page of the caller's tasks, newest status first. A page token is the time and id of the last task before it.
     pub(super) async fn list(
         &self,

@@ -15,7 +15,7 @@ use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
 use super::start::STRUCTURED;
-use super::{Doors, Known, broker};
+use super::{Known, WorkflowEndpoints, broker};
 use sinew_runtime::Execution;
 use sinew_shard::reply::{Ending, result_content, result_name};
 
@@ -43,7 +43,7 @@ pub(super) fn moment(at: u64) -> String {
     format_timestamp(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
-impl Doors {
+impl WorkflowEndpoints {
     /// The task as it is now.
     pub(super) async fn task(&self, known: &Known) -> Result<Task, A2aError> {
         let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };

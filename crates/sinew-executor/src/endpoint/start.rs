@@ -18,7 +18,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
-use super::{Doors, Known, broker, settled, short};
+use super::{Known, WorkflowEndpoints, broker, settled, short};
 use sinew_shard::reply::{WorkflowInput, input, wants_result};
 
 /// The label that says that the caller wants a structured result beside the text.
@@ -30,7 +30,7 @@ const ASK_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_
 /// How long events must be silent before it is worth looking whether somebody is waited for.
 const QUIET: Duration = Duration::from_millis(100);
 
-impl Doors {
+impl WorkflowEndpoints {
     /// The command that a message becomes.
     pub(super) async fn start(
         &self,

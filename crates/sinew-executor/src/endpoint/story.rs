@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::json;
 use sinew_engine::{AdapterContext, Fact};
 use sinew_mesh::HeaderMap;
+use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aOutcome};
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_mesh::live::LARGEST_STATUS;
 use sinew_protocol::a2a::{
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::task::{moment, said, session, task_id};
-use super::{Doors, Known, Said};
+use super::{Known, WorkflowEndpoints};
 use sinew_runtime::Execution;
 use sinew_shard::reply::result_content;
 
@@ -183,9 +183,9 @@ const fn word(state: TaskState) -> &'static str {
     }
 }
 
-impl Doors {
+impl WorkflowEndpoints {
     /// The stream's first event; the others follow on the task's progress.
-    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: Known) -> Said {
+    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: Known) -> A2aOutcome {
         let task = self.task(&known).await?;
         let seq = length(&known.folded);
         let execution = known.record.meta.execution;
@@ -201,14 +201,14 @@ impl Doors {
             told.insert(execution.clone(), until).is_some()
         };
         if !begun {
-            let doors = Arc::clone(self);
+            let endpoints = Arc::clone(self);
             let workflow = workflow.to_owned();
             tokio::spawn(async move {
-                doors.narrate(&workflow, &execution, seq).await;
-                doors.told().remove(&execution);
+                endpoints.narrate(&workflow, &execution, seq).await;
+                endpoints.told().remove(&execution);
             });
         }
-        Ok((json!({ "task": task }), Some(seq)))
+        Ok(A2aAnswer::of_task(&task).with_seq(seq))
     }
 
     /// Tells what happens after this number, until the end or until nobody is believed to listen.
