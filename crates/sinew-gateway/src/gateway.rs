@@ -24,6 +24,7 @@ use crate::push::PushDispatcher;
 use crate::request_metrics::begin_counts;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
+use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
@@ -102,6 +103,7 @@ impl Gateway {
             file_places: Semaphore::new(FILES_AT_ONCE),
             draining: draining.clone(),
             public_url: options.public_url,
+            traffic: TrafficMeter::default(),
             layouts: LayoutCache::default(),
             card_times: CardTimes::default(),
             address,

@@ -39,6 +39,7 @@ mod sse;
 mod stall_guard;
 mod state;
 mod tls;
+mod traffic_meter;
 mod webhook;
 mod webhook_triggers;
 

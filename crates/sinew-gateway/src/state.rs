@@ -16,6 +16,7 @@ use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
+use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 
 /// State that all requests share.
@@ -41,6 +42,8 @@ pub(crate) struct GatewayState {
     pub(crate) file_places: Semaphore,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
+    /// Figures of the traffic.
+    pub(crate) traffic: TrafficMeter,
     /// Layouts of the last large drawings.
     pub(crate) layouts: LayoutCache,
     pub(crate) card_times: CardTimes,

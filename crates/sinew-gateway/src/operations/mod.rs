@@ -6,7 +6,7 @@
 mod client_input;
 mod decision;
 mod listing;
-mod message_files;
+pub(crate) mod message_files;
 mod peer;
 mod push_configs;
 mod questions;
