@@ -7,6 +7,7 @@ use serde_json::Value;
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
+use sinew_protocol::mcp_offer::McpOffer;
 use sinew_source::{Schema, Sources, Span};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 /// A ready-made agent.
 pub struct Agent {
     file: AgentFile,
+    offer: McpOffer,
     runner: AgentRunner,
     input: Option<Schema>,
     output: Option<Schema>,
@@ -54,14 +56,14 @@ pub(crate) enum AgentRunner {
 
 impl Agent {
     pub(crate) fn new(
-        file: AgentFile,
+        (file, offer): (AgentFile, McpOffer),
         runner: AgentRunner,
         (input, output): (Option<Schema>, Option<Schema>),
         around: RunnerSurroundings,
         place: (Sources, Span),
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
-        Self { file, runner, input, output, slots, around, tools: OnceLock::new(), place }
+        Self { file, offer, runner, input, output, slots, around, tools: OnceLock::new(), place }
     }
 
     /// Name under which it is called.
@@ -97,6 +99,11 @@ impl Agent {
         }
     }
 
+    /// Offer to hosts of the Model Context Protocol.
+    pub fn offer(&self) -> &McpOffer {
+        &self.offer
+    }
+
     /// Returns the content of the agent's card.
     pub fn announcement(&self) -> Announcement {
         Announcement {
@@ -110,6 +117,7 @@ impl Agent {
             visualisation: None,
             delivery: self.delivery(),
             node_requests: true,
+            offer: self.offer.clone(),
         }
     }
 

@@ -93,6 +93,7 @@ fn served_agent(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
     .version(agent.version())
     .concurrency(agent.concurrency() as usize)
     .delivery(agent.delivery())
+    .offer(agent.offer().clone())
     .timeout(agent.timeout_with_waiting());
     for skill in agent.announcement().skills {
         served = served.a2a_skill(skill);
