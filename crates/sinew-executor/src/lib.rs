@@ -8,5 +8,6 @@
 
 pub mod client;
 mod endpoint;
+mod measures;
 mod programs;
 pub mod service;

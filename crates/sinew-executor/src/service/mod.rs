@@ -6,19 +6,15 @@
 
 mod direct;
 mod effects;
-mod execution_gauges;
 mod gate;
 mod intake;
-mod label_names;
 mod messages;
 mod node_calls;
 mod observe;
 mod outbox;
 mod output_check;
 mod questions;
-mod queue_gauges;
 mod read_room;
-mod round_time;
 mod shard;
 mod shard_keeper;
 mod start_desk;

@@ -16,7 +16,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
 
-use super::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
+use crate::measures::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
 
 /// Agents say what they used; more than this at once is nothing they could have.
 const MOST_TOKENS: u64 = 100_000_000;

@@ -25,16 +25,16 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, error, warn};
 
 use super::effects::{self, FactMeter};
-use super::execution_gauges::ExecutionGauges;
 use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
-use super::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
-use super::round_time::RoundTime;
 use super::start_desk::StartDesk;
 use super::store_desk::StoreDesk;
 use super::takeover_notes::{StoredNote, clear_own_note};
+use crate::measures::execution_gauges::ExecutionGauges;
+use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
+use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
 const BATCH: usize = 512;

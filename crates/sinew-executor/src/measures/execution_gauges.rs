@@ -9,31 +9,31 @@ use tokio::time::Instant;
 const GAUGE_DELAY: Duration = Duration::from_secs(1);
 
 /// Gauges of one shard. They say zero once the shard is another owner's.
-pub(super) struct ExecutionGauges {
+pub(crate) struct ExecutionGauges {
     shard: String,
     due: Option<Instant>,
 }
 
 impl ExecutionGauges {
     /// Gauges of a shard that was just opened.
-    pub(super) fn new(shard: u32) -> Self {
+    pub(crate) fn new(shard: u32) -> Self {
         let mut gauges = Self { shard: shard.to_string(), due: None };
         gauges.note_commit();
         gauges
     }
 
     /// Notes that the values may be others now.
-    pub(super) fn note_commit(&mut self) {
+    pub(crate) fn note_commit(&mut self) {
         self.due.get_or_insert_with(|| Instant::now() + GAUGE_DELAY);
     }
 
     /// When the values are to be told; `None` while they are right.
-    pub(super) const fn next_due(&self) -> Option<Instant> {
+    pub(crate) const fn next_due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Tells the values if it is time.
-    pub(super) fn tell(&mut self, state: &ShardState) {
+    pub(crate) fn tell(&mut self, state: &ShardState) {
         if self.due.take_if(|due| *due <= Instant::now()).is_some() {
             self.set(state.open_count(), state.waiting_count());
         }

@@ -12,14 +12,14 @@ use tracing::{debug, warn};
 use super::label_names::AGENT_NAMES;
 
 /// The shard whose owner tells the lengths, so that one executor of a mesh does.
-pub(super) const TELLING_SHARD: u32 = 0;
+pub(crate) const TELLING_SHARD: u32 = 0;
 /// Time between two questions to the server.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(5);
 /// Queues that are looked at: four pages of an answer.
 const MAX_QUEUES: usize = 1_024;
 
 /// Tells the lengths of all queues until the handle is dropped.
-pub(super) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
+pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut told = ToldQueues::default();
         let mut is_refused = false;

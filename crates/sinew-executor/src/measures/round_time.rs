@@ -8,32 +8,32 @@ use tracing::debug;
 const SLOW_ROUND: Duration = Duration::from_millis(20);
 
 /// Stop-watch of one round.
-pub(super) struct RoundTime {
+pub(crate) struct RoundTime {
     began: Instant,
     lap: Instant,
     parts: Vec<(&'static str, Duration)>,
 }
 
 impl RoundTime {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let began = Instant::now();
         Self { began, lap: began, parts: Vec::new() }
     }
 
     /// Ends a part of the round.
-    pub(super) fn part(&mut self, name: &'static str) {
+    pub(crate) fn part(&mut self, name: &'static str) {
         let now = Instant::now();
         self.parts.push((name, now - self.lap));
         self.lap = now;
     }
 
     /// Time since the round began.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Tells of a slow round: how many messages it had, and bytes of its commit.
-    pub(super) fn tell(&self, shard: u32, messages: usize, bytes: usize) {
+    pub(crate) fn tell(&self, shard: u32, messages: usize, bytes: usize) {
         if self.elapsed() > SLOW_ROUND {
             let parts: Vec<_> = self.parts.iter().map(|(name, took)| format!("{name} {took:.1?}")).collect();
             let took = self.elapsed().as_millis() as u64;

@@ -13,16 +13,16 @@ const OTHER_NAME: &str = "other";
 
 /// Names of one label.
 #[derive(Debug, Default)]
-pub(super) struct LabelNames(Mutex<HashSet<String>>);
+pub(crate) struct LabelNames(Mutex<HashSet<String>>);
 
 /// Names of workflows.
-pub(super) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 /// Names of agents.
-pub(super) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
+pub(crate) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 
 impl LabelNames {
     /// Returns the name if it is one of those that are kept, and whether it was met for the first time; else `other`.
-    pub(super) fn label(&self, name: &str) -> (String, bool) {
+    pub(crate) fn label(&self, name: &str) -> (String, bool) {
         if name.len() > MAX_LABEL_BYTES {
             return (OTHER_NAME.to_owned(), false);
         }
