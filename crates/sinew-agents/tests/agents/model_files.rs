@@ -175,7 +175,7 @@ fn words_of_others_beside_tools_that_act_are_doubtful() {
         );
         let agent = Agent::from_text(std::path::Path::new("x.agent.yaml"), &file).unwrap();
         let told: Vec<_> =
-            agent.warnings().iter().map(|one| (one.code, one.span.map(|at| at.line))).collect();
+            agent.warnings().items.iter().map(|one| (one.code, one.span.map(|at| at.line))).collect();
         let want = if is_doubtful { vec![("SINEW-5214", Some(6))] } else { Vec::new() };
         assert_eq!(told, want, "{taint} {tools}");
     }

@@ -162,13 +162,13 @@ async fn agents_below_fail_within_the_budget_above() {
     assert_eq!(plain.agent.call(call).await.unwrap().output, json!({"text": "no"}));
 }
 
-/// A person who answers after hours, and may do something before that.
+/// A person who answers after most of an hour, and may do something before that.
 struct SlowPerson<F>(F);
 
 impl<F: Fn() -> BoxFuture<'static, ()> + Send + Sync> People for SlowPerson<F> {
     fn ask(&self, _: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         async move {
-            tokio::time::sleep(Duration::from_hours(2)).await;
+            tokio::time::sleep(Duration::from_mins(50)).await;
             (self.0)().await;
             Ok(PersonReply { approved: true, by_person: "ada".to_owned(), comment: Some("blue".to_owned()) })
         }
