@@ -52,6 +52,19 @@ pub fn template(bytes: &[u8]) {
     run_sam(&workflow, &hostile());
 }
 
+/// The conversion function of a connection of the `agentteam` dialect.
+pub fn conversion(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let file = json!({
+        "nodes": [{ "id": "a", "type": "AGENT" }, { "id": "b", "type": "AGENT" }],
+        "connections": [{ "id": "c", "source_node_id": "a", "target_node_id": "b", "conversion_function": text }],
+    });
+    let document = Document { root: Node::from_json(&file), sources: Sources::default() };
+    let _ = sinew_dialects::agentteam::try_conversion(&document, "c", &hostile());
+    // The same function in a file that is lowered and run.
+    lower_everywhere(&document);
+}
+
 /// Data that an agent answers with.
 pub fn value(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

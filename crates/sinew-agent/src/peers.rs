@@ -100,7 +100,7 @@ impl Peers {
 
     /// The steps of agents, where the mesh keeps them.
     pub(crate) fn steps(&self) -> Option<StepStore> {
-        self.0.keeps_steps.load(Ordering::Relaxed).then(|| self.0.mesh.steps())
+        self.0.keeps_steps.load(Ordering::Relaxed).then(|| self.0.mesh.tasks().steps())
     }
 
     /// The agents and workflows that are there; with rights to call some only, those.

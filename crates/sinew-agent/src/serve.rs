@@ -111,7 +111,7 @@ async fn keep_announced(site: &Site, card: &AgentCard, own_card: &mut OwnCard) -
 async fn find_steps(site: &Site) {
     let (execution, task) = own_ids(site.mesh.namespace(), &site.token, site.mesh.caller(), "steps");
     let Some(log) = TaskProperties::new(&site.agent.agent.name, execution, task).step_log() else { return };
-    match site.mesh.steps().read(&log, 0).await {
+    match site.mesh.tasks().steps().read(&log, 0).await {
         Ok(_) | Err(MeshError::Unreachable { .. }) => {}
         Err(error) => {
             tracing::warn!(

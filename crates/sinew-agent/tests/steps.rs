@@ -35,7 +35,7 @@ fn log_of(asked: &Asked) -> StepLogId {
 
 /// The kinds of records of a task's log, with the name of their step.
 async fn log(mesh: &Mesh, asked: &Asked) -> Vec<String> {
-    let records = mesh.steps().read(&log_of(asked), 0).await.unwrap();
+    let records = mesh.tasks().steps().read(&log_of(asked), 0).await.unwrap();
     let kind = |record: &Bytes| {
         let record: Value = serde_json::from_slice(record).unwrap();
         let step = record["step"].as_str().map(|step| format!(" {step} {}", record["nth"]));
@@ -138,7 +138,11 @@ async fn a_step_that_acts_is_not_begun_twice() {
         json!({"by": "x", "at": 2, "kind": "call", "step": "charge", "nth": 0}),
     ];
     for (place, record) in earlier.iter().enumerate() {
-        mesh.steps().append(&log_of(&task), place as u64, record.to_string().into(), None).await.unwrap();
+        mesh.tasks()
+            .steps()
+            .append(&log_of(&task), place as u64, record.to_string().into(), None)
+            .await
+            .unwrap();
     }
     let served = serve(&server, &mesh, shop(&counts, false)).await;
     task.send(&mesh, json!({})).await;
@@ -213,7 +217,7 @@ async fn a_process_that_lost_its_task_says_nothing() {
     // Another process takes the task up and dies at once.
     let begin =
         json!({"by": "other", "at": 1, "kind": "begin", "task": task.task, "attempt": 1, "delivery": 2});
-    mesh.steps().append(&log_of(&task), 2, begin.to_string().into(), None).await.unwrap();
+    mesh.tasks().steps().append(&log_of(&task), 2, begin.to_string().into(), None).await.unwrap();
     go_on.notify_one();
     // The task is neither answered nor given back; it comes again when its time is up.
     let result = results.next().await;
@@ -242,7 +246,7 @@ async fn many_deliveries_are_poison_only_without_progress() {
                     json!({"kind": kind, "by": "x", "at": 1, "step": format!("s{place}"), "nth": 0, "result": 1})
                 }
             };
-            let (steps, log) = (mesh.steps(), log_of(&task));
+            let (steps, log) = (mesh.tasks().steps(), log_of(&task));
             steps.append(&log, place as u64, record.to_string().into(), None).await.unwrap();
         }
         mesh.tasks().make_queue(&Token::of(agent)).await.unwrap();

@@ -152,7 +152,7 @@ pub(crate) async fn conversations(
 /// Records of a long conversation, and the milliseconds in which a process reads and folds them.
 async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
     let records = long_log()?;
-    let (steps, execution) = (mesh.steps(), ExecutionId::of(mesh.namespace(), "bench", "long"));
+    let (steps, execution) = (mesh.tasks().steps(), ExecutionId::of(mesh.namespace(), "bench", "long"));
     let activation = ActivationKey::of::<&str>(&execution, "bench_long", &[], 0);
     let log = StepLogId { agent: Token::of("bench_long"), execution, activation };
     for (place, record) in records.iter().enumerate() {

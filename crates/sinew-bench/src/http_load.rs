@@ -95,8 +95,17 @@ pub(crate) async fn begin_task(
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}).to_string();
     let mut connection = HttpConnection::open(gateway).await?;
-    let answer = connection.post(&format!("/agents/{workflow}"), body.as_bytes()).await?;
-    let answer: Value = serde_json::from_slice(&answer).map_err(broken)?;
+    let began = Instant::now();
+    let answer: Value = loop {
+        let answer = connection.post(&format!("/agents/{workflow}"), body.as_bytes()).await?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(broken)?;
+        // A gateway that has just begun hears of the workflows with the next announcement of their executor.
+        let is_unknown = answer["code"] == sinew_protocol::code::GATEWAY_PATH_UNKNOWN.as_str();
+        if !is_unknown || began.elapsed() > PATIENCE {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     let id = answer.pointer("/result/task/id").and_then(Value::as_str);
     let id = id.ok_or_else(|| BenchProcessError(format!("a task was not begun: {answer}")))?;
     ExecutionId::parse(id).map_err(broken)

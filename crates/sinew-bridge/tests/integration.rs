@@ -5,6 +5,7 @@ mod cards;
 mod deaths;
 mod fake_agent;
 mod hostile;
+mod hostile_bytes;
 mod own_gateway;
 mod tasks;
 mod world;

@@ -21,6 +21,7 @@ mod roles;
 mod run;
 mod site;
 mod slot;
+mod soak;
 mod target_group;
 mod verdict;
 mod workflows;
@@ -60,6 +61,8 @@ enum Command {
     Bombs(bombs::BombArgs),
     /// Kill gateway, bridge, executors and broker while clients follow streams and webhooks.
     Gateway(outside::GatewayArgs),
+    /// Work steadily for hours: memory, streams, disk, tasks and latency stay where they were.
+    Soak(soak::SoakArgs),
     /// The gateway of `gateway` (what it starts).
     #[command(hide = true)]
     GatewayProcess {
@@ -181,6 +184,7 @@ async fn perform_command(command: Command) -> ExitCode {
         Command::Conversations(args) => Box::pin(conversations::conversations(args)).await,
         Command::ConversationPoints(args) => Box::pin(conversations::conversation_points(args)).await,
         Command::Gateway(args) => Box::pin(outside::gateway(args)).await,
+        Command::Soak(args) => Box::pin(soak::soak(args)).await,
         Command::GatewayProcess { place, listen } => {
             outside::serve_gateway(&place, listen).await.map(|()| true)
         }

@@ -42,6 +42,9 @@ pub(crate) struct Report {
     pub(crate) all_ended_after_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) all_ended_after_last_agent_kill_ms: Option<u64>,
+    /// Processes of the other build, in a run with two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) other_build_lives: Option<u64>,
     pub(crate) verdict: Verdict,
     /// Why the run is not good, beside what the verdict lists.
     problems: Vec<String>,
@@ -58,6 +61,7 @@ impl Report {
             deaths: BTreeMap::new(),
             all_ended_after_ms: 0,
             all_ended_after_last_agent_kill_ms: None,
+            other_build_lives: None,
             verdict,
             problems: Vec::new(),
         }
@@ -124,6 +128,9 @@ impl Report {
         row("all ended after the last fault, ms", &self.all_ended_after_ms);
         if let Some(after) = self.all_ended_after_last_agent_kill_ms {
             row("all ended after the last agent's death, ms", &after);
+        }
+        if let Some(lives) = self.other_build_lives {
+            row("processes of the other build", &lives);
         }
         row("lost", &seen.lost.len());
         row("duplicated", &seen.duplicated.len());

@@ -1,5 +1,6 @@
 //! Work of the child processes: executors and agents, until they are killed or their parent has ended.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ pub(crate) const AGENTS: [(&str, Delivery, bool); 4] = [
 
 /// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
 pub(crate) const SMALL_ROOM: usize = 1024 * 1024;
+
+/// How often children tell how many tasks they have.
+const TELL_TASKS: Duration = Duration::from_secs(2);
 
 /// Metrics that children count.
 const WATCHED: [&str; 5] = [
@@ -60,6 +64,11 @@ impl Place {
     /// Returns the folder of the children's counts.
     pub(crate) fn counts(&self) -> PathBuf {
         self.folder.join("counts.log")
+    }
+
+    /// Returns the file with the number of living tasks of each child.
+    fn task_counts(&self) -> PathBuf {
+        self.folder.join("tasks.log")
     }
 
     /// A connection in somebody's name.
@@ -167,12 +176,30 @@ pub(crate) fn prepare(place: &Place) -> Fallible<()> {
     let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
     metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;
+    tokio::spawn(tell_tasks(appended(&place.task_counts())?));
     // Children end with their parent, however it ends.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
     Ok(())
+}
+
+/// Writes how many tasks of this process live, now and then, for ever.
+async fn tell_tasks(mut file: File) {
+    let mut ticks = tokio::time::interval(TELL_TASKS);
+    loop {
+        ticks.tick().await;
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let _ = file.write_all(format!("{} {tasks}\n", std::process::id()).as_bytes());
+    }
+}
+
+/// Living tasks of each child, by its process, as it told them last.
+pub(crate) fn read_task_counts(place: &Place) -> BTreeMap<u32, u64> {
+    let text = std::fs::read_to_string(place.task_counts()).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(process, tasks)| Some((process.parse().ok()?, tasks.parse().ok()?))).collect()
 }
 
 /// Writes what is watched to a file at once, since the process may not live much longer.

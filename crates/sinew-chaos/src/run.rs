@@ -1,7 +1,8 @@
 //! The two kinds of runs: deaths by the list, and faults at random.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -14,7 +15,7 @@ use crate::points::Queue;
 use crate::report::{Faults, Report};
 use crate::roles::SMALL_ROOM;
 use crate::site::Site;
-use crate::slot::{Living, Order, Role, Slot, Tally, What, die_by_the_list};
+use crate::slot::{Living, Order, OtherBuild, Role, Slot, Tally, What, die_by_the_list};
 use crate::verdict::judge;
 use crate::{Common, Fallible};
 
@@ -58,6 +59,9 @@ pub(crate) struct RunArgs {
     executions: u64,
     #[command(flatten)]
     counts: FaultCounts,
+    /// A `sinew-chaos` of another version: executors and agents are of that one and of this one in turn.
+    #[arg(long, value_name = "PROGRAM")]
+    other_build: Option<PathBuf>,
     /// Let the brokers acknowledge before they sync: the control of power cuts, which then lose something.
     #[arg(long)]
     without_sync: bool,
@@ -71,7 +75,7 @@ fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
     let role = |nth| {
         let what =
             What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn, room: Some(SMALL_ROOM) };
-        Role { place: site.place.clone(), what }
+        Role::new(site.place.clone(), what)
     };
     (0..common.executors).map(role).collect()
 }
@@ -88,9 +92,18 @@ fn agents(common: &Common, site: &Site) -> Vec<Role> {
         {
             place.url = last.url();
         }
-        Role { place, what }
+        Role::new(place, what)
     };
     (0..common.agents).map(role).collect()
+}
+
+/// Roles that two builds play in turn; at the beginning, every second is of the other build.
+fn of_two_builds(mut roles: Vec<Role>, program: &Path, lives: &Arc<AtomicU64>) -> Vec<Role> {
+    for (nth, role) in roles.iter_mut().enumerate() {
+        let (program, lives) = (program.to_owned(), Arc::clone(lives));
+        role.other_build = Some(OtherBuild { program, is_first: nth % 2 == 0, lives });
+    }
+    roles
 }
 
 /// Kills at every place, the same number of times.
@@ -239,9 +252,14 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     let (client, place) = (site.client.clone(), site.place.clone());
     let load = Load::new(client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
     let began = Instant::now();
+    let other_lives = Arc::<AtomicU64>::default();
+    let take_turns = |roles: Vec<Role>| match &args.other_build {
+        Some(program) => of_two_builds(roles, program, &other_lives),
+        None => roles,
+    };
     let mut processes = RunProcesses {
-        executors: open(executors(common, &site, usize::MAX), &tallies[0]),
-        agents: open(agents(common, &site), &tallies[1]),
+        executors: open(take_turns(executors(common, &site, usize::MAX)), &tallies[0]),
+        agents: open(take_turns(agents(common, &site)), &tallies[1]),
         site,
         done: BrokerFaults::default(),
         last_agent_kill: began,
@@ -269,6 +287,8 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.demand(finished, format!("not all had ended {} s after the last fault", PATIENCE.as_secs()));
     let forgotten = processes.site.brokers.forgotten();
     demand_faults(&mut report, counts, &tallies, &processes.done, forgotten);
+    report.other_build_lives = args.other_build.is_some().then(|| other_lives.load(Ordering::Relaxed));
+    report.demand(report.other_build_lives != Some(0), "no process was of the other build");
     report.demand(counts.power_cuts == 0 || forgotten > 0, "the disk has forgotten nothing");
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));

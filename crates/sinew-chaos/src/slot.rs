@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,6 +31,25 @@ const TO_THE_POINT: Duration = Duration::from_secs(40);
 pub(crate) struct Role {
     pub(crate) place: Place,
     pub(crate) what: What,
+    /// A `sinew-chaos` of another version that takes turns with this one.
+    pub(crate) other_build: Option<OtherBuild>,
+}
+
+/// Program of another version, as executor or agent.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherBuild {
+    pub(crate) program: PathBuf,
+    /// Whether the first process is of this build; then they take turns.
+    pub(crate) is_first: bool,
+    /// Processes of this build that began.
+    pub(crate) lives: Arc<AtomicU64>,
+}
+
+impl OtherBuild {
+    /// Whether the process after so many is of this build.
+    fn has_turn(&self, life: u64) -> bool {
+        life.is_multiple_of(2) == self.is_first
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +88,11 @@ pub(crate) struct Living {
 }
 
 impl Role {
+    /// A role that only this build plays.
+    pub(crate) const fn new(place: Place, what: What) -> Self {
+        Self { place, what, other_build: None }
+    }
+
     fn name(&self) -> &str {
         match &self.what {
             What::Executor { name, .. } | What::Agents { name, .. } => name,
@@ -81,14 +105,22 @@ impl Role {
 
     /// Starts the process; `life` counts those before it in this place.
     fn start(&self, life: u64, crash_at: Option<&Killing>) -> Fallible<Living> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let other_build = self.other_build.as_ref().filter(|build| build.has_turn(life));
+        let mut command = match other_build {
+            Some(build) => {
+                build.lives.fetch_add(1, Ordering::Relaxed);
+                Command::new(&build.program)
+            }
+            None => Command::new(std::env::current_exe()?),
+        };
         match &self.what {
             What::Executor { name, lease, worn, room } => {
                 // Mostly the same again, which goes on with its shards; now and then a stranger, who has to take them.
                 let id = if life % 4 == 3 { format!("{name}-{life}") } else { name.clone() };
                 command.args(["executor", "--id", &id, "--lease-ms", &lease.as_millis().to_string()]);
                 command.args(["--worn", &worn.to_string()]);
-                if let Some(room) = room {
+                // Versions before this argument have one room only.
+                if let (Some(room), None) = (room, other_build) {
                     command.args(["--room", &room.to_string()]);
                 }
             }
@@ -143,6 +175,8 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub(crate) struct Slot {
     orders: mpsc::UnboundedSender<Order>,
+    /// The living process; 0 while there is none.
+    process: Arc<AtomicU32>,
     work: tokio::task::JoinHandle<()>,
 }
 
@@ -150,7 +184,14 @@ impl Slot {
     /// Starts the first process.
     pub(crate) fn open(role: Role, tally: Arc<Tally>) -> Self {
         let (orders, todo) = mpsc::unbounded_channel();
-        Self { orders, work: tokio::spawn(look_after(role, tally, todo)) }
+        let process = Arc::<AtomicU32>::default();
+        let work = tokio::spawn(look_after(role, tally, todo, Arc::clone(&process)));
+        Self { orders, process, work }
+    }
+
+    /// Id of the living process.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        Some(self.process.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
 
     /// Has something done.
@@ -172,7 +213,12 @@ impl Drop for Slot {
     }
 }
 
-async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedReceiver<Order>) {
+async fn look_after(
+    role: Role,
+    tally: Arc<Tally>,
+    mut todo: mpsc::UnboundedReceiver<Order>,
+    process: Arc<AtomicU32>,
+) {
     let mut life = 0;
     loop {
         let Ok(Living { mut child, _input }) = role.start(life, None) else {
@@ -180,6 +226,7 @@ async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedRece
             continue;
         };
         life += 1;
+        process.store(child.id().unwrap_or_default(), Ordering::Relaxed);
         let wait = loop {
             let order = tokio::select! {
                 _ = child.wait() => {
@@ -207,6 +254,7 @@ async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedRece
                 }
             }
         };
+        process.store(0, Ordering::Relaxed);
         tokio::time::sleep(wait).await;
     }
 }

@@ -17,6 +17,8 @@ use crate::Fallible;
 pub(crate) const JOURNEY: &str = "journey";
 /// The workflow that it starts.
 pub(crate) const LEG: &str = "leg";
+/// The workflow that asks a person.
+pub(crate) const GATE: &str = "gate";
 /// Bytes that some executions carry along: more than a message takes inline.
 pub(crate) const PAD: u64 = 70_000;
 
@@ -55,6 +57,18 @@ workflow:
   output_mapping: {value: "{{only.output.value}}"}
 "#;
 
+const GATE_FILE: &str = r#"{
+  "name": "gate",
+  "nodes": [
+    {"id": "start", "type": "start", "x": 0, "y": 0, "data": {}},
+    {"id": "ask", "type": "approval", "x": 1, "y": 0, "data": {"prompt": "Shall it go on?"}}
+  ],
+  "connections": [{"source": "start", "target": "ask", "sourceHandle": "output", "targetHandle": "input"}]
+}"#;
+
+/// Part of a journey that differs between its versions.
+const DESCRIPTION: &str = "Everything that can be cut in two";
+
 /// The adapters of all dialects.
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
     sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
@@ -76,6 +90,17 @@ pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
         deploy_text(mesh, name, text, &BTreeMap::new()).await?;
     }
     Ok(())
+}
+
+/// Deploys the workflow that asks a person.
+pub(crate) async fn deploy_gate(mesh: &Mesh) -> Fallible<()> {
+    deploy_text(mesh, GATE, GATE_FILE, &BTreeMap::new()).await
+}
+
+/// Deploys a version of the journey that differs from all others.
+pub(crate) async fn deploy_revision(mesh: &Mesh, revision: u64) -> Fallible<()> {
+    let text = JOURNEY_FILE.replace(DESCRIPTION, &format!("{DESCRIPTION}, version {revision}"));
+    deploy_text(mesh, JOURNEY, &text, &BTreeMap::new()).await
 }
 
 /// Deploys the text of a file under a name; `agents` do the work that it leaves open.

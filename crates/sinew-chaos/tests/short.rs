@@ -168,6 +168,25 @@ fn streams_and_webhooks_outlive_everything_between_them() {
     );
 }
 
+#[test]
+fn steady_work_leaves_no_task_and_nothing_open() {
+    let report = report(&[
+        "soak",
+        "--short",
+        "--seconds",
+        "10",
+        "--deploy-seconds",
+        "3",
+        "--agent-kill-seconds",
+        "4",
+        "--seed",
+        "1",
+    ]);
+    assert_eq!(report["started"], report["ended"], "{report:#}");
+    assert_eq!((&report["deployed"], &report["agent_kills"]), (&3.into(), &2.into()), "{report:#}");
+    assert!(report["memory"]["executor 1"]["last"].as_f64().unwrap() > 0.0, "{report:#}");
+}
+
 #[cfg(feature = "crash-points")]
 #[test]
 fn every_place_of_a_conversation_can_be_died_at() {

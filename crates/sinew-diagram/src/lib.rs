@@ -26,6 +26,8 @@ mod placed;
 mod raster;
 mod shapes;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod theme;
 mod tree;
 

@@ -75,6 +75,11 @@ fn conditions_are_refused_or_run() {
 }
 
 #[test]
+fn conversions_give_a_value_or_say_why_not() {
+    replay("conversion", targets::conversion);
+}
+
+#[test]
 fn templates_are_refused_or_run() {
     replay("template", targets::template);
 }

@@ -13,6 +13,7 @@ mod action;
 mod adapter;
 mod apply;
 mod ask;
+mod bug;
 mod ctx;
 mod decide;
 mod fact;

@@ -17,8 +17,8 @@ pub(crate) struct WebhookTriggers(RecordView<WebhookTrigger>);
 impl WebhookTriggers {
     /// Follows the triggers of a mesh. Fails without the right to read them.
     pub(crate) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
-        mesh.access().list(&HOOK_TOKENS).await?;
-        let view = mesh.access().follow(&HOOK_TOKENS, |subject, stored| {
+        mesh.records().access().list(&HOOK_TOKENS).await?;
+        let view = mesh.records().access().follow(&HOOK_TOKENS, |subject, stored| {
             let Subject::Access { id, .. } = subject else { return None };
             let read = WebhookTrigger::read(id, &stored.body);
             read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "a trigger is passed over"))

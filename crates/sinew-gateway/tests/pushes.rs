@@ -326,7 +326,7 @@ async fn private_addresses_are_never_reached() {
     start(&world, "/agents/single", "named", &format!("http://localhost:{port}/")).await;
     let tried = async {
         loop {
-            let records = world.mesh.pushes().list(&["push"]).await.unwrap();
+            let records = world.mesh.records().pushes().list(&["push"]).await.unwrap();
             let records = records.values().filter_map(|stored| PushSubscription::read(&stored.body).ok());
             if records
                 .filter(|record| record.config["url"].as_str().unwrap().contains("localhost"))

@@ -17,9 +17,8 @@ use crate::service_listing::ServiceListing;
 ///
 /// Each part of the mesh has a handle: [`journal`](Mesh::journal), [`commands`](Mesh::commands), [`tasks`](Mesh::tasks),
 /// [`events`](Mesh::events), [`quarantine`](Mesh::quarantine), [`artifacts`](Mesh::artifacts), [`cards`](Mesh::cards),
-/// [`workflows`](Mesh::workflows), [`steps`](Mesh::steps), [`access`](Mesh::access),
-/// [`pushes`](Mesh::pushes), [`history`](Mesh::history), [`fleet`](Mesh::fleet), [`services`](Mesh::services) and
-/// [`admin`](Mesh::admin).
+/// [`workflows`](Mesh::workflows), [`records`](Mesh::records), [`history`](Mesh::history), [`fleet`](Mesh::fleet),
+/// [`services`](Mesh::services) and [`admin`](Mesh::admin).
 #[derive(Clone)]
 pub struct Mesh {
     shared: Arc<MeshState>,

@@ -43,8 +43,8 @@ async fn a_message_is_stored_once_however_it_is_sent() {
     assert!(stored(&mut publisher, first).await.is_some());
     let again = publisher.send_once(&subject, headers(), "a".into()).await;
     assert_eq!(stored(&mut publisher, again).await, None, "what is there already is in doubt");
-    assert_eq!(mesh.put_once(&subject, headers(), "a".into()).await.unwrap(), PutOutcome::Same);
-    assert_eq!(mesh.put_once(&subject, headers(), "b".into()).await.unwrap(), PutOutcome::Taken);
+    assert_eq!(mesh.tasks().put_once(&subject, headers(), "a".into()).await.unwrap(), PutOutcome::Same);
+    assert_eq!(mesh.tasks().put_once(&subject, headers(), "b".into()).await.unwrap(), PutOutcome::Taken);
     assert_eq!(started::messages(&mesh, "TASKS").await, 1);
 }
 

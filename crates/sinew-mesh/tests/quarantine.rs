@@ -91,7 +91,7 @@ async fn a_full_quarantine_loses_its_oldest_messages_and_holds_up_nobody() {
 async fn a_command_that_is_sent_again_takes_the_place_of_the_one_that_was_set_aside() {
     let (_server, mesh) = started::mesh().await;
     let subject = started::command(0, 1);
-    mesh.put_once(&subject, headers(), "early".into()).await.unwrap();
+    mesh.tasks().put_once(&subject, headers(), "early".into()).await.unwrap();
     let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     let received = inbox.next().await;
     mesh.quarantine().put(&received, "came before its time").await.unwrap();
@@ -116,7 +116,7 @@ async fn a_command_that_is_sent_again_takes_the_place_of_the_one_that_was_set_as
 #[tokio::test]
 async fn a_task_that_is_sent_again_is_delivered_again() {
     let (_server, mesh) = started::mesh().await;
-    mesh.put_once(&started::task("a", 1), headers(), "poison".into()).await.unwrap();
+    mesh.tasks().put_once(&started::task("a", 1), headers(), "poison".into()).await.unwrap();
     let mut queue = mesh.tasks().queue(&Token::of("a"), 1);
     let delivery = queue.next().await;
     mesh.quarantine().put(&delivery, "kills whoever works on it").await.unwrap();

@@ -15,7 +15,7 @@ fn key(id: &str) -> Subject {
 #[tokio::test]
 async fn records_are_replaced_under_a_condition_and_read_back() {
     let (_server, mesh) = started::mesh().await;
-    let records = mesh.access();
+    let records = mesh.records().access();
     assert_eq!(records.get(&key("a")).await.unwrap(), None);
     let first = records.put(&key("a"), Bytes::from_static(b"1"), Some(0)).await.unwrap().unwrap();
     assert_eq!(
@@ -40,8 +40,8 @@ async fn records_are_replaced_under_a_condition_and_read_back() {
 #[tokio::test]
 async fn a_view_follows_what_is_stored_replaced_and_removed() {
     let (_server, mesh) = started::mesh().await;
-    mesh.access().put(&key("a"), Bytes::from_static(b"a"), None).await.unwrap();
-    let mut view = mesh.access().follow(&["access", "key"], |_, stored| {
+    mesh.records().access().put(&key("a"), Bytes::from_static(b"a"), None).await.unwrap();
+    let mut view = mesh.records().access().follow(&["access", "key"], |_, stored| {
         String::from_utf8(stored.body.to_vec()).ok().filter(|text| text != "unreadable")
     });
     view.ready().await;
@@ -58,7 +58,7 @@ async fn a_view_follows_what_is_stored_replaced_and_removed() {
         ("b", "", vec!["A", "c", "d", "e"]),
         ("c", "unreadable", vec!["A", "d", "e"]),
     ] {
-        mesh.access().put(&key(id), Bytes::from(body), None).await.unwrap();
+        mesh.records().access().put(&key(id), Bytes::from(body), None).await.unwrap();
         let shown = async {
             while texts(&view) != expected {
                 view.changed().await;

@@ -23,7 +23,7 @@ fn event(kind: &str) -> Subject {
 }
 
 async fn put(mesh: &Mesh, subject: &Subject, body: &'static str) -> Result<PutOutcome, &'static str> {
-    mesh.put_once(subject, none(), body.into()).await.map_err(|error| error.code())
+    mesh.tasks().put_once(subject, none(), body.into()).await.map_err(|error| error.code())
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_subject_takes_one_body() {
     let stranger = jetstream.publish_with_headers("test.v1.task.x.y", headers.clone(), "".into());
     stranger.await.unwrap().await.unwrap();
     for n in [2, 3] {
-        let put = mesh.put_once(&started::task("a", n), headers.clone(), "one".into()).await.unwrap();
+        let put = mesh.tasks().put_once(&started::task("a", n), headers.clone(), "one".into()).await.unwrap();
         assert_eq!(put, PutOutcome::New);
     }
     let (_, task, _) = started::ids(0);
@@ -66,7 +66,7 @@ async fn of_many_who_write_at_once_one_wins() {
     for n in 0..20 {
         let subject = started::result(0, n);
         let bodies: Vec<Bytes> = (0..32).map(|n| if n % 2 == 0 { "even" } else { "odd" }.into()).collect();
-        let puts = bodies.iter().map(|body| mesh.put_once(&subject, none(), body.clone()));
+        let puts = bodies.iter().map(|body| mesh.tasks().put_once(&subject, none(), body.clone()));
         let puts = futures_util::future::join_all(puts).await;
         let puts: Vec<PutOutcome> = puts.into_iter().map(Result::unwrap).collect();
         let winner = puts.iter().position(|put| *put == PutOutcome::New).unwrap();
@@ -113,7 +113,7 @@ async fn what_is_larger_than_the_server_takes_is_refused_before_it_is_sent() {
     let sent = before.out_messages.load(std::sync::atomic::Ordering::SeqCst);
     let mut body = limit + 1;
     let put = loop {
-        match mesh.put_once(&subject, headers.clone(), whole.slice(..body)).await {
+        match mesh.tasks().put_once(&subject, headers.clone(), whole.slice(..body)).await {
             Ok(put) => break put,
             Err(error) => assert_eq!(error.code(), "SINEW-7053", "{body}"),
         }

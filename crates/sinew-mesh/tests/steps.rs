@@ -26,14 +26,14 @@ fn subject(mesh: &Mesh, log: &StepLogId, place: u64) -> String {
 }
 
 async fn texts(mesh: &Mesh, log: &StepLogId, from: u64) -> Vec<String> {
-    let records = mesh.steps().read(log, from).await.unwrap();
+    let records = mesh.tasks().steps().read(log, from).await.unwrap();
     records.iter().map(|record| String::from_utf8(record.to_vec()).unwrap()).collect()
 }
 
 #[tokio::test]
 async fn each_place_takes_one_record_and_logs_read_in_order() {
     let (_server, mesh) = started::mesh().await;
-    let steps = mesh.steps();
+    let steps = mesh.tasks().steps();
     assert_eq!(texts(&mesh, &log(1), 0).await, Vec::<String>::new());
     // More than are asked for at once.
     let many: Vec<String> = (0..150).map(|place| format!("record {place}")).collect();
@@ -59,7 +59,7 @@ async fn each_place_takes_one_record_and_logs_read_in_order() {
 #[tokio::test]
 async fn large_records_lie_in_the_artifact_store() {
     let (_server, mesh) = started::mesh().await;
-    let steps = mesh.steps();
+    let steps = mesh.tasks().steps();
     let large = Bytes::from(vec![b'x'; INLINE_LIMIT + 1]);
     for expected in [New, Same] {
         assert_eq!(steps.append(&log(1), 0, large.clone(), None).await.unwrap(), expected);
@@ -88,7 +88,7 @@ async fn large_records_lie_in_the_artifact_store() {
 #[tokio::test]
 async fn records_go_when_their_time_is_over() {
     let (_server, mesh) = started::mesh().await;
-    let steps = mesh.steps();
+    let steps = mesh.tasks().steps();
     steps.append(&log(1), 0, "short".into(), Some(Duration::from_millis(10))).await.unwrap();
     steps.append(&log(2), 0, "long".into(), Some(Duration::from_hours(1))).await.unwrap();
     let gone = async {
@@ -103,7 +103,7 @@ async fn records_go_when_their_time_is_over() {
 #[tokio::test]
 async fn answers_that_the_server_was_made_to_store_are_no_records() {
     let (_server, mesh) = started::mesh().await;
-    mesh.steps().append(&log(1), 0, "theirs".into(), None).await.unwrap();
+    mesh.tasks().steps().append(&log(1), 0, "theirs".into(), None).await.unwrap();
     // Reading a message with the victim's subject as the place for the answer.
     let stored = subject(&mesh, &log(1), 0);
     let client = mesh.client();
@@ -111,7 +111,7 @@ async fn answers_that_the_server_was_made_to_store_are_no_records() {
     client.publish_with_reply(call, subject(&mesh, &log(2), 0), "".into()).await.unwrap();
     let damaged = async {
         loop {
-            match mesh.steps().read(&log(2), 0).await {
+            match mesh.tasks().steps().read(&log(2), 0).await {
                 Ok(records) => assert_eq!(records, Vec::<Bytes>::new()),
                 Err(error) => return error,
             }

@@ -55,7 +55,7 @@ async fn unanswered(mesh: &Mesh) -> (usize, u64) {
 async fn a_task_comes_once_to_one_of_those_who_serve() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, 0..200).await;
-    mesh.put_once(&started::task("other", 1), HeaderMap::new(), "".into()).await.unwrap();
+    mesh.tasks().put_once(&started::task("other", 1), HeaderMap::new(), "".into()).await.unwrap();
     let (mut left, mut right) = (mesh.tasks().queue(&agent(), 4), mesh.tasks().queue(&agent(), 4));
     let mut bodies = Vec::new();
     let mut by = [0, 0];

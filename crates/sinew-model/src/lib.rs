@@ -20,6 +20,8 @@ pub mod script;
 mod spec;
 mod state;
 #[cfg(test)]
+extern crate self as sinew_model; // targets of the fuzzer name this crate
+#[cfg(test)]
 mod tests;
 mod text;
 mod turn;

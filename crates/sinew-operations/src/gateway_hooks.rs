@@ -68,13 +68,13 @@ pub async fn deploy_hook(mesh: &Mesh, trigger: WebhookTrigger) -> Result<HookRow
     }
     let body = serde_json::to_vec(&trigger)
         .map_err(|error| MeshError::Malformed { what: "a webhook trigger", reason: error.to_string() })?;
-    mesh.access().put(&subject_of(&trigger.name), Bytes::from(body), None).await?;
+    mesh.records().access().put(&subject_of(&trigger.name), Bytes::from(body), None).await?;
     Ok(HookRow::of(&trigger))
 }
 
 /// All triggers, by name.
 pub async fn list_hooks(mesh: &Mesh) -> Result<Vec<HookRow>, Failure> {
-    let stored = mesh.access().list(&["access", "hook"]).await?;
+    let stored = mesh.records().access().list(&["access", "hook"]).await?;
     let read = stored.into_iter().filter_map(|(subject, record)| {
         let Some(Subject::Access { id, .. }) = Subject::parse(mesh.namespace(), &subject) else {
             return None;
@@ -92,6 +92,6 @@ pub async fn remove_hook(mesh: &Mesh, name: &str) -> Result<HookRow, Failure> {
         Failure::new(FailureKind::NotFound, code::WEBHOOK_UNKNOWN.as_str(), text)
             .hint("see `sinew gateway hook list`")
     })?;
-    mesh.access().put(&subject_of(&Token::of(name)), Bytes::new(), None).await?;
+    mesh.records().access().put(&subject_of(&Token::of(name)), Bytes::new(), None).await?;
     Ok(row)
 }

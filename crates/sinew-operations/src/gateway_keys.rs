@@ -166,7 +166,7 @@ pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<
 }
 
 async fn all(mesh: &Mesh) -> Result<Vec<(AccessKey, u64)>, Failure> {
-    let stored = mesh.access().list(&["access", "key"]).await?;
+    let stored = mesh.records().access().list(&["access", "key"]).await?;
     let read = stored.into_iter().filter_map(|(subject, record)| {
         let Some(Subject::Access { id, .. }) = Subject::parse(mesh.namespace(), &subject) else {
             return None;
@@ -179,7 +179,7 @@ async fn all(mesh: &Mesh) -> Result<Vec<(AccessKey, u64)>, Failure> {
 async fn store(mesh: &Mesh, key: &AccessKey, revision: Option<u64>) -> Result<Option<u64>, Failure> {
     let body = serde_json::to_vec(key)
         .map_err(|error| MeshError::Malformed { what: "a key", reason: error.to_string() })?;
-    Ok(mesh.access().put(&subject_of(&key.id), Bytes::from(body), revision).await?)
+    Ok(mesh.records().access().put(&subject_of(&key.id), Bytes::from(body), revision).await?)
 }
 
 fn conflict(id: &Token) -> Failure {

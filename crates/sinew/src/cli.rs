@@ -88,9 +88,8 @@ pub(crate) enum Command {
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
     let mut command = Cli::command();
-    // Rendering help to count its lines costs too much for every call.
     if words.iter().any(|word| word == "-h") {
-        command = shorten_help(command);
+        command = shorten_help(command, &|name| words.iter().any(|word| word == name));
     }
     let mut matches = command.try_get_matches_from_mut(words)?;
     refuse_names(&mut command, &matches)?;

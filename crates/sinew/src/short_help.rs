@@ -11,21 +11,27 @@ const HELP_COLUMNS: usize = 80;
 /// Examples of a short help, with their heading.
 const MAX_EXAMPLE_LINES: usize = 4;
 
-/// Shortens the short help of each command that has no commands of its own.
-pub(crate) fn shorten_help(command: Command) -> Command {
+/// Shortens the short help of each command that has no commands of its own and whose names `is_asked` knows: rendering the
+/// help of all of them to count its lines takes half a second of an unoptimised build.
+pub(crate) fn shorten_help(command: Command, is_asked: &dyn Fn(&str) -> bool) -> Command {
     let mut command = command;
     command.build();
-    shorten(command)
+    shorten(command, is_asked)
 }
 
-fn shorten(command: Command) -> Command {
+fn shorten(command: Command, is_asked: &dyn Fn(&str) -> bool) -> Command {
     // A command whose own commands are hidden does the work itself.
     let is_leaf = !command.get_subcommands().any(|one| !one.is_hide_set() && one.get_name() != "help");
     if is_leaf {
         return shorten_leaf(command);
     }
-    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, shorten))
+    let asked = command
+        .get_subcommands()
+        .filter(|one| is_asked(one.get_name()) || one.get_all_aliases().any(is_asked));
+    let names: Vec<String> = asked.map(|one| one.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |one| shorten(one, is_asked)))
 }
 
 fn shorten_leaf(mut command: Command) -> Command {

@@ -147,7 +147,7 @@ impl Asked {
     }
 
     pub async fn send_bytes(&self, mesh: &Mesh, headers: HeaderMap, body: Vec<u8>) {
-        mesh.put_once(&self.subject(), headers, body.into()).await.unwrap();
+        mesh.tasks().put_once(&self.subject(), headers, body.into()).await.unwrap();
     }
 
     /// The result that is stored; none when there is none.

@@ -186,7 +186,7 @@ fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
         |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: WORN_BYTES, room: None };
     let targets = TargetGroup::ALL.map(|group| What::Targets { group });
     let roles = (0..args.executors).map(executor).chain(targets);
-    roles.map(|what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(tally))).collect()
+    roles.map(|what| Slot::open(Role::new(site.place.clone(), what), Arc::clone(tally))).collect()
 }
 
 /// Checks the bars of a bomb run.

@@ -199,6 +199,6 @@ async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
     };
     let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
     let subject = Subject::Card { agent: Token::of(&name) };
-    mesh.put_once(&subject, HeaderMap::new(), body.into()).await?;
+    mesh.tasks().put_once(&subject, HeaderMap::new(), body.into()).await?;
     Ok(())
 }

@@ -133,14 +133,14 @@ impl ConversationRig {
         let tools = serve_tools(&site.place.connect("tools").await?, &ledger, &CancellationToken::new());
         let tally = Arc::new(Tally::default());
         let what = What::Executor { name: "executor".to_owned(), lease: LEASE, worn: usize::MAX, room: None };
-        let executor = Slot::open(Role { place: site.place.clone(), what }, Arc::clone(&tally));
+        let executor = Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
         let provider = StoppedOnDrop(provider.abort_handle());
         Ok(Self { site, ledger, orders, tally, _executor: executor, _provider: provider, _tools: tools })
     }
 
     /// A role for each process of the agent.
     fn clerks(&self) -> Vec<Role> {
-        let role = |replica| Role { place: self.site.place.clone(), what: What::Clerk { replica } };
+        let role = |replica| Role::new(self.site.place.clone(), What::Clerk { replica });
         (0..REPLICAS).map(role).collect()
     }
 

@@ -165,7 +165,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     let listen = free_address()?;
     let tallies: [Arc<Tally>; 3] = Default::default();
     let open = |what: What, tally: usize| {
-        Slot::open(Role { place: site.place.clone(), what }, Arc::clone(&tallies[tally]))
+        Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tallies[tally]))
     };
     let gateway = open(What::Gateway { listen }, 0);
     let bridge = open(What::Bridge { card: outside.clone() }, 1);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sinew_plan::{EdgeIndex, JoinRule, NodeIndex, PlanEdge};
 
+use crate::bug::seeded_bug;
 use crate::fact::{ChildSpec, EdgeToken, NewActivation, TokenValue};
 use crate::graph::IndexedPlan;
 use crate::state::{Activation, ActivationPhase, ArrivedToken, ExecutionState, JoinSlot};
@@ -200,17 +201,19 @@ impl ExecutionState {
 impl JoinSlot {
     /// Counts a token towards the node's join. Values that share an edge resolve it once.
     fn count_token(&mut self, edge: &PlanEdge, token: &EdgeToken) {
-        if token.fan.is_some_and(|position| position > 0) {
+        if token.fan.is_some_and(|position| position > 0) && !seeded_bug!(FanCountedTwice) {
             return;
         }
-        self.resolved += 1;
+        self.resolved += if seeded_bug!(BranchCountedTwice) { 2 } else { 1 };
         self.required += u32::from(!edge.quorum);
         match token.value {
             TokenValue::Port | TokenValue::Given(_) => {
                 self.live += 1;
                 self.quorum_live += u32::from(edge.quorum);
             }
-            TokenValue::Dead => self.vetoed |= edge.veto,
+            TokenValue::Dead if seeded_bug!(DeadBranchIsLive) => self.live += 1,
+            TokenValue::Dead => self.vetoed |= edge.veto && !seeded_bug!(VetoIgnored),
+            TokenValue::Failed if seeded_bug!(FailureForgotten) => self.vetoed |= edge.veto,
             TokenValue::Failed => {
                 self.failed = true;
                 // A node that needs only some of these edges can do without this one.

@@ -7,6 +7,7 @@ use sinew_protocol::Fault;
 
 use super::{BUDGET_USED_UP, Decider};
 use crate::adapter::{OutgoingToken, RouteDecision};
+use crate::bug::seeded_bug;
 use crate::fact::{EdgeToken, Fact, NewActivation, TokenValue};
 use crate::state::JoinSlot;
 use crate::{ActivationId, ScopeId, SharedJson};
@@ -210,6 +211,9 @@ impl Decider<'_> {
             JoinRule::Once if token.fan.is_some() => {
                 batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) });
             }
+            JoinRule::Once if seeded_bug!(OnceRunsForEach) => {
+                batch.due.push(DueJoin { node, fan: None, take: Some(1) });
+            }
             JoinRule::Once => match slot.and_then(|slot| slot.last) {
                 // The first token of the round makes it; the others of the round are gathered.
                 None if !batch.decided.insert(node) => {}
@@ -222,7 +226,7 @@ impl Decider<'_> {
                 if slot.died.is_some() || batch.decided.contains(&node) {
                     return;
                 }
-                if slot.last.is_some() {
+                if slot.last.is_some() && !seeded_bug!(JoinRunsAgain) {
                     if token.value.is_live() {
                         self.emit(Fact::Dropped { edge: token.edge, scope: arrival.scope });
                     }
@@ -262,12 +266,16 @@ impl Decider<'_> {
                 _ => format!("'{from}' did not choose it"),
             });
         }
-        if quorum.is_some_and(|n| slot.quorum_live >= n && slot.required >= self.graph.required(node)) {
+        let has_required = slot.required >= self.graph.required(node) || seeded_bug!(QuorumIgnoresRequired);
+        let more = u32::from(seeded_bug!(QuorumOneTooMany));
+        if quorum.is_some_and(|n| slot.quorum_live >= n + more && has_required) {
             return JoinVerdict::Run;
         }
         if slot.resolved < edges {
             JoinVerdict::Wait
-        } else if slot.live > 0 {
+        } else if quorum.is_some() && seeded_bug!(UnmetQuorumDies) {
+            JoinVerdict::Die(String::new())
+        } else if slot.live > 0 || seeded_bug!(DeadJoinRuns) {
             // A quorum that can no longer be met runs with what there is: nothing waits for ever.
             JoinVerdict::Run
         } else {
@@ -279,14 +287,15 @@ impl Decider<'_> {
     fn die(&mut self, scope: ScopeId, node: NodeIndex, reason: String) {
         self.emit(Fact::Died { node, scope, reason });
         let failed = self.state.slots.get(&(scope, node)).is_some_and(|slot| slot.failed);
-        let value = if failed { TokenValue::Failed } else { TokenValue::Dead };
+        let is_failure = failed && !seeded_bug!(FailureDiesAsUntaken);
+        let value = if is_failure { TokenValue::Failed } else { TokenValue::Dead };
         let tokens: Vec<EdgeToken> = self
             .graph
             .out_edges(node)
             .iter()
             .map(|edge| EdgeToken { edge: *edge, value: value.clone(), fan: None })
             .collect();
-        if !tokens.is_empty() {
+        if !tokens.is_empty() && !seeded_bug!(DeathNotTold) {
             self.emit_routed(None, scope, tokens, None);
         }
     }

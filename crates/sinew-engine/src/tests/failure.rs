@@ -64,7 +64,7 @@ fn exit_nodes_of_a_drained_execution_are_heard() {
 }
 
 #[test]
-fn isolate_skips_what_depends_on_the_failure_and_nothing_else() {
+pub(super) fn isolate_skips_what_depends_on_the_failure_and_nothing_else() {
     check(
         "a>b b>z c>z c>d",
         json!({ "@": { "failure": "isolate" } }),
@@ -78,7 +78,7 @@ fn isolate_skips_what_depends_on_the_failure_and_nothing_else() {
 }
 
 #[test]
-fn isolate_leaves_a_quorum_that_can_do_without() {
+pub(super) fn isolate_leaves_a_quorum_that_can_do_without() {
     check(
         "a>j? b>j? j>k",
         json!({ "@": { "failure": "isolate" }, "j": { "join": 1 } }),

@@ -1,8 +1,12 @@
-//! When tokens make an activation.
+//! When tokens make an activation. Seeded bugs: each makes at least one of these stories end otherwise.
+
+use std::panic::catch_unwind;
 
 use serde_json::json;
 
+use super::failure;
 use super::script::check;
+use crate::bug::{JoinBug, switch};
 
 #[test]
 fn resolved_waits_for_all_and_runs_if_one_is_live() {
@@ -273,4 +277,43 @@ fn scripts_choose_edges_by_their_recorded_outcome() {
         a!error    | a!error failure!error end
 ",
     );
+}
+
+/// The stories of this file, and those of failures before joins.
+const STORIES: &[fn()] = &[
+    failure::isolate_skips_what_depends_on_the_failure_and_nothing_else,
+    failure::isolate_leaves_a_quorum_that_can_do_without,
+    resolved_waits_for_all_and_runs_if_one_is_live,
+    a_branch_that_is_not_taken_dies_with_all_that_hangs_on_it_alone,
+    nothing_live_ends_the_run,
+    a_dead_veto_edge_decides_at_once,
+    a_live_veto_edge_is_an_edge_like_any_other,
+    a_quorum_runs_early_and_once,
+    a_quorum_waits_for_the_edges_that_do_not_count,
+    a_quorum_that_cannot_be_met_runs_with_what_there_is,
+    a_quorum_of_nothing_dies,
+    each_token_is_an_activation,
+    once_gathers_until_it_begins,
+    once_drops_what_comes_later,
+    once_takes_two_edges_of_one_node_together,
+    values_that_share_an_edge_make_an_activation_each,
+    values_that_share_an_edge_resolve_it_once,
+    a_route_is_asked_and_followed,
+    a_route_that_cannot_be_told_fails_the_node,
+    scripts_choose_edges_by_their_recorded_outcome,
+];
+
+#[test]
+fn every_seeded_bug_is_caught() {
+    let is_caught = || STORIES.iter().any(|story| catch_unwind(story).is_err());
+    assert!(!is_caught(), "all stories hold without a bug");
+    let mut missed = Vec::new();
+    for bug in JoinBug::ALL {
+        switch(Some(bug));
+        if !is_caught() {
+            missed.push(bug);
+        }
+        switch(None);
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
 }

@@ -214,7 +214,7 @@ async fn send(shared: &Shared, call: &Call, meta: &ExecutionMeta, chain: &[Strin
     shared.ensure_queue(call.ask.target.name()).await;
     crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
-    shared.mesh.put_once(&subject, headers, body).await.map(drop)
+    shared.mesh.tasks().put_once(&subject, headers, body).await.map(drop)
 }
 
 async fn start_child(
@@ -261,7 +261,7 @@ async fn answer(
         return Ok(());
     };
     let body = shared.child_result(meta, parent, outcome, usage).await?;
-    shared.mesh.put_once(&subject, Shared::headers(meta), body).await.map(drop)
+    shared.mesh.tasks().put_once(&subject, Shared::headers(meta), body).await.map(drop)
 }
 
 /// Tries until it works or cannot work.

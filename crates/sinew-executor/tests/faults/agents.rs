@@ -91,7 +91,7 @@ async fn an_agent_that_never_answers_is_told_and_what_it_says_later_changes_noth
         };
         let late = worded(&task, Ok(json!({ "value": "late" }))).into();
         // The SDK may have said already that it gave up; then the subject is taken, and that is as good.
-        mesh.connect("one").await.put_once(&subject, HeaderMap::new(), late).await.unwrap();
+        mesh.connect("one").await.tasks().put_once(&subject, HeaderMap::new(), late).await.unwrap();
         // A later command has been read, so earlier ones have been read as well.
         let next = begun(&client, "n", "hasty", json!({ "value": 3 })).await;
         ended(&client, &next).await;

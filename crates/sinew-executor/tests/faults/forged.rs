@@ -198,7 +198,7 @@ async fn forged_results_are_not_accepted() {
     let mut stored = 0;
     for (kind, subject, body) in forged {
         // A subject takes one message: the same forgery twice is one.
-        match forger.put_once(&subject, HeaderMap::new(), body).await {
+        match forger.tasks().put_once(&subject, HeaderMap::new(), body).await {
             Ok(PutOutcome::New) => stored += 1,
             put => panic!("{kind}: {put:?}"),
         }
@@ -245,7 +245,8 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
     ];
     for (nth, (what, body)) in bodies.into_iter().enumerate() {
         let held = scene.held(&format!("bad{nth}")).await;
-        let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
+        let put =
+            scene.mesh.connect("one").await.tasks().put_once(&held.result, HeaderMap::new(), body).await;
         assert_eq!(put.unwrap(), PutOutcome::New);
         let outcome = scene
             .client
@@ -285,7 +286,8 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
             2 => replaced(&held.task, "{\"value\":", "{\"value\":1,\"value\":"),
             _ => worded(&held.task, Ok(numbers.clone())).into(),
         };
-        let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
+        let put =
+            scene.mesh.connect("one").await.tasks().put_once(&held.result, HeaderMap::new(), body).await;
         assert_eq!(put.unwrap(), PutOutcome::New);
         let outcome = ended(&scene.client, &held.execution).await;
         assert_eq!(outcome.status, TerminalStatus::Failure, "{code}: {outcome:?}");
@@ -325,7 +327,10 @@ async fn stored_values_that_are_not_json_hold_up_nobody() {
         let artifacts = [artifact];
         let draft = Draft { artifacts: &artifacts, ..Draft::new(&held.task, Ok(stored.meta.reference())) };
         let body = serde_json::to_vec(&result_task(draft)).unwrap();
-        assert_eq!(one.put_once(&held.result, HeaderMap::new(), body.into()).await.unwrap(), PutOutcome::New);
+        assert_eq!(
+            one.tasks().put_once(&held.result, HeaderMap::new(), body.into()).await.unwrap(),
+            PutOutcome::New
+        );
         for key in 0..4 * shards {
             let command = start(&scene.client, &format!("address{nth}-{key}"), "single", Value::Null);
             let command = StartCommand { input_artifact: Some(address.clone()), ..command };
@@ -386,14 +391,17 @@ async fn the_first_result_counts() {
     let held = scene.held("twice").await;
     let one = scene.mesh.connect("one").await;
     let first: Bytes = worded(&held.task, Ok(json!({ "value": "first" }))).into();
-    assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), PutOutcome::New);
+    assert_eq!(
+        one.tasks().put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(),
+        PutOutcome::New
+    );
     for _ in 0..5 {
         assert_eq!(
-            one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(),
+            one.tasks().put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(),
             PutOutcome::Same
         );
         assert_eq!(
-            one.put_once(&held.result, HeaderMap::new(), body(&held.task)).await.unwrap(),
+            one.tasks().put_once(&held.result, HeaderMap::new(), body(&held.task)).await.unwrap(),
             PutOutcome::Taken
         );
     }

@@ -218,7 +218,9 @@ pub(crate) async fn shared_secret(mesh: &Mesh, name: &str) -> Result<Vec<u8>, Me
     let subject = Subject::Access { kind: AccessKind::Secret, id: Token::of(name) };
     let malformed = |reason: String| MeshError::Malformed { what: "a secret of the gateways", reason };
     loop {
-        if let Some(stored) = mesh.access().get(&subject).await?.filter(|stored| !stored.body.is_empty()) {
+        if let Some(stored) =
+            mesh.records().access().get(&subject).await?.filter(|stored| !stored.body.is_empty())
+        {
             let record: SecretRecord =
                 read_record(&stored.body).map_err(|error| malformed(error.to_string()))?;
             let secret = data_encoding::HEXLOWER.decode(record.secret.as_bytes());
@@ -228,7 +230,7 @@ pub(crate) async fn shared_secret(mesh: &Mesh, name: &str) -> Result<Vec<u8>, Me
         let record = SecretRecord { secret: data_encoding::HEXLOWER.encode(&secret) };
         let body = serde_json::to_vec(&record).map_err(|error| malformed(error.to_string()))?;
         // Of two gateways that make it at once, the second reads the first one's.
-        if mesh.access().put(&subject, Bytes::from(body), Some(0)).await?.is_some() {
+        if mesh.records().access().put(&subject, Bytes::from(body), Some(0)).await?.is_some() {
             return Ok(secret.to_vec());
         }
     }

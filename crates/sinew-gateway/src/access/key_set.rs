@@ -18,8 +18,8 @@ impl KeySet {
     /// Follows the keys of a mesh, once all that are stored have been read. Fails without the right to read them.
     pub(super) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
         // Says why at once, where a view would try for ever.
-        mesh.access().list(&KEY_TOKENS).await?;
-        let view = mesh.access().follow(&KEY_TOKENS, |subject, stored| {
+        mesh.records().access().list(&KEY_TOKENS).await?;
+        let view = mesh.records().access().follow(&KEY_TOKENS, |subject, stored| {
             let Subject::Access { id, .. } = subject else { return None };
             let read = AccessKey::read(id, &stored.body);
             read.inspect_err(|error| tracing::warn!(key = id.as_str(), %error, "a key is passed over")).ok()

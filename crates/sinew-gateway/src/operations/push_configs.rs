@@ -72,7 +72,7 @@ impl A2aOperations {
         };
         let body = serde_json::to_vec(&record).map_err(|error| A2aError::internal(error.to_string()))?;
         let subject = push_subject(place, &id);
-        let stored = self.shared.client.mesh().pushes().put(&subject, Bytes::from(body), None);
+        let stored = self.shared.client.mesh().records().pushes().put(&subject, Bytes::from(body), None);
         stored.await.map_err(|error| mesh_failed(&error))?;
         Ok(raw(&record.config))
     }
@@ -147,7 +147,7 @@ impl A2aOperations {
             Err(error) => return Err(error),
         }
         let subject = push_subject(&place, &params.id);
-        let gone = self.shared.client.mesh().pushes().put(&subject, Bytes::new(), None);
+        let gone = self.shared.client.mesh().records().pushes().put(&subject, Bytes::new(), None);
         gone.await.map_err(|error| mesh_failed(&error))?;
         Ok(raw(&json!({})))
     }
@@ -161,7 +161,7 @@ impl A2aOperations {
     ) -> Result<(PushSubscription, u64), A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         self.check_readable()?;
-        let stored = self.shared.client.mesh().pushes().get(&push_subject(place, id)).await;
+        let stored = self.shared.client.mesh().records().pushes().get(&push_subject(place, id)).await;
         let stored = stored.map_err(|error| mesh_failed(&error))?.ok_or_else(absent)?;
         read(&stored).filter(|(record, _)| record.caller == call.caller).ok_or_else(absent)
     }
@@ -174,7 +174,8 @@ impl A2aOperations {
     ) -> Result<Vec<(PushSubscription, u64)>, A2aError> {
         self.check_readable()?;
         let (agent, task) = (Token::of(&place.agent), Token::of(&place.id));
-        let stored = self.shared.client.mesh().pushes().list(&["push", agent.as_str(), task.as_str()]).await;
+        let stored =
+            self.shared.client.mesh().records().pushes().list(&["push", agent.as_str(), task.as_str()]).await;
         let stored = stored.map_err(|error| mesh_failed(&error))?;
         Ok(stored.values().filter_map(read).filter(|(record, _)| record.caller == call.caller).collect())
     }

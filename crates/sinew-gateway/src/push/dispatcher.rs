@@ -85,8 +85,8 @@ impl PushDispatcher {
     ) -> Result<Self, MeshError> {
         let mesh = operations.client().mesh().clone();
         // Says why at once, where a view would try for ever.
-        mesh.pushes().list(&["push"]).await?;
-        let view = mesh.pushes().follow(&["push"], |subject, stored| {
+        mesh.records().pushes().list(&["push"]).await?;
+        let view = mesh.records().pushes().follow(&["push"], |subject, stored| {
             let record = PushSubscription::read(&stored.body).ok()?;
             Some(KnownPush { subject: subject.clone(), revision: stored.revision, record })
         });
@@ -287,8 +287,13 @@ impl HeldPush {
     async fn store(&mut self) -> Result<(), LeaseLost> {
         let body = serde_json::to_vec(&self.record).map_err(|_| LeaseLost)?;
         let began = Instant::now();
-        let stored =
-            self.shared.mesh.pushes().put(&self.subject, Bytes::from(body), Some(self.revision)).await;
+        let stored = self
+            .shared
+            .mesh
+            .records()
+            .pushes()
+            .put(&self.subject, Bytes::from(body), Some(self.revision))
+            .await;
         match stored {
             Ok(Some(revision)) => {
                 (self.revision, self.renewed) = (revision, began);

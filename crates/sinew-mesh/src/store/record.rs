@@ -33,6 +33,12 @@ pub struct StoredRecord {
     pub body: Bytes,
 }
 
+/// Records of the gateways of a mesh, by stream.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayRecords<'a> {
+    mesh: &'a Mesh,
+}
+
 /// The records of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordStore<'a> {
@@ -41,14 +47,21 @@ pub struct RecordStore<'a> {
 }
 
 impl Mesh {
+    /// Returns the records of the gateways of this mesh.
+    pub fn records(&self) -> GatewayRecords<'_> {
+        GatewayRecords { mesh: self }
+    }
+}
+
+impl<'a> GatewayRecords<'a> {
     /// Keys, webhook triggers and shared secrets of gateways.
-    pub fn access(&self) -> RecordStore<'_> {
-        RecordStore { mesh: self, stream: ACCESS }
+    pub fn access(self) -> RecordStore<'a> {
+        RecordStore { mesh: self.mesh, stream: ACCESS }
     }
 
     /// Webhooks of programs outside that hear of tasks.
-    pub fn pushes(&self) -> RecordStore<'_> {
-        RecordStore { mesh: self, stream: PUSHES }
+    pub fn pushes(self) -> RecordStore<'a> {
+        RecordStore { mesh: self.mesh, stream: PUSHES }
     }
 }
 

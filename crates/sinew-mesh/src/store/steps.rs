@@ -14,6 +14,7 @@ use sinew_protocol::{ActivationKey, ExecutionId, Subject, Token, header};
 
 use crate::store::object::{ObjectBucket, digest_of};
 use crate::stream::send::PutOutcome;
+use crate::stream::task::TaskExchange;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
@@ -50,10 +51,10 @@ pub struct StepStore {
     mesh: Mesh,
 }
 
-impl Mesh {
-    /// The steps of agents on this mesh.
-    pub fn steps(&self) -> StepStore {
-        StepStore { mesh: self.clone() }
+impl TaskExchange<'_> {
+    /// Returns the steps of tasks: what agents have done of them.
+    pub fn steps(self) -> StepStore {
+        StepStore { mesh: self.mesh.clone() }
     }
 }
 

@@ -66,7 +66,7 @@ pub struct OutgoingMessage {
 
 impl Mesh {
     /// Stores a message under a subject that takes one message ever.
-    pub async fn put_once(
+    pub(crate) async fn put_once(
         &self,
         subject: &Subject,
         headers: HeaderMap,
@@ -250,6 +250,16 @@ impl ShardCommands<'_> {
 }
 
 impl TaskExchange<'_> {
+    /// Stores a message under a subject that takes one message ever.
+    pub async fn put_once(
+        self,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<PutOutcome, MeshError> {
+        self.mesh.put_once(subject, headers, body).await
+    }
+
     /// Stores many messages, many at once; the outcomes are in the order of the messages.
     pub async fn put_all(self, parcels: Vec<OutgoingMessage>) -> Vec<Result<PutOutcome, MeshError>> {
         let puts = parcels.into_iter().map(|parcel| async move {

@@ -124,7 +124,7 @@ pub struct QueueLength {
 /// Tasks of a mesh: the queues of agents, results, progress, and control messages.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskExchange<'a> {
-    pub(super) mesh: &'a Mesh,
+    pub(crate) mesh: &'a Mesh,
 }
 
 impl Mesh {

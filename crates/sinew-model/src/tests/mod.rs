@@ -5,6 +5,7 @@ mod codecs;
 mod conversations;
 mod effects;
 mod fixture;
+mod hostile_bytes;
 mod injection;
 mod logs;
 mod outputs;

@@ -152,6 +152,18 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
             ('M', "jhctrekwqsap"),
         ],
     ),
+    // The last message of a subject, which is part of the call. Subjects of the fleet are among the single ones below.
+    (
+        "DIRECT.GET.{s}.a.b",
+        &[
+            ('A', "a"),
+            ('E', "jhctrekwqfap"),
+            ('C', "jhekwap"),
+            ('G', "jhekwap"),
+            ('O', "jhctrekwqsap"),
+            ('M', "jhctrekwqsap"),
+        ],
+    ),
     // A consumer may push anywhere, so no agent makes any; one without a name may have any filter, so nobody does. Nobody
     // but executors makes one on tasks, for it could take them from their agent.
     ("CONSUMER.CREATE.{s}", &[]),
@@ -231,6 +243,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.settings", "AECGOMP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.result_key", "EP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.shard.0", "EOM"),
+    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.executor.{x}", "EOM"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.shard.>", "EOM"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.executor.>", "EOM"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.result_key", "E"),
@@ -281,8 +294,19 @@ pub(crate) const HEARD: &[(&str, &str)] = &[
     ("$O.>", ""),
     ("$SRV.>", ""),
     ("$SRV.PING", "AE"),
+    ("$SRV.INFO", "AE"),
+    ("$SRV.STATS", "AE"),
+    ("$SRV.PING.{me}", "AE"),
     ("$SRV.INFO.{me}", "AE"),
+    ("$SRV.STATS.{me}", "AE"),
+    ("$SRV.PING.{me}.x", "AE"),
+    ("$SRV.INFO.{me}.x", "AE"),
     ("$SRV.STATS.{me}.x", "AE"),
+    ("$SRV.PING.{x}", "E"),
+    ("$SRV.INFO.{x}", "E"),
     ("$SRV.STATS.{x}", "E"),
+    ("$SRV.PING.{x}.x", "E"),
+    ("$SRV.INFO.{x}.x", "E"),
+    ("$SRV.STATS.{x}.x", "E"),
     ("other.v1.event.>", ""),
 ];

@@ -15,6 +15,7 @@ mod guests;
 mod headers;
 mod matrix;
 mod mesh;
+mod mutants;
 mod names;
 mod refused;
 mod replies;

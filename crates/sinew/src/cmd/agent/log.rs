@@ -49,6 +49,7 @@ pub(super) async fn log(args: &LogArgs, output: &Output) -> Result<Exit, Failure
         };
         // Steps of other agents are not records of a conversation.
         let records: Vec<sinew_agents::StepRecord> = mesh
+            .tasks()
             .steps()
             .read(&id, 0)
             .await?

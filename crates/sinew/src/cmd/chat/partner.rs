@@ -209,7 +209,7 @@ impl MeshPartner {
         // A task that no execution asks for is an activation of its own.
         let Ok(activation) = ActivationKey::parse(task.as_str()) else { return Ok(Vec::new()) };
         let id = StepLogId { agent: Token::of(&self.agent), execution: execution.clone(), activation };
-        let records = self.mesh.steps().read(&id, 0).await?;
+        let records = self.mesh.tasks().steps().read(&id, 0).await?;
         Ok(records.iter().map_while(|record| serde_json::from_slice(record).ok()).collect())
     }
 }

@@ -1,0 +1,87 @@
+//! Sizes of processes, streams and the disk at one moment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use serde::Serialize;
+use sinew_mesh::async_nats::jetstream::Context;
+
+use crate::Fallible;
+use crate::roles::{Place, read_task_counts};
+use crate::site::Site;
+
+/// Messages and bytes of a stream.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct StreamSize {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+/// One look at everything.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sample {
+    /// Since the run began.
+    pub(crate) at_seconds: u64,
+    /// Resident memory of each process, in KiB.
+    pub(crate) memory_kib: BTreeMap<String, u64>,
+    /// Living tasks of tokio of each process that tells them.
+    pub(crate) tasks: BTreeMap<String, u64>,
+    pub(crate) streams: BTreeMap<String, StreamSize>,
+    pub(crate) disk_bytes: u64,
+}
+
+/// Takes samples.
+pub(crate) struct Sampler {
+    context: Context,
+    place: Place,
+    store: PathBuf,
+}
+
+impl Sampler {
+    pub(crate) async fn new(site: &Site) -> Fallible<Self> {
+        let context = site.place.connect("sampler").await?.admin().jetstream();
+        Ok(Self { context, place: site.place.clone(), store: site.place.folder.join("nats") })
+    }
+
+    /// Looks at these processes, at the streams and at the disk.
+    pub(crate) async fn sample(&self, at: Duration, processes: &BTreeMap<&str, u32>) -> Fallible<Sample> {
+        let counts = read_task_counts(&self.place);
+        let named = |number: &dyn Fn(u32) -> Option<u64>| {
+            let numbers = processes.iter().filter_map(|(name, id)| Some(((*name).to_owned(), number(*id)?)));
+            numbers.collect::<BTreeMap<_, _>>()
+        };
+        let streams: Vec<_> = self.context.streams().try_collect().await?;
+        let size = |state: &sinew_mesh::async_nats::jetstream::stream::State| StreamSize {
+            messages: state.messages,
+            bytes: state.bytes,
+        };
+        Ok(Sample {
+            at_seconds: at.as_secs(),
+            memory_kib: named(&resident_kib),
+            tasks: named(&|id| counts.get(&id).copied()),
+            streams: streams.iter().map(|info| (info.config.name.clone(), size(&info.state))).collect(),
+            disk_bytes: bytes_below(&self.store),
+        })
+    }
+}
+
+/// Resident memory of a process.
+fn resident_kib(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes of all files below a folder; files that go meanwhile count nothing.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

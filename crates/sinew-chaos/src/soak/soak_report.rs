@@ -1,0 +1,241 @@
+//! Report of a soak run, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::Duration;
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use super::samples::Sample;
+use super::soak_load::SoakLoad;
+use crate::Fallible;
+
+/// How much more memory a process may have at the end than after the warm-up.
+const MAX_MEMORY_GROWTH: f64 = 1.05;
+/// How much more a stream and the disk may hold at the end than after the warm-up.
+const MAX_STORE_GROWTH: f64 = 1.25;
+/// Streams below this many bytes may grow: plans and cards of a run are few, and are kept.
+const SMALL_STREAM_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
+/// How much longer a journey may take at the end, in the median.
+const MAX_LATENCY_GROWTH: f64 = 1.5;
+/// Tasks of one process that may be left: connections open tasks of their own.
+const MAX_TASKS_LEFT: u64 = 4;
+
+/// A figure after the warm-up and at the end.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Growth {
+    first: f64,
+    last: f64,
+    ratio: f64,
+}
+
+impl Growth {
+    fn new(first: f64, last: f64) -> Self {
+        Self { first, last, ratio: if first > 0.0 { last / first } else { 1.0 } }
+    }
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub(crate) struct SoakReport {
+    kind: &'static str,
+    version: &'static str,
+    /// `dev` or `release`.
+    profile: &'static str,
+    seed: u64,
+    good: bool,
+    seconds: u64,
+    started: u64,
+    ended: u64,
+    approved: u64,
+    deployed: u64,
+    pub(crate) agent_kills: u64,
+    pub(crate) ended_by_themselves: u64,
+    /// Mean resident memory, in KiB.
+    memory: BTreeMap<String, Growth>,
+    /// Mean bytes of each stream.
+    streams: BTreeMap<String, Growth>,
+    /// Mean bytes of the broker's folder.
+    disk: Option<Growth>,
+    /// Median time of a journey, in milliseconds.
+    latency: Option<Growth>,
+    /// Tasks of tokio before the load and after it.
+    tasks: BTreeMap<String, (u64, u64)>,
+    problems: Vec<String>,
+    pub(crate) samples: Vec<Sample>,
+    #[serde(skip)]
+    journeys: Vec<(Duration, Duration)>,
+}
+
+impl SoakReport {
+    pub(crate) fn new(seed: u64, took: Duration, load: &SoakLoad) -> Self {
+        let tally = load.tally();
+        let mut report = Self {
+            kind: "soak",
+            version: env!("CARGO_PKG_VERSION"),
+            profile: if cfg!(debug_assertions) { "dev" } else { "release" },
+            seed,
+            good: true,
+            seconds: took.as_secs(),
+            started: tally.started,
+            ended: tally.ended,
+            approved: tally.approved,
+            deployed: tally.deployed,
+            agent_kills: 0,
+            ended_by_themselves: 0,
+            memory: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            disk: None,
+            latency: None,
+            tasks: BTreeMap::new(),
+            problems: tally.wrong.iter().take(20).cloned().collect(),
+            samples: Vec::new(),
+            journeys: tally.journeys.clone(),
+        };
+        report.good = tally.wrong.is_empty();
+        report
+            .demand(report.started == report.ended, format!("{} of {} ended", report.ended, report.started));
+        for (words, count) in [
+            ("was started", report.started),
+            ("was approved", report.approved),
+            ("was deployed", report.deployed),
+        ] {
+            report.demand(count > 0, format!("nothing {words}"));
+        }
+        report
+    }
+
+    /// Without this the run is not good.
+    pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
+        if !holds {
+            self.good = false;
+            self.problems.push(otherwise.into());
+        }
+    }
+
+    /// Compares the part of the run after its warm-up with its last part, both of this length; with `limits`, what has
+    /// grown too much makes the run a bad one.
+    pub(crate) fn compare(&mut self, samples: &[Sample], warm_up: Duration, part: Duration, limits: bool) {
+        self.demand(self.agent_kills > 0, "no agent was killed");
+        self.demand(self.ended_by_themselves == 0, format!("{} processes ended", self.ended_by_themselves));
+        let end = samples.last().map_or(0, |sample| sample.at_seconds);
+        let (from, part) = (warm_up.as_secs(), part.as_secs());
+        let first: Vec<&Sample> =
+            samples.iter().filter(|one| (from..=from + part).contains(&one.at_seconds)).collect();
+        let last: Vec<&Sample> = samples.iter().filter(|one| one.at_seconds + part >= end).collect();
+        self.demand(!first.is_empty() && !last.is_empty(), "there are no samples to compare");
+        let grown =
+            |value: &dyn Fn(&Sample) -> Option<f64>| Growth::new(mean(&first, value), mean(&last, value));
+        let known =
+            |names: &dyn Fn(&Sample) -> Vec<String>| last.last().map_or_else(Vec::new, |one| names(one));
+        for name in known(&|one| one.memory_kib.keys().cloned().collect()) {
+            let growth = grown(&|one| one.memory_kib.get(&name).map(|kib| *kib as f64));
+            self.memory.insert(name, growth);
+        }
+        for name in known(&|one| one.streams.keys().cloned().collect()) {
+            let growth = grown(&|one| one.streams.get(&name).map(|size| size.bytes as f64));
+            self.streams.insert(name, growth);
+        }
+        self.disk = Some(grown(&|one| Some(one.disk_bytes as f64)));
+        let of_journeys = |from: u64, to: u64| {
+            let within = self.journeys.iter().filter(|(at, _)| (from..=to).contains(&at.as_secs()));
+            median(within.map(|(_, took)| took.as_secs_f64() * 1000.0).collect())
+        };
+        self.latency =
+            Some(Growth::new(of_journeys(from, from + part), of_journeys(end - part.min(end), end)));
+        if limits {
+            self.demand_limits();
+        }
+    }
+
+    fn demand_limits(&mut self) {
+        let memory = self
+            .memory
+            .iter()
+            .map(|(name, growth)| (format!("memory of {name}"), *growth, MAX_MEMORY_GROWTH));
+        let streams = self.streams.iter().filter(|(_, growth)| growth.last > SMALL_STREAM_BYTES);
+        let streams = streams.map(|(name, growth)| (format!("stream {name}"), *growth, MAX_STORE_GROWTH));
+        let disk = self.disk.map(|growth| ("disk".to_owned(), growth, MAX_STORE_GROWTH));
+        let latency =
+            self.latency.map(|growth| ("median of journeys".to_owned(), growth, MAX_LATENCY_GROWTH));
+        let all: Vec<_> = memory.chain(streams).chain(disk).chain(latency).collect();
+        for (name, Growth { first, last, ratio }, most) in all {
+            self.demand(
+                ratio <= most,
+                format!("{name} grew from {first:.0} to {last:.0}, {ratio:.2} times (limit {most})"),
+            );
+        }
+    }
+
+    /// Compares living tasks before the load with those after it.
+    pub(crate) fn compare_tasks(&mut self, idle: &Sample, last: &Sample) {
+        self.demand(!idle.tasks.is_empty(), "no process has told its tasks");
+        for (name, before) in &idle.tasks {
+            let after = last.tasks.get(name).copied();
+            self.demand(
+                after.is_some_and(|after| after <= before + MAX_TASKS_LEFT),
+                format!("tasks of {name}: {before} before the load, {after:?} after it"),
+            );
+            self.tasks.insert(name.clone(), (*before, after.unwrap_or_default()));
+        }
+    }
+
+    /// Prints it; gives back whether the run was good.
+    pub(crate) fn write(&self, json: bool) -> Fallible<bool> {
+        let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
+        writeln!(std::io::stdout(), "{text}")?;
+        Ok(self.good)
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("run", format!("{} {} ({})", self.kind, self.version, self.profile));
+        row("seed", self.seed.to_string());
+        row("seconds", self.seconds.to_string());
+        row("executions started", self.started.to_string());
+        row("  ended", self.ended.to_string());
+        row("questions approved", self.approved.to_string());
+        row("versions deployed", self.deployed.to_string());
+        row("agents killed", self.agent_kills.to_string());
+        let grown = |growth: &Growth, unit: f64, name: &str| {
+            format!("{:.1} → {:.1} {name} ({:.2}×)", growth.first / unit, growth.last / unit, growth.ratio)
+        };
+        for (name, growth) in &self.memory {
+            row(&format!("memory of {name}"), grown(growth, 1024.0, "MiB"));
+        }
+        for (name, growth) in &self.streams {
+            row(&format!("stream {name}"), grown(growth, 1024.0 * 1024.0, "MiB"));
+        }
+        if let Some(growth) = &self.disk {
+            row("disk", grown(growth, 1024.0 * 1024.0, "MiB"));
+        }
+        if let Some(growth) = &self.latency {
+            row("median of journeys", grown(growth, 1.0, "ms"));
+        }
+        for (name, (before, after)) in &self.tasks {
+            row(&format!("tasks of {name}"), format!("{before} → {after}"));
+        }
+        row("verdict", if self.good { "good" } else { "NOT good" }.to_owned());
+        let mut text = table.to_string();
+        for problem in &self.problems {
+            text.push('\n');
+            text.push_str(problem);
+        }
+        text
+    }
+}
+
+fn mean(samples: &[&Sample], value: &dyn Fn(&Sample) -> Option<f64>) -> f64 {
+    let values: Vec<f64> = samples.iter().filter_map(|one| value(one)).collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

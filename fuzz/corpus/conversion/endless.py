@@ -1,0 +1,3 @@
+def f(d):
+    while True:
+        pass

@@ -1,0 +1,4 @@
+def f(d):
+    x = 'a'
+    while True:
+        x += x

@@ -1,0 +1,2 @@
+import os
+lambda d: os.environ

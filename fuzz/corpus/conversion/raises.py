@@ -1,0 +1,2 @@
+def f(d):
+    raise ValueError('no')

@@ -1,0 +1,3 @@
+def f(d):
+    d["d"] = d
+    return d

@@ -1,0 +1,2 @@
+""
+cconditionalBTrueJxRyZXbY

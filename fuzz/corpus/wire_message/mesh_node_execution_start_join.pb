@@ -1,0 +1,2 @@
+"
+jjoinzazb‚n_of_mˆ

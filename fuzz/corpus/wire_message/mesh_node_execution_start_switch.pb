@@ -1,0 +1,3 @@
+"
+sswitchj
+axry

@@ -1,0 +1,1 @@
+no"/n: not an integer(
