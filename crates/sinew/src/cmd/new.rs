@@ -91,8 +91,8 @@ pub(crate) struct NewAgent {
     #[arg(long, value_enum, default_value_t = Kind::Script)]
     kind: Kind,
     /// Purpose of an agent with a language model
-    #[arg(long = "for", value_enum, default_value_t = Purpose::Work)]
-    purpose: Purpose,
+    #[arg(long = "for", value_enum, default_value_t = AgentPurpose::Work)]
+    purpose: AgentPurpose,
     /// The folder to write into [default: agent-cards; for a project the current folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -117,7 +117,7 @@ enum Kind {
 
 /// Purpose of an agent with a language model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Purpose {
+enum AgentPurpose {
     /// Does the work of a node
     Work,
     /// Chooses the edge of a workflow whose condition in words holds
@@ -130,7 +130,7 @@ enum Purpose {
 pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure> {
     if let NewCommand::Agent(args) = command
         && args.kind != Kind::Model
-        && args.purpose != Purpose::Work
+        && args.purpose != AgentPurpose::Work
     {
         return Err(Failure::usage("--for is for agents with a language model: add --kind model"));
     }
@@ -150,9 +150,9 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
                 Kind::Script => SCRIPT,
                 Kind::Command => COMMAND,
                 Kind::Model => match args.purpose {
-                    Purpose::Work => MODEL,
-                    Purpose::Route => ROUTER,
-                    Purpose::Judge => JUDGE,
+                    AgentPurpose::Work => MODEL,
+                    AgentPurpose::Route => ROUTER,
+                    AgentPurpose::Judge => JUDGE,
                 },
                 _ => HTTP,
             };

@@ -7,10 +7,10 @@ use sinew_model::{CallResult, CallStatus, ConversationEnd, ModelRefusal, ModelTu
 
 /// What a conversation with a model was told, for a case that replays it. Secrets of the agent file never stand in it.
 #[derive(Debug, Default)]
-pub struct ConversationRecording(Mutex<Recorded>);
+pub struct ConversationRecording(Mutex<RecordedParts>);
 
 #[derive(Debug, Default)]
-struct Recorded {
+struct RecordedParts {
     /// When the conversation began, in milliseconds since 1970.
     begun_at: u64,
     answers: Vec<Value>,
@@ -76,7 +76,7 @@ impl ConversationRecording {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Recorded)) {
+    fn change(&self, change: impl FnOnce(&mut RecordedParts)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -95,7 +95,8 @@ impl ConversationRecording {
     /// `case` has the members that are known before: name, input, instruction, output schema, context.
     pub fn take_case(&self, mut case: Value) -> Option<Value> {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Recorded { begun_at, answers, tools, calls, decisions, end } = std::mem::take(&mut *recorded);
+        let RecordedParts { begun_at, answers, tools, calls, decisions, end } =
+            std::mem::take(&mut *recorded);
         let mut expect = end?;
         expect["calls"] = json!(calls);
         case["begun_at"] = begun_at.into();
