@@ -54,7 +54,7 @@ fn agents_of_one_process_ask_on_the_terminal_or_take_answers() {
     let world = world();
     let call = ["agent", "call", "Clerk", "-m", "pay", "--local"];
     let answered = [&call[..], &["--answer", "savings", "--answer", "yes"]].concat();
-    assert_eq!(world.ok(&answered).trim(), "Paid.");
+    assert!(world.ok(&answered).contains("Paid."));
     // Without a person at the terminal the model is told so, and goes on until its budget ends it.
     let (out, err) = words(&world.run(&call));
     assert!(!out.contains("Paid") && err.contains("SINEW-52"), "{out}{err}");
@@ -88,7 +88,7 @@ fn an_execution_ends_when_its_models_have_cost_too_much() {
         (&json!("SINEW-6011"), Some(1)),
         "{document}"
     );
-    let (_, err) = words(&world.run(&["run", "flow.yaml", "--cost-usd", "-1"]));
+    let (_, err) = words(&world.run(&["run", "flow.yaml", "--cost-usd=-1"]));
     assert!(err.contains("expected an amount of USD above 0"), "{err}");
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct NestedAgent {
     /// Name of the agent, for people.
     pub(crate) name: String,
     pub(crate) instruction: String,
-    /// What the node brings: model, tools, agents below.
+    /// Request of the node: model, tools, agents below.
     pub(crate) request: Value,
 }
 
@@ -51,10 +51,10 @@ pub(super) struct NestedPlace<'a> {
     pub(super) log: &'a Arc<SharedLog>,
 }
 
-/// What a nested conversation takes over from the one above.
+/// Budget and taint that a nested conversation takes over from the one above.
 #[derive(Clone, Copy)]
 pub(super) struct NestedShare {
-    /// What is left of the budget above.
+    /// Rest of the budget above.
     pub(super) budget: BudgetSpec,
     /// Whether the conversation above holds words of anybody, so that the task may.
     pub(super) tainted: bool,
@@ -147,7 +147,7 @@ fn slug(name: &str) -> String {
 }
 
 impl NestedShare {
-    /// What the conversation above gives at this time.
+    /// Returns the share that the conversation above gives at this time.
     pub(super) fn of(spec: &ConversationSpec, state: &ConversationState, now: u64) -> Self {
         let budget = &spec.budget;
         let (input, output) = state.spent_tokens();
@@ -215,7 +215,7 @@ fn nested_call(above: &Call, nested: NestedPlace<'_>, task: &str) -> Call {
     call.conversation = Some(nested.key.to_owned());
     call.context["request"] = nested.agent.request.clone();
     call.context["activation"] = nested.key.into();
-    // Those who watch hear of the call, and not the words on the way to its result.
+    // Watchers hear of the call, and not the words on the way to its result.
     call.progress = tokio::sync::mpsc::unbounded_channel().0;
     call.usage = Arc::default();
     call

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Map, Value, json};
 use sinew_model::{CallResult, CallStatus, ConversationEnd, ModelRefusal, ModelTurn, Prompt};
 
-/// What a conversation with a model was told, for a case that replays it. Secrets of the agent file never stand in it.
+/// Questions and answers of a conversation with a model, for a case that replays it. Secrets of the agent file never stand in it.
 #[derive(Debug, Default)]
 pub struct ConversationRecording(Mutex<RecordedParts>);
 
@@ -68,6 +68,7 @@ impl ConversationRecording {
                 recorded.decisions.push(approved);
                 return;
             }
+            recorded.calls.push(tool.to_owned());
             let words = comment.unwrap_or_default();
             let entry = if approved { json!({ "output": words }) } else { json!({ "error": words }) };
             if let Some(list) = recorded.tools.entry(tool).or_insert_with(|| json!([])).as_array_mut() {
