@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the addresses are for the person who runs it")]
 
 mod scenario_agent;
+mod scenarios;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,30 +14,21 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use scenario_agent::ScenarioAgent;
+use scenarios::agent_scenarios;
+use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayOptions, ReachableAddresses};
 use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
+use sinew_operations::served_agents::ServedAgents;
+use tokio_util::sync::CancellationToken;
 
 /// Agent that gets messages to the mesh which name none.
 const DEFAULT_AGENT: &str = "tck";
 
-/// Agents that the suites need beside `tck`, which does everything else.
-const TOOL_AGENTS: [&str; 12] = [
-    "greet",
-    "slow_compute",
-    "failing_job",
-    "json_schema_2020_12_tool",
-    "test_custom_headers",
-    "test_simple_text",
-    "test_image_content",
-    "test_audio_content",
-    "test_embedded_resource",
-    "test_multiple_content_types",
-    "test_error_handling",
-    "test_tool_with_progress",
-];
+/// Agent files beside this file.
+const AGENT_FILES: &str = "../../tests/conformance/agents";
 
 fn adapters(name: &str) -> Option<&'static dyn sinew_engine::Adapter> {
     sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
@@ -54,9 +46,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     mesh.admin().provision(&Provision { shards: NonZeroU32::new(1), ..Provision::default() }).await?;
     let executor = connect(&server.url(), "executor").await?;
     let service = Service::start(executor, ServiceOptions::new(adapters)).await?;
-    for name in TOOL_AGENTS.into_iter().chain([DEFAULT_AGENT]) {
-        ScenarioAgent::serve(connect(&server.url(), name).await?, name).await?;
+    ScenarioAgent::serve(connect(&server.url(), DEFAULT_AGENT).await?, DEFAULT_AGENT, None).await?;
+    for scenario in agent_scenarios()? {
+        let name = scenario.name.clone();
+        ScenarioAgent::serve(connect(&server.url(), &name).await?, &name, Some(scenario)).await?;
     }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(AGENT_FILES);
+    let agents = AgentSet::load_paths(&[folder]).map_err(|found| format!("{found:?}"))?;
+    let stop = CancellationToken::new();
+    let mut served = ServedAgents::serve(&connect(&server.url(), "files").await?, &agents, &stop);
     let mut options = GatewayOptions::new(adapters);
     options.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     // The suites' webhooks are on this machine.
@@ -67,6 +65,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("A2A  {base}  (card: {base}/.well-known/agent-card.json)\nMCP  {base}/mcp\nCtrl-C ends it");
     tokio::signal::ctrl_c().await?;
     gateway.drain().await;
+    stop.cancel();
+    served.stopped().await;
     service.drain().await;
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Agents that do what conformance suites ask for. They speak A2A's binding to NATS themselves, not through the SDK, so that
 //! every answer that A2A knows can come from them: tasks in all states, artifacts of all kinds and in pieces, and messages.
 //!
-//! The beginning of a message's id chooses the scenario; an agent with a scenario of its own name does that one always.
+//! The beginning of a message's id chooses the scenario; an agent with a scenario of its own does that one always.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,169 +14,28 @@ use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode, SendMessageRequest, format_timestamp, part_data};
 use sinew_protocol::card::{Announcement, CARD_INTERVAL, Delivery};
 use sinew_protocol::jsonrpc::{Method, Refused, Request, Response, raw, result};
+use sinew_protocol::mcp_offer::{MCP_EXTENSION, client_responses, requests_part};
+use sinew_protocol::task::METADATA;
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token, header};
 
-/// Longer than suites wait for the first event of a stream.
-const LONG_WORK: Duration = Duration::from_secs(5);
-/// Time between two pieces of progress.
-const SHORT_WORK: Duration = Duration::from_millis(50);
-/// The longest work of an agent, in seconds.
-const MAX_SECONDS: u64 = 60;
+use crate::scenarios::{
+    AgentScenario, ArtifactPiece, Question, StateChange, Step, ToggledCard, scenario_of_message,
+};
+
 /// Tasks on a page that names no size.
 const DEFAULT_PAGE: u64 = 50;
 /// When a task changed last, in milliseconds since 1970.
 static LAST_CHANGE: AtomicI64 = AtomicI64::new(0);
-/// A picture of one red point, and a sound of one sample.
-const PNG: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
-const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==";
-
-/// One thing that an agent does for a task.
-#[derive(Clone, Debug)]
-enum Step {
-    /// Answers with a message of these parts instead of a task.
-    Message(Value),
-    /// Adds an artifact of this part.
-    Artifact(Value),
-    /// Adds a piece to an artifact: its text, whether it goes to the end of the artifact, whether it is the last.
-    Piece(&'static str, bool, bool),
-    /// Gives the task a state, with words.
-    State(&'static str, Option<&'static str>),
-    /// Works for a while.
-    Work(Duration),
-}
-
-/// The scenario of an agent that does one thing, with the data of its message. None for an agent that has many.
-fn scenario_of_tool(agent: &str, data: &Value) -> Option<Vec<Step>> {
-    let text = |text: &str| json!({"text": text});
-    let file = json!({"raw": "SGVsbG8gZnJvbSBUQ0s=", "filename": "output.txt", "mediaType": "text/plain"});
-    let image = json!({"raw": PNG, "mediaType": "image/png"});
-    let ends = |state, words| vec![Step::State(state, Some(words))];
-    let message = |parts: Value| vec![Step::Message(parts)];
-    Some(match agent {
-        "test_simple_text" => message(json!([text("This is a simple text response for testing.")])),
-        "test_image_content" => message(json!([image])),
-        "test_audio_content" => message(json!([{"raw": WAV, "mediaType": "audio/wav"}])),
-        "test_embedded_resource" => message(json!([file])),
-        "test_multiple_content_types" => message(json!([text("Multiple content types test:"), image, file])),
-        "greet" => message(json!([text(&format!("Hello, {}!", data["name"].as_str().unwrap_or("you")))])),
-        "json_schema_2020_12_tool" | "test_custom_headers" => message(json!([text("ok")])),
-        "test_error_handling" => {
-            ends("TASK_STATE_FAILED", "This tool intentionally returns an error for testing")
-        }
-        "failing_job" => {
-            let steps = vec![Step::State("TASK_STATE_WORKING", None), Step::Work(SHORT_WORK)];
-            [steps, ends("TASK_STATE_FAILED", "The job failed, as it always does")].concat()
-        }
-        "slow_compute" => {
-            let time = Duration::from_secs(data["seconds"].as_u64().unwrap_or_default().min(MAX_SECONDS));
-            let steps = vec![Step::State("TASK_STATE_WORKING", None), Step::Work(time)];
-            [steps, vec![Step::Artifact(text("The work is done")), Step::State("TASK_STATE_COMPLETED", None)]]
-                .concat()
-        }
-        "test_tool_with_progress" => {
-            let mut steps = Vec::new();
-            for words in ["0 of 100", "50 of 100", "100 of 100"] {
-                steps.push(Step::State("TASK_STATE_WORKING", Some(words)));
-                steps.push(Step::Work(SHORT_WORK));
-            }
-            [steps, vec![Step::Artifact(text("The work is done")), Step::State("TASK_STATE_COMPLETED", None)]]
-                .concat()
-        }
-        _ => return None,
-    })
-}
-
-/// Schema of the input of an agent that has one.
-fn input_schema_of(agent: &str) -> Option<Value> {
-    let text = json!({"type": "string"});
-    Some(match agent {
-        "greet" => json!({"type": "object", "properties": {"name": text}, "required": ["name"]}),
-        "slow_compute" => json!({
-            "type": "object",
-            "properties": {"seconds": {"type": "integer", "minimum": 0}, "label": text},
-            "required": ["seconds"],
-        }),
-        "test_custom_headers" => json!({
-            "type": "object",
-            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}, "query": text},
-            "required": ["region"],
-        }),
-        "json_schema_2020_12_tool" => json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "$defs": {"address": {
-                "$anchor": "addressDef", "type": "object", "properties": {"street": text, "city": text},
-            }},
-            "properties": {
-                "name": text,
-                "address": {"$ref": "#/$defs/address"},
-                "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-                "phone": text,
-                "email": text,
-            },
-            "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-            "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-            "then": {"required": ["phone"]},
-            "else": {"required": ["email"]},
-            "additionalProperties": false,
-        }),
-        _ => return None,
-    })
-}
-
-/// The scenario of a message.
-fn scenario_of(agent: &str, message: &str, data: &Value) -> Vec<Step> {
-    if let Some(steps) = scenario_of_tool(agent, data) {
-        return steps;
-    }
-    let text = |text: &str| json!({"text": text});
-    let file = json!({"raw": "SGVsbG8gZnJvbSBUQ0s=", "filename": "output.txt", "mediaType": "text/plain"});
-    let url =
-        json!({"url": "https://example.com/output.txt", "filename": "output.txt", "mediaType": "text/plain"});
-    let completed = || Step::State("TASK_STATE_COMPLETED", None);
-    let working = || Step::State("TASK_STATE_WORKING", None);
-    let gives = |part: Value| vec![Step::Artifact(part), completed()];
-    let streams = |part: Value| vec![working(), Step::Artifact(part), completed()];
-    // Longer prefixes first: `tck-artifact-file` begins `tck-artifact-file-url`.
-    let table = [
-        ("tck-artifact-text", gives(text("Generated text content"))),
-        ("tck-artifact-file-url", gives(url)),
-        ("tck-artifact-file", gives(file.clone())),
-        ("tck-artifact-data", gives(json!({"data": {"key": "value", "count": 42}}))),
-        ("tck-message-response", vec![Step::Message(json!([text("Direct message response")]))]),
-        ("tck-input-required", vec![Step::State("TASK_STATE_INPUT_REQUIRED", Some("Which one?"))]),
-        ("tck-auth-required", vec![Step::State("TASK_STATE_AUTH_REQUIRED", Some("Sign in first"))]),
-        ("tck-reject-task", vec![Step::State("TASK_STATE_REJECTED", Some("rejected"))]),
-        ("tck-fail-task", vec![Step::State("TASK_STATE_FAILED", Some("failed"))]),
-        ("tck-stream-001", streams(text("Stream hello from TCK"))),
-        ("tck-stream-002", vec![completed()]),
-        ("tck-stream-003", streams(text("Stream task lifecycle"))),
-        ("tck-stream-ordering-001", streams(text("Ordered output"))),
-        ("tck-stream-artifact-text", streams(text("Streamed text content"))),
-        ("tck-stream-artifact-file", streams(file)),
-        (
-            "tck-stream-artifact-chunked",
-            vec![
-                working(),
-                Step::Piece("chunk-1 ", false, false),
-                Step::Piece("chunk-2", true, true),
-                completed(),
-            ],
-        ),
-        ("test-resubscribe-message-id", vec![working(), Step::Work(LONG_WORK), completed()]),
-    ];
-    let chosen = table.into_iter().find(|(prefix, _)| message.starts_with(prefix));
-    chosen
-        .map_or_else(|| vec![Step::State("TASK_STATE_COMPLETED", Some("Hello from TCK"))], |(_, steps)| steps)
-}
-
 /// A task, and the number of its last event.
 struct ScenarioTask {
     execution: ExecutionId,
     id: TaskId,
     task: Value,
     seq: u64,
+    /// Data of the first message, and answers under `answers`.
+    data: Value,
+    /// The question that is open, and the steps behind it.
+    open: Option<(Question, Vec<Step>)>,
 }
 
 /// Tasks by caller and id.
@@ -187,22 +46,37 @@ type ScenarioTasks = HashMap<(String, String), ScenarioTask>;
 pub(crate) struct ScenarioAgent {
     mesh: Mesh,
     name: String,
+    /// The one thing that it does; `None` for the agent that does all scenarios of messages.
+    scenario: Option<Arc<AgentScenario>>,
     tasks: Arc<Mutex<ScenarioTasks>>,
+    toggled: Arc<Mutex<HashSet<String>>>,
 }
 
 type Answer = Result<(Value, Option<u64>), A2aError>;
 
 impl ScenarioAgent {
     /// Serves an agent of this name until the process ends. Its card was announced when this returns.
-    pub(crate) async fn serve(mesh: Mesh, name: &str) -> Result<(), MeshError> {
-        let agent = Self { mesh, name: name.to_owned(), tasks: Arc::default() };
+    pub(crate) async fn serve(
+        mesh: Mesh,
+        name: &str,
+        scenario: Option<AgentScenario>,
+    ) -> Result<(), MeshError> {
+        let description = scenario.as_ref().map(|it| it.description.clone());
         let announcement = Announcement {
             name: name.to_owned(),
-            description: format!("Does the scenarios of conformance suites: {name}"),
+            description: description.unwrap_or_else(|| "Does the scenarios of messages".to_owned()),
             version: "1.0.0".to_owned(),
-            input_schema: input_schema_of(name),
+            input_schema: scenario.as_ref().and_then(|it| it.input_schema.clone()),
             delivery: Delivery::Direct,
+            offer: scenario.as_ref().map(|it| it.offer.clone()).unwrap_or_default(),
             ..Announcement::default()
+        };
+        let agent = Self {
+            mesh,
+            name: name.to_owned(),
+            scenario: scenario.map(Arc::new),
+            tasks: Arc::default(),
+            toggled: Arc::default(),
         };
         let card = announcement.card(agent.mesh.namespace());
         let mut calls = agent.mesh.services().serve_rpc(name).await?;
@@ -222,6 +96,33 @@ impl ScenarioAgent {
             }
         });
         Ok(())
+    }
+
+    /// Announces an agent that does nothing, or takes it back.
+    async fn toggle(&self, toggled: &ToggledCard) {
+        let name = toggled.name.clone();
+        let is_new = {
+            let mut known = self.toggled.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_new = known.insert(name.clone());
+            if !is_new {
+                known.remove(&name);
+            }
+            is_new
+        };
+        let done = if is_new {
+            let announcement = Announcement {
+                name,
+                description: "Comes and goes".to_owned(),
+                offer: toggled.offer.clone(),
+                ..Announcement::default()
+            };
+            self.mesh.cards().announce(&announcement.card(self.mesh.namespace())).await
+        } else {
+            self.mesh.cards().retract(&name).await
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "a card was not changed");
+        }
     }
 
     fn tasks(&self) -> std::sync::MutexGuard<'_, ScenarioTasks> {
@@ -252,16 +153,29 @@ impl ScenarioAgent {
         };
         let at_once =
             params.configuration.as_ref().and_then(|wanted| wanted.return_immediately) == Some(true);
-        let (task, steps) = match self.begin(&caller, &params, is_streaming) {
+        let (task, mut steps) = match self.begin(&caller, &params, is_streaming) {
             Ok(begun) => begun,
             Err(error) => return respond(call, &id, Err(error)).await,
         };
+        while let Some(Step::ToggleCard(card)) = steps.first() {
+            self.toggle(card).await;
+            steps.remove(0);
+        }
         if let Some(Step::Message(parts)) = steps.first() {
             let message = agent_message(&format!("{task}-answer"), parts);
             return respond(call, &id, Ok((json!({"message": message}), None))).await;
         }
         let key = (caller, task);
         if is_streaming || at_once {
+            // What it asks at once, and that it goes on with an answer, is known at once.
+            let is_first = matches!(steps.first(), Some(Step::Ask(_))) || params.message.task_id.is_some();
+            if is_first && !steps.is_empty() {
+                let rest = steps.split_off(1);
+                let asks = matches!(steps.first(), Some(Step::Ask(_)));
+                let behind = if asks { rest.clone() } else { Vec::new() };
+                self.work(&key, [steps, behind].concat()).await;
+                steps = if asks { Vec::new() } else { rest };
+            }
             respond(call, &id, self.named_snapshot(&key)).await;
             self.work(&key, steps).await;
         } else {
@@ -294,7 +208,22 @@ impl ScenarioAgent {
                 return Err(A2aError::invalid_params("the task belongs to another context"));
             }
             push(&mut known.task, "history", sent);
-            return Ok((id.0.clone(), scenario_of(&self.name, &message.id.0, &Value::Null)));
+            let Some((question, behind)) = known.open.take() else {
+                return Ok((id.0.clone(), scenario_of_message(&message.id.0)));
+            };
+            let answers = client_responses(message).cloned().unwrap_or_default();
+            let mut left = question.requests.clone();
+            left.retain(|key, _| !answers.contains_key(key));
+            for (key, answer) in answers {
+                known.data["answers"][key] = answer;
+            }
+            if !left.is_empty() {
+                let again = Step::Ask(Question { text: question.text, requests: left });
+                return Ok((id.0.clone(), [vec![again], behind].concat()));
+            }
+            let working = StateChange { state: "TASK_STATE_WORKING".to_owned(), text: None, fault: None };
+            let behind = behind.iter().map(|step| step.filled(&known.data)).collect();
+            return Ok((id.0.clone(), [vec![Step::State(working)], behind].concat()));
         }
         let execution = ExecutionId::of(self.mesh.namespace(), caller, &message.id.0);
         let activation = ActivationKey::of::<&str>(&execution, Token::of(&self.name).as_str(), &[], 0);
@@ -316,24 +245,33 @@ impl ScenarioAgent {
                 Some(_) => return Ok((id.to_string(), Vec::new())),
             }
         }
-        let steps = scenario_of(&self.name, &message.id.0, &data);
-        if !matches!(steps.first(), Some(Step::Message(_))) {
+        let steps = match &self.scenario {
+            Some(scenario) => scenario.steps.iter().map(|step| step.filled(&data)).collect(),
+            None => scenario_of_message(&message.id.0),
+        };
+        let answers_at_once = |step: &Step| matches!(step, Step::Message(_));
+        if !steps.iter().any(answers_at_once) {
             let context = message.context_id.as_ref().map_or(execution.as_str(), |context| &context.0);
             let mut task = json!({"id": id.as_str(), "contextId": context, "history": [sent]});
             task["status"] = status("TASK_STATE_SUBMITTED", None);
-            tasks.insert(key, ScenarioTask { execution, id: id.clone(), task, seq: 0 });
+            tasks.insert(key, ScenarioTask { execution, id: id.clone(), task, seq: 0, data, open: None });
         }
         Ok((id.to_string(), steps))
     }
 
     /// Does the steps one by one, and tells each as an event.
     async fn work(&self, key: &(String, String), steps: Vec<Step>) {
-        for step in steps {
-            if let Step::Work(time) = step {
-                tokio::time::sleep(time).await;
+        for (index, step) in steps.iter().enumerate() {
+            if let Step::Work(milliseconds) = step {
+                tokio::time::sleep(Duration::from_millis(*milliseconds)).await;
                 continue;
             }
-            let Some((execution, id, seq, event, is_last)) = self.apply(key, &step) else { return };
+            if let Step::Ask(question) = step
+                && let Some(known) = self.tasks().get_mut(key)
+            {
+                known.open = Some((question.clone(), steps[index + 1..].to_vec()));
+            }
+            let Some((execution, id, seq, event, is_last)) = self.apply(key, step) else { return };
             let mut headers = HeaderMap::new();
             headers.insert(header::A2A_SEQ, seq.to_string());
             if is_last {
@@ -342,6 +280,9 @@ impl ScenarioAgent {
             let told = self.mesh.tasks().report_progress(&execution, &id, headers, event.to_string().into());
             if let Err(error) = told.await {
                 tracing::warn!(%error, "an event was not told");
+            }
+            if matches!(step, Step::Ask(_)) {
+                return;
             }
         }
     }
@@ -367,7 +308,7 @@ impl ScenarioAgent {
                 push(&mut known.task, "artifacts", artifact.clone());
                 artifact_update(artifact, false, true)
             }
-            Step::Piece(text, append, is_last) => {
+            Step::Piece(ArtifactPiece { text, append, is_last }) => {
                 let artifact =
                     json!({"artifactId": "artifact-1", "name": "artifact", "parts": [{"text": text}]});
                 if *append {
@@ -377,13 +318,27 @@ impl ScenarioAgent {
                 }
                 artifact_update(artifact, *append, *is_last)
             }
-            Step::State(state, words) => {
-                known.task["status"] = status(state, words.map(|words| (known.id.as_str(), words)));
+            Step::State(StateChange { state, text, fault }) => {
+                known.task["status"] = status(state, text.as_deref().map(|words| (known.id.as_str(), words)));
+                if let Some(fault) = fault {
+                    known.task["metadata"][METADATA]["fault"] = fault.clone();
+                }
                 let mut update = about;
                 update["status"] = known.task["status"].clone();
                 json!({"statusUpdate": update})
             }
-            Step::Message(_) | Step::Work(_) => return None,
+            Step::Ask(question) => {
+                let words = question.text.as_str();
+                known.task["status"] = status("TASK_STATE_INPUT_REQUIRED", Some((known.id.as_str(), words)));
+                let message = &mut known.task["status"]["message"];
+                message["messageId"] = format!("{}-question-{}", known.id, known.seq + 1).into();
+                push(message, "extensions", MCP_EXTENSION.into());
+                push(message, "parts", json!(requests_part(&question.requests)));
+                let mut update = about;
+                update["status"] = known.task["status"].clone();
+                json!({"statusUpdate": update})
+            }
+            Step::Message(_) | Step::Work(_) | Step::WorkSeconds(_) | Step::ToggleCard(_) => return None,
         };
         known.seq += 1;
         Some((known.execution.clone(), known.id.clone(), known.seq, event, is_terminal(&known.task)))
@@ -434,7 +389,10 @@ impl ScenarioAgent {
             return Err(A2aError::task_not_cancelable(key.1.clone()));
         }
         let (agent, key) = (self.clone(), key.clone());
-        let changed = agent.apply(&key, &Step::State("TASK_STATE_CANCELED", None));
+        let changed = agent.apply(
+            &key,
+            &Step::State(StateChange { state: "TASK_STATE_CANCELED".to_owned(), text: None, fault: None }),
+        );
         if let Some((execution, id, seq, event, _)) = changed {
             tokio::spawn(async move {
                 let mut headers = HeaderMap::new();

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{AgentKind, Announcement, Delivery};
+use sinew_protocol::mcp_offer::McpOffer;
 use sinew_source::{Schema, SchemaCache};
 
 use crate::context::Context;
@@ -38,6 +39,7 @@ pub struct Agent {
     pub(crate) concurrency: usize,
     pub(crate) delivery: Delivery,
     pub(crate) node_requests: bool,
+    pub(crate) offer: McpOffer,
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) output_retries: u32,
@@ -101,6 +103,7 @@ impl Agent {
             concurrency: CONCURRENCY,
             delivery: Delivery::Queue,
             node_requests: true,
+            offer: McpOffer::default(),
             timeout: TIMEOUT,
             grace: GRACE,
             output_retries: 0,
@@ -148,7 +151,7 @@ impl Agent {
         self
     }
 
-    /// How many tasks it works on at once, over both doors; at least one.
+    /// How many tasks it works on at once, over all endpoints; at least one.
     #[must_use]
     pub fn concurrency(mut self, tasks: usize) -> Self {
         self.concurrency = tasks.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
@@ -166,6 +169,13 @@ impl Agent {
     #[must_use]
     pub fn node_requests(mut self, taken: bool) -> Self {
         self.node_requests = taken;
+        self
+    }
+
+    /// Sets the offer to hosts of the Model Context Protocol: a tool (the default), a prompt or a resource.
+    #[must_use]
+    pub fn offer(mut self, offer: McpOffer) -> Self {
+        self.offer = offer;
         self
     }
 
@@ -208,6 +218,7 @@ impl Agent {
             visualisation: None,
             delivery: self.delivery,
             node_requests: self.node_requests,
+            offer: self.offer.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
-use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::a2a::{AgentCard, Message, Part};
 use sinew_protocol::task::{LogLine, MAX_EVENTS, TaskLog, is_answer_piece, progress_text};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ArtifactMeta, ArtifactName, ExecutionId, Fault, TaskId};
@@ -15,7 +15,7 @@ use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifacts, KeptVersion};
-use crate::failure::{ARTIFACTS, Failure, NO_PEER};
+use crate::failure::{ARTIFACTS, CANCELLED, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
 use crate::parking::TaskSlot;
 use crate::peers::{CallAnswer, Peers};
@@ -23,6 +23,7 @@ use crate::person_question::{PersonAnswer, QuestionToPerson};
 use crate::session_log::SessionLog;
 use crate::step_log::StepLog;
 use crate::steps::{StepBook, StepTask, Steps};
+use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::TaskProperties;
 
@@ -63,6 +64,8 @@ struct ContextState {
     slot: TaskSlot,
     /// Messages of the handler, for the result.
     log: Mutex<TaskLog>,
+    /// The task as its caller sees it; `None` for a task without a caller.
+    entry: Option<Arc<Entry>>,
 }
 
 impl Context {
@@ -72,7 +75,15 @@ impl Context {
         feed: Option<EventFeed>,
         peers: Option<Peers>,
     ) -> Self {
-        Self::with_feed(about, cancel, feed.map_or(ProgressSource::None, ProgressSource::Open), peers)
+        let feed = feed.map_or(ProgressSource::None, ProgressSource::Open);
+        Self::with_feed(about, cancel, feed, peers, None)
+    }
+
+    /// The task of an entry in the table of this process.
+    pub(crate) fn of_entry(about: TaskProperties, entry: &Arc<Entry>, peers: Peers) -> Self {
+        let feed = ProgressSource::Open(entry.feed.clone());
+        let caller = entry.has_caller().then(|| Arc::clone(entry));
+        Self::with_feed(about, entry.cancel.clone(), feed, Some(peers), caller)
     }
 
     /// The task of a node request; its stream of progress is opened when the handler says something.
@@ -85,7 +96,7 @@ impl Context {
     ) -> Self {
         let (mesh, outgoing, opened) = (mesh.clone(), outgoing.clone(), OnceLock::new());
         let feed = ProgressSource::Closed { mesh, outgoing, opened };
-        Self::with_feed(about, cancel, feed, Some(peers.clone()))
+        Self::with_feed(about, cancel, feed, Some(peers.clone()), None)
     }
 
     fn with_feed(
@@ -93,6 +104,7 @@ impl Context {
         cancel: CancellationToken,
         feed: ProgressSource,
         peers: Option<Peers>,
+        entry: Option<Arc<Entry>>,
     ) -> Self {
         let log = about.step_log().zip(peers.as_ref().and_then(Peers::steps));
         let steps = log.map_or_else(StepLog::in_memory, |(id, store)| StepLog::on_mesh(store, id));
@@ -110,6 +122,7 @@ impl Context {
             step_book: OnceLock::new(),
             slot: TaskSlot::default(),
             log: Mutex::default(),
+            entry,
         };
         Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0, step_counts: Arc::default() }
     }
@@ -360,7 +373,7 @@ impl Context {
         TaskCalls { about, cancel, artifacts, calls }
     }
 
-    /// Asks another agent through its A2A door and waits for its output, until this task's own deadline at most.
+    /// Asks another agent at its A2A endpoint and waits for its output, until this task's own deadline at most.
     pub async fn call(&self, agent: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call(self.task_calls(), agent, input).await,
@@ -404,6 +417,35 @@ impl Context {
         Ok(serde_json::from_value(output).map_err(|error| {
             Fault::error(NO_PEER, format!("the answer to a question cannot be read: {error}"))
         })?)
+    }
+
+    /// Whether this task has a caller that can be asked: it came as a message at the A2A endpoint, not from an execution.
+    pub fn has_caller(&self) -> bool {
+        self.inner.entry.is_some()
+    }
+
+    /// Asks the caller of this task: the task is `input-required` with these parts, and the next message of the caller to it
+    /// is the answer. The task has no place among those of the agent meanwhile. Fails if the task comes from an execution
+    /// ([`has_caller`](Self::has_caller)), or is cancelled. The question lasts as long as this process.
+    pub async fn ask_caller(&self, parts: Vec<Part>, extensions: Vec<String>) -> Result<Message, Failure> {
+        let Some(entry) = &self.inner.entry else {
+            let text = "the task comes from an execution: nobody waits for it who could be asked";
+            return Err(Fault::error(NO_PEER, text).with_retryable(false).into());
+        };
+        let id = format!("{}-question-{}", self.task(), entry.feed.seq() + 1);
+        let mut question = Message::agent(id, parts).with_task_id(self.task().as_str());
+        question.extensions = Some(extensions).filter(|extensions| !extensions.is_empty());
+        let answer = entry.ask_caller(question);
+        let cancelled =
+            || Fault::cancelled(CANCELLED, "the task was cancelled while it waited for its caller");
+        let waiting = async {
+            tokio::select! {
+                biased;
+                answer = answer => answer.map_err(|_| cancelled().into()),
+                () = self.cancel().cancelled() => Err(cancelled().into()),
+            }
+        };
+        Box::pin(self.parked(waiting)).await
     }
 
     /// The workflows and the other agents that are there now, as tools for a language model.

@@ -100,6 +100,11 @@ impl EventFeed {
         self.status(status);
     }
 
+    /// The task asks its caller, or goes on with the answer.
+    pub(crate) fn changed(&self, status: TaskStatus) {
+        self.status(status);
+    }
+
     fn status(&self, status: TaskStatus) {
         let event = TaskStatusUpdateEvent {
             task_id: self.0.task.clone(),

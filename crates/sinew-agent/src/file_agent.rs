@@ -142,6 +142,7 @@ impl FileAgent {
         .version(agent.version())
         .concurrency(agent.concurrency() as usize)
         .delivery(agent.delivery())
+        .offer(agent.offer().clone())
         .timeout(agent.timeout_with_waiting());
         for skill in agent.announcement().skills {
             served = served.a2a_skill(skill);

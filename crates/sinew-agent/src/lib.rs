@@ -1,6 +1,6 @@
 //! The SDK: an agent is a function from a typed input to a typed output; the rest is here.
 //!
-//! Place in the flow: tasks come from the agent's queue or through its A2A door, the function answers, the result goes
+//! Place in the flow: tasks come from the agent's queue or at its A2A endpoint, the function answers, the result goes
 //! to the subject that the task names.
 //!
 //! It never answers a task twice with two different results, and never runs one without checking its input.
@@ -23,9 +23,10 @@
 //! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
 
 mod agent;
+mod agent_endpoint;
 mod artifacts;
+mod caller_question;
 mod context;
-mod door;
 mod error;
 mod failure;
 mod feed;

@@ -19,8 +19,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
+use crate::agent_endpoint::MOST_WAITING;
 use crate::context::Context;
-use crate::door::MOST_WAITING;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::Said;
 use crate::node_tasks::{AnswerListener, NodeBegin};

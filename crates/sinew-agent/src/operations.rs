@@ -7,7 +7,6 @@ use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, ListTasksParams, Task, TaskIdParams, TaskListResponse, TaskQueryParams,
     TaskState, is_terminal, parse_timestamp,
 };
-use sinew_protocol::jsonrpc::Request;
 
 use crate::failure::short;
 use crate::table::{Entry, TaskTable};
@@ -20,9 +19,8 @@ const LARGEST_PAGE: u32 = 100;
 pub(crate) fn get(
     table: &TaskTable,
     caller: &Token,
-    request: &Request,
+    params: &TaskQueryParams,
 ) -> Result<(Arc<Task>, u64), A2aError> {
-    let params: TaskQueryParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     // The number first: an event in between is then heard twice, never missed.
     let seq = entry.feed.seq();
@@ -32,9 +30,8 @@ pub(crate) fn get(
 pub(crate) fn subscribe(
     table: &TaskTable,
     caller: &Token,
-    request: &Request,
+    params: &TaskIdParams,
 ) -> Result<(Arc<Task>, u64), A2aError> {
-    let params: TaskIdParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     let seq = entry.feed.seq();
     let task = entry.snapshot();
@@ -45,8 +42,11 @@ pub(crate) fn subscribe(
 }
 
 /// Tells the task to end; whoever asked waits for that on the entry.
-pub(crate) fn cancel(table: &TaskTable, caller: &Token, request: &Request) -> Result<Arc<Entry>, A2aError> {
-    let params: CancelTaskParams = request.params()?;
+pub(crate) fn cancel(
+    table: &TaskTable,
+    caller: &Token,
+    params: &CancelTaskParams,
+) -> Result<Arc<Entry>, A2aError> {
     let entry = find(table, caller, &params.id)?;
     if entry.has_ended() {
         return Err(A2aError::task_not_cancelable(short(&params.id, 64)));
@@ -63,9 +63,8 @@ fn find(table: &TaskTable, caller: &Token, id: &str) -> Result<Arc<Entry>, A2aEr
 pub(crate) fn list(
     table: &TaskTable,
     caller: &Token,
-    request: &Request,
+    params: &ListTasksParams,
 ) -> Result<TaskListResponse, A2aError> {
-    let params: ListTasksParams = request.params()?;
     let size = params.page_size.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&size) {
         return Err(A2aError::invalid_params(format!("pageSize: expected 1 to {LARGEST_PAGE}")));

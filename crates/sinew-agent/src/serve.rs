@@ -1,4 +1,4 @@
-//! An agent on the mesh: both doors, its card, and the way it leaves.
+//! An agent on the mesh: both endpoints, its card, and the way it leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::site::Site;
 use crate::task_properties::{TaskProperties, own_ids};
-use crate::{door, node_endpoint, queue};
+use crate::{agent_endpoint, node_endpoint, queue};
 
 /// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
 const ANNOUNCE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -38,18 +38,18 @@ impl Agent {
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
         let site = Arc::new(Site::new(mesh, compiled));
-        let endpoint = door::open(&site).await?;
+        let endpoint = agent_endpoint::open(&site).await?;
         let name = site.agent.agent.name.clone();
         find_steps(&site).await;
         let controls = site.mesh.tasks().controls(&name).await?;
         // The subscriptions must exist before the card is announced.
-        let mut doors = vec![
-            tokio::spawn(door::serve(Arc::clone(&site), endpoint)),
+        let mut endpoints = vec![
+            tokio::spawn(endpoint.serve(site.draining.clone())),
             tokio::spawn(queue::serve(Arc::clone(&site))),
         ];
         if site.agent.agent.node_requests {
             let nodes = site.mesh.services().serve_node(&name).await?;
-            doors.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
+            endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
         }
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
         let mut own_card = own_card(&site).await?;
@@ -67,8 +67,8 @@ impl Agent {
             if let Err(error) = site.mesh.cards().retract(&name).await {
                 tracing::debug!(%error, "the card was not retracted; it grows old");
             }
-            for door in doors {
-                let _ = door.await;
+            for endpoint in endpoints {
+                let _ = endpoint.await;
             }
         };
         let _ = timeout_at(ended_at, timeout(LAST_WORDS, closing)).await;

@@ -85,7 +85,7 @@ impl Site {
         self.is_slow.store(true, Ordering::Relaxed);
     }
 
-    /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A door.
+    /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A endpoint.
     pub(crate) fn begin(
         self: &Arc<Self>,
         request: Request,
@@ -124,8 +124,7 @@ impl Site {
         let open = Open { site: self, entry: Some(entry) };
         let Some(entry) = open.entry.as_ref() else { return };
         let about = request.about.clone();
-        let context =
-            Context::new(about, entry.cancel.clone(), Some(entry.feed.clone()), Some(self.peers.clone()));
+        let context = Context::of_entry(about, entry, self.peers.clone());
         let timer = self.agent.figures.begin(&self.agent.agent.name);
         let ended = match self.attempt(entry, request, &context).await {
             Ok(ended) => ended,

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::value::RawValue;
-use sinew_protocol::a2a::{ContextId, Task, TaskId, TaskState, TaskStatus, is_terminal};
+use sinew_protocol::a2a::{ContextId, Message, Task, TaskId, TaskState, TaskStatus, is_terminal};
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{ExecutionId, Token};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::caller_question::{AnswerFate, CallerDesk};
 use crate::feed::EventFeed;
 use crate::task_properties::TaskProperties;
 
@@ -42,6 +43,7 @@ pub(crate) struct Entry {
     written: OnceLock<Box<RawValue>>,
     given_up: CancellationToken,
     taken_over: AtomicBool,
+    desk: CallerDesk,
 }
 
 impl Entry {
@@ -69,6 +71,7 @@ impl Entry {
             written: OnceLock::new(),
             given_up: CancellationToken::new(),
             taken_over: AtomicBool::new(false),
+            desk: CallerDesk::default(),
         }
     }
 
@@ -92,11 +95,56 @@ impl Entry {
 
     /// The task once it has ended; none when the process gave it up.
     pub(crate) async fn ended(&self) -> Option<Arc<Task>> {
+        self.once(is_terminal).await
+    }
+
+    /// The task once it has ended or asks its caller; `None` when the process gave it up.
+    pub(crate) async fn settled(&self) -> Option<Arc<Task>> {
+        self.once(|state| is_terminal(state) || state == TaskState::InputRequired).await
+    }
+
+    async fn once(&self, is_enough: impl Fn(TaskState) -> bool) -> Option<Arc<Task>> {
         let mut state = self.state.subscribe();
         tokio::select! {
             biased;
-            ended = state.wait_for(|task| is_terminal(task.status.state)) => ended.ok().map(|task| Arc::clone(&task)),
+            found = state.wait_for(|task| is_enough(task.status.state)) => found.ok().map(|task| Arc::clone(&task)),
             () = self.given_up.cancelled() => None,
+        }
+    }
+
+    /// Whether the task has a caller that can be asked: it came as a message, not from an execution.
+    pub(crate) fn has_caller(&self) -> bool {
+        matches!(self.origin, Origin::Caller(_)) && self.caller.is_some()
+    }
+
+    /// Asks the caller. The answer is the next message to the task.
+    pub(crate) fn ask_caller(&self, question: Message) -> oneshot::Receiver<Message> {
+        let answer = self.desk.open();
+        self.change_status(TaskState::InputRequired, Some(question));
+        answer
+    }
+
+    /// Takes a message of the caller as the answer to the question that is open.
+    pub(crate) fn take_answer(&self, message: Message) -> AnswerFate {
+        let fate = self.desk.take(message);
+        if fate == AnswerFate::Taken {
+            self.change_status(TaskState::Working, None);
+        }
+        fate
+    }
+
+    fn change_status(&self, state: TaskState, message: Option<Message>) {
+        let mut status = TaskStatus::with_timestamp(state);
+        status.message = message;
+        let is_open = self.state.send_if_modified(|task| {
+            let is_open = !is_terminal(task.status.state);
+            if is_open {
+                Arc::make_mut(task).status = status.clone();
+            }
+            is_open
+        });
+        if is_open {
+            self.feed.changed(status);
         }
     }
 

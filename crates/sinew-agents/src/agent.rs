@@ -8,6 +8,7 @@ use serde_json::Value;
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
+use sinew_protocol::mcp_offer::McpOffer;
 use sinew_source::{Diagnostics, Schema, Sources, Span};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,7 @@ const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 /// A ready-made agent.
 pub struct Agent {
     file: AgentFile,
+    offer: McpOffer,
     runner: AgentRunner,
     input: Option<Schema>,
     output: Option<Schema>,
@@ -57,7 +59,7 @@ pub(crate) enum AgentRunner {
 
 impl Agent {
     pub(crate) fn new(
-        file: AgentFile,
+        (file, offer): (AgentFile, McpOffer),
         runner: AgentRunner,
         (input, output): (Option<Schema>, Option<Schema>),
         around: RunnerSurroundings,
@@ -65,7 +67,7 @@ impl Agent {
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
         let warnings = Diagnostics::new(place.0.clone());
-        Self { file, runner, input, output, slots, around, tools: OnceLock::new(), place, warnings }
+        Self { file, offer, runner, input, output, slots, around, tools: OnceLock::new(), place, warnings }
     }
 
     /// Path of the agent file, as it was given.
@@ -111,6 +113,11 @@ impl Agent {
         }
     }
 
+    /// Offer to hosts of the Model Context Protocol.
+    pub fn offer(&self) -> &McpOffer {
+        &self.offer
+    }
+
     /// Returns the content of the agent's card.
     pub fn announcement(&self) -> Announcement {
         Announcement {
@@ -124,6 +131,7 @@ impl Agent {
             visualisation: None,
             delivery: self.delivery(),
             node_requests: true,
+            offer: self.offer.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::file_time::Time;
 use crate::mcp_file::McpFile;
 use crate::model_file::ModelFile;
+use crate::offer_file::OfferFile;
 
 /// A ready-made agent: its card and how it runs.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -43,6 +44,9 @@ pub(crate) struct AgentFile {
     /// How tasks reach the agent on the mesh.
     #[serde(default)]
     pub(crate) delivery: Delivery,
+    /// Offer to hosts of the Model Context Protocol; a tool if left out.
+    #[serde(default)]
+    pub(crate) offer: OfferFile,
 }
 
 /// A skill of an agent.

@@ -33,6 +33,7 @@ mod load;
 mod local_peers;
 mod mcp_file;
 mod model_file;
+mod offer_file;
 mod peers;
 mod people;
 mod run;

@@ -130,6 +130,7 @@ fn build(
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
+    let offer = file.offer.to_offer().map_err(|complaint| complaints.push(complaint)).unwrap_or_default();
     let run = &file.run;
     let runner = match (&run.script, &run.command, &run.http, &run.mcp, &run.model) {
         (Some(script), None, None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
@@ -156,7 +157,7 @@ fn build(
                 _ => Vec::new(),
             };
             let mut agent = Agent::new(
-                file,
+                (file, offer),
                 runner,
                 (input, output),
                 RunnerSurroundings { environment: environment.clone() },

@@ -63,7 +63,9 @@ struct BridgeFile {
     #[schemars(range(min = 1, max = 10_000))]
     concurrency: Option<usize>,
     /// Workflow of the mesh that answers questions of the outside agent (input-required): its input is `{agent, question, data}`,
-    /// and its output is the answer. Without it, a question ends the task: its output has the question and `reply_to`.
+    /// and its output is the answer; `ask:person` asks people. Without it, the caller of the task is asked, which is
+    /// `input-required` meanwhile; in a task of an execution a question ends the task: its output has the question and
+    /// `reply_to`.
     ask: Option<String>,
     /// Whether the outside agent recognises a repeated message by its id. Then a message whose fate is unknown is sent again.
     #[serde(default)]

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_agent::{CancellationToken, Context, Failure, StepEffect};
+use sinew_agent::{CancellationToken, Context, Failure, QuestionToPerson, StepEffect};
 use sinew_mesh::crash;
 use sinew_protocol::a2a::{
-    ErrorCode, Message, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus, is_terminal,
+    ErrorCode, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus,
+    is_terminal,
 };
+use sinew_protocol::card::PERSON_QUESTION;
 use sinew_protocol::jsonrpc::{REFUSED, fault_of};
 use sinew_protocol::{Fault, code};
 use tokio::time::{Instant, sleep};
@@ -37,6 +39,8 @@ const FIND_TRIES: (u32, Duration) = (4, Duration::from_millis(500));
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Questions of one task that a workflow is asked.
 const MAX_QUESTIONS: u32 = 20;
+/// Bytes of a question that its caller is shown.
+const MAX_QUESTION_BYTES: usize = 32 << 10;
 /// Longest id of a task, in bytes.
 const MAX_ID_BYTES: usize = 1_024;
 /// Largest message that takes the place of a task, in bytes: it stands in the log of the task.
@@ -73,13 +77,17 @@ struct HeldAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct AnsweredQuestion {
     question: String,
-    answer: Value,
+    parts: Vec<Part>,
+    /// Extensions that the answer names.
+    #[serde(default)]
+    extensions: Vec<String>,
 }
 
 /// Place of a message among those of an activation.
 struct MessagePlace<'a> {
     id: String,
-    parts: &'a [sinew_protocol::a2a::Part],
+    parts: &'a [Part],
+    extensions: &'a [String],
     /// Task that the message goes to.
     task: Option<&'a str>,
 }
@@ -160,7 +168,8 @@ impl OutsideAgent {
         context: &Context,
     ) -> Result<(SentMessage, HeldAnswer), Failure> {
         let id = format!("{}-{round}", context.activation());
-        let place = MessagePlace { id, parts: &outgoing.parts, task: outgoing.reply_to.as_deref() };
+        let task = outgoing.reply_to.as_deref();
+        let place = MessagePlace { id, parts: &outgoing.parts, extensions: &[], task };
         self.send_recorded(&format!("send-{round}"), &place, context).await
     }
 
@@ -199,7 +208,8 @@ impl OutsideAgent {
         held: &mut HeldAnswer,
     ) -> Result<SentMessage, BridgeError> {
         let context = place.task.is_none().then_some(place.id.as_str());
-        let message = message(&place.id, place.parts, place.task, context);
+        let mut message = message(&place.id, place.parts, place.task, context);
+        message.extensions = Some(place.extensions.to_vec()).filter(|extensions| !extensions.is_empty());
         let (tries, mut wait) = SEND_TRIES;
         let mut tried = 0;
         loop {
@@ -286,32 +296,56 @@ impl OutsideAgent {
         let mut answered = String::new();
         for nth in 1..=MAX_QUESTIONS {
             view = self.follow(view, std::mem::take(&mut held), &answered, context).await.map_err(failure)?;
-            let Some(workflow) =
-                self.settings.ask.as_deref().filter(|_| view.task.status.state == TaskState::InputRequired)
-            else {
+            let is_asked = view.task.status.state == TaskState::InputRequired;
+            if !is_asked || (self.settings.ask.is_none() && !context.has_caller()) {
                 return Ok(view.task);
-            };
-            let message = view.task.status.message.as_ref();
-            let input = json!({
-                "agent": context.agent(), "question": words_of(message), "data": data_of(message),
-            });
-            let question = question_id(&view.task.status);
+            }
             let key = format!("question-{round}-{nth}");
             let asked =
                 context.steps().run(&format!("asked-{round}-{nth}"), StepEffect::Repeat, async |_| {
-                    let answer = Box::pin(context.parked(context.call_keyed(workflow, &key, input))).await?;
-                    Ok(AnsweredQuestion { question, answer })
+                    self.ask(&view.task.status, &key, context).await
                 });
-            let AnsweredQuestion { question, answer } = asked.await?;
+            let AnsweredQuestion { question, parts, extensions } = asked.await?;
             answered = question;
             let id = format!("{}-{round}-a{nth}", context.activation());
-            let parts = answer_parts(&answer);
-            let place = MessagePlace { id, parts: &parts, task: Some(task) };
+            let place = MessagePlace { id, parts: &parts, extensions: &extensions, task: Some(task) };
             (_, held) = self.send_recorded(&format!("answer-{round}-{nth}"), &place, context).await?;
             view = TaskView::new(task, task_context);
         }
         let text = format!("the outside agent asked more than {MAX_QUESTIONS} questions");
         Err(failure(BridgeError::TaskEnded { state: "input-required", text }))
+    }
+
+    /// Gets the answer to a question of the agent: from the workflow or the people that the file names, else from the caller of
+    /// the task, which is `input-required` meanwhile.
+    async fn ask(
+        &self,
+        status: &TaskStatus,
+        key: &str,
+        context: &Context,
+    ) -> Result<AnsweredQuestion, Failure> {
+        let (question, message) = (question_id(status), status.message.as_ref());
+        let (words, data) = (words_of(message), data_of(message));
+        match self.settings.ask.as_deref() {
+            Some(PERSON_QUESTION) => {
+                let asked = QuestionToPerson { prompt: words, data, ..QuestionToPerson::default() };
+                let answer = Box::pin(context.ask_person(key, asked)).await?;
+                let comment = || answer.comment.clone().map(Value::from).unwrap_or(answer.approved.into());
+                let answer = if answer.answer.is_null() { comment() } else { answer.answer.clone() };
+                Ok(AnsweredQuestion { question, parts: answer_parts(&answer), extensions: Vec::new() })
+            }
+            Some(workflow) => {
+                let input = json!({"agent": context.agent(), "question": words, "data": data});
+                let answer = Box::pin(context.parked(context.call_keyed(workflow, key, input))).await?;
+                Ok(AnsweredQuestion { question, parts: answer_parts(&answer), extensions: Vec::new() })
+            }
+            None => {
+                let extensions = message.and_then(|it| it.extensions.clone()).unwrap_or_default();
+                let answer = context.ask_caller(question_parts(message), extensions).await?;
+                let (parts, extensions) = (answer.parts, answer.extensions.unwrap_or_default());
+                Ok(AnsweredQuestion { question, parts, extensions })
+            }
+        }
     }
 
     /// Waits until a task has ended, or asks something else than `answered`. Streams that end are opened again.
@@ -487,6 +521,22 @@ fn question_id(status: &TaskStatus) -> String {
     let text = words_of(status.message.as_ref());
     let words = [id.unwrap_or_default(), status.timestamp.as_deref().unwrap_or_default(), &text].join("@");
     words.chars().take(MAX_ID_BYTES).collect()
+}
+
+/// The texts and data of a question, as far as they fit into an event.
+fn question_parts(message: Option<&Message>) -> Vec<Part> {
+    let parts = message.iter().flat_map(|message| &message.parts);
+    let shown = parts.filter(|part| matches!(part.content, PartContent::Text(_) | PartContent::Data(_)));
+    let mut left = MAX_QUESTION_BYTES;
+    let mut fitting = Vec::new();
+    for part in shown {
+        let size = serde_json::to_vec(part).map_or(usize::MAX, |json| json.len());
+        if size <= left {
+            left -= size;
+            fitting.push(part.clone());
+        }
+    }
+    if fitting.is_empty() { vec![Part::text(quoted(&words_of(message)))] } else { fitting }
 }
 
 /// A question as the output of a task: a later task answers it with `reply_to`.

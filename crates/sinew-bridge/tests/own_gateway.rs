@@ -1,11 +1,14 @@
-//! A workflow of one mesh as an agent of another, through the gateway of the first.
+//! A workflow of one mesh as an agent of another, through the gateway of the first, also by mutual TLS.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use sinew_agent::{Agent, CancellationToken};
-use sinew_gateway::{Gateway, GatewayOptions};
+use sinew_gateway::{Gateway, GatewayOptions, TlsFiles, TransportSecurity};
+use sinew_operations::gateway_keys::{NewKey, create_key};
 use sinew_operations::mesh_operator;
+use sinew_protocol::access::{AccessRole, KeyLimits};
 
 use crate::world::{BridgeWorld, SINGLE, connect, output};
 
@@ -49,4 +52,70 @@ workflow:
     gateway.drain().await;
     away.end().await;
     home.end().await;
+}
+
+/// An authority of certificates.
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bridge_proves_itself_by_a_certificate() {
+    let world = BridgeWorld::bare().await;
+    let stop = CancellationToken::new();
+    let echo = Agent::dynamic("echo", None, None, |input, _| async move { Ok(input) });
+    tokio::spawn(echo.serve(connect(&world.url(), "echo", "test").await, stop.clone()));
+    world.is_announced("echo").await;
+    let (servers, clients, strangers) = (authority(), authority(), authority());
+    let write = |file: &str, text: String| std::fs::write(world.folder().join(file), text).unwrap();
+    for (file, name, issuer) in [
+        ("server", "localhost", &servers),
+        ("bridge", "bridge.internal", &clients),
+        ("forged", "bridge.internal", &strangers),
+    ] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        write(&format!("{file}.crt"), params.signed_by(&key, issuer).unwrap().pem());
+        write(&format!("{file}.key"), key.serialize_pem());
+    }
+    write("servers.crt", servers.pem());
+    write("clients.crt", clients.pem());
+    let key = NewKey {
+        name: "bridge".to_owned(),
+        role: AccessRole::Client,
+        patterns: vec!["echo".to_owned()],
+        expires_at: None,
+        certificate_name: Some("bridge.internal".to_owned()),
+        limits: KeyLimits::default(),
+    };
+    create_key(&world.mesh, key, 0).await.unwrap();
+    let mut options = GatewayOptions::new(mesh_operator::adapter);
+    options.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    options.access.is_required = true;
+    options.transport = TransportSecurity::Tls(TlsFiles {
+        certificate: world.folder().join("server.crt"),
+        key: world.folder().join("server.key"),
+        client_authorities: Some(world.folder().join("clients.crt")),
+    });
+    let gateway = Gateway::start(connect(&world.url(), "gateway", "test").await, options).await.unwrap();
+    let card = format!("https://localhost:{}/agents/echo", gateway.address().port());
+    let text = |certificate: &str| {
+        format!("name: outside\ncard: {card}\nhosts: []\nauthorities: servers.crt\n{certificate}")
+    };
+    let shows = |name: &str| format!("certificate: {{certificate: {name}.crt, key: {name}.key}}\n");
+    let refused = world.open(&text("")).await.unwrap_err();
+    assert_eq!(refused.code(), "SINEW-9039", "{refused}");
+    let forged = text(&shows("forged"));
+    let opening = world.open(&forged);
+    let forged = tokio::time::timeout(std::time::Duration::from_secs(2), opening).await;
+    assert!(!matches!(forged, Ok(Ok(_))), "an authority that the gateway does not trust");
+    world.serve(&text(&shows("bridge"))).await;
+    let echoed = world.ask("outside", "m1", json!({"data": {"n": 7}})).await;
+    assert_eq!(echoed["status"]["state"], "TASK_STATE_COMPLETED", "{echoed:#}");
+    assert!(echoed.to_string().contains("\"n\":7"), "{echoed:#}");
+    stop.cancel();
+    gateway.drain().await;
+    world.end().await;
 }

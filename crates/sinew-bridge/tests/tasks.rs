@@ -36,13 +36,12 @@ async fn tasks_end_over_both_bindings_with_streams_and_without() {
         assert_eq!(output(&file)["artifacts"][0]["name"], "notes.txt", "{told}");
         assert_eq!(output(&file)["links"], json!(["https://elsewhere.example/x"]), "{told}: {shown}");
         let asks = world.ask(&name, "m5", json!({"text": "ask"})).await;
-        let question = output(&asks).clone();
-        assert_eq!(
-            (&question["state"], &question["question"]),
-            (&json!("input-required"), &json!("which colour?"))
-        );
-        let reply = json!({"data": {"text": "blue", "reply_to": question["reply_to"]}});
-        let answered = world.ask(&name, "m6", reply).await;
+        assert_eq!(asks["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{told}: {asks:#}");
+        assert_eq!(asks["status"]["message"]["parts"], json!([{"text": "which colour?"}]), "{told}");
+        let reply = json!({"message": {
+            "messageId": "m6", "role": "ROLE_USER", "taskId": asks["id"], "parts": [{"text": "blue"}],
+        }});
+        let answered = world.rpc(&name, "SendMessage", &reply).await["task"].take();
         assert_eq!(output(&answered)["text"], "answered blue", "{told}: {answered:#}");
         assert_eq!(fake.most_of_one_message(), 1, "{told}");
         fake.record(|record| {

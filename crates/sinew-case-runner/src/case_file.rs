@@ -68,6 +68,11 @@ pub fn schema() -> Value {
 pub(crate) fn read(path: &Path) -> Result<TestFile, Failure> {
     let document =
         workflow_file::document(path, &workflow_file::read(path)?).map_err(Failure::diagnostics)?;
+    from_document(path, document)
+}
+
+/// Reads the cases of a document. All that is wrong with it is in the failure's diagnostics.
+pub(crate) fn from_document(path: &Path, document: Document) -> Result<TestFile, Failure> {
     let schema = Schema::compile(&schema())
         .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
     let mut found = Diagnostics::new(document.sources.clone());

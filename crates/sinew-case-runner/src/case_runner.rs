@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::posted_file::{lower_posted, posted_document, posted_workflow};
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::code;
 use sinew_runtime::Library;
@@ -67,6 +68,76 @@ pub fn run_cases(
     Ok(report)
 }
 
+/// A workflow file and its cases, as a client sent them: no other file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct PostedCases<'a> {
+    /// Name of the workflow file; cases name it by `workflow`.
+    pub workflow_name: &'a str,
+    /// Text of the workflow file.
+    pub workflow: &'a str,
+    /// Name of the test file in places.
+    pub name: &'a str,
+    /// Text of the test file.
+    pub cases: &'a str,
+}
+
+/// Runs cases that a client sent. A test file that cannot be read is part of the report.
+pub fn run_posted_cases(posted: PostedCases<'_>) -> CaseReport {
+    let mut report = CaseReport { files: 1, ..CaseReport::default() };
+    let read = posted_document(posted.name, posted.cases.as_bytes())
+        .and_then(|document| case_file::from_document(Path::new(posted.name), document));
+    let file = match read {
+        Ok(file) => file,
+        Err(failure) => {
+            report.broken.push(failure);
+            return report;
+        }
+    };
+    let mut runner = CaseFileRunner {
+        file: &file,
+        variables: &VariableRules::default(),
+        origin: CaseOrigin::Posted(posted),
+        loaded: BTreeMap::new(),
+        coverage: &mut report.coverage,
+    };
+    report.verdicts = file.cases.iter().map(|case| runner.case(case).0).collect();
+    report
+}
+
+/// Where the workflows of cases come from.
+#[derive(Clone, Copy)]
+enum CaseOrigin<'a> {
+    /// The disk, beside the test file.
+    Disk,
+    /// Files that a client sent.
+    Posted(PostedCases<'a>),
+}
+
+impl CaseOrigin<'_> {
+    fn load(self, path: &Path, options: &workflow_file::Options) -> Result<Loaded, Failure> {
+        let Self::Posted(posted) = self else { return workflow_file::workflow(path, options) };
+        if path != Path::new(posted.workflow_name) {
+            let text = format!("{} is not the file that was sent: {}", path.display(), posted.workflow_name);
+            return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
+        }
+        posted_workflow(posted.workflow_name, posted.workflow.as_bytes(), options.dialect.as_deref())
+    }
+
+    fn lower(
+        self,
+        path: &Path,
+        document: Document,
+        options: &workflow_file::Options,
+    ) -> Result<Loaded, Failure> {
+        match self {
+            Self::Disk => workflow_file::lower(path, document, options),
+            Self::Posted(_) => {
+                lower_posted(&path.display().to_string(), document, options.dialect.as_deref())
+            }
+        }
+    }
+}
+
 /// Runs the cases of one file, and writes the file anew if that is asked for.
 fn run_file(
     file: &TestFile,
@@ -77,6 +148,7 @@ fn run_file(
     let mut runner = CaseFileRunner {
         file,
         variables: &options.variables,
+        origin: CaseOrigin::Disk,
         loaded: BTreeMap::new(),
         coverage: &mut report.coverage,
     };
@@ -110,6 +182,7 @@ fn run_file(
 struct CaseFileRunner<'a> {
     file: &'a TestFile,
     variables: &'a VariableRules,
+    origin: CaseOrigin<'a>,
     loaded: BTreeMap<(PathBuf, Option<String>), Result<Loaded, Failure>>,
     coverage: &'a mut Coverage,
 }
@@ -145,8 +218,8 @@ impl CaseFileRunner<'_> {
                     variables: self.variables.clone(),
                     ..workflow_file::Options::default()
                 };
-                let loaded =
-                    self.loaded.entry(key).or_insert_with(|| workflow_file::workflow(path, &options));
+                let origin = self.origin;
+                let loaded = self.loaded.entry(key).or_insert_with(|| origin.load(path, &options));
                 (loaded.as_ref(), name.as_deref(), None)
             }
             TestedWorkflow::Inline(node) => {
@@ -176,11 +249,9 @@ impl CaseFileRunner<'_> {
         let stem = self.file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let path = self.file.path.with_file_name(stem.trim_end_matches(".test").to_owned() + ".yaml");
         let document = Document { root: node.clone(), sources: self.file.sources.clone() };
-        workflow_file::lower(
-            &path,
-            document,
-            &workflow_file::Options { dialect: case.dialect.clone(), ..workflow_file::Options::default() },
-        )
+        let options =
+            workflow_file::Options { dialect: case.dialect.clone(), ..workflow_file::Options::default() };
+        self.origin.lower(&path, document, &options)
     }
 }
 

@@ -22,7 +22,7 @@ mod update;
 
 pub use agent_cases::schema as agent_case_schema;
 pub use case_file::schema as workflow_case_schema;
-pub use case_runner::{CaseOptions, CaseProgress, run_cases};
+pub use case_runner::{CaseOptions, CaseProgress, PostedCases, run_cases, run_posted_cases};
 pub use coverage::Coverage;
 pub use eval_file::{EvalCase, EvalFile, PeerStub, eval_schema, is_eval_file, read_eval};
 pub use eval_trial::{EvalReport, EvalTrial, EvalVerdict, GradedTrial, grade_trial};

@@ -1,35 +1,13 @@
-//! Files of the pages, compiled in: one style sheet, a few modules of JavaScript, one icon.
+//! Files of the pages, compiled in: one style sheet, a few modules of JavaScript, one icon, and the editor of the author's desk.
 
 use std::sync::LazyLock;
 
 use axum::extract::Path;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest as _, Sha256};
 
-use crate::api_client::join_segments;
-use crate::page_request::BASE;
-
-/// A file with the address that changes when its content does.
-#[derive(Debug)]
-pub(crate) struct PageFile {
-    name: &'static str,
-    media_type: &'static str,
-    content: String,
-    /// Address with the first characters of the content's digest.
-    pub(crate) address: String,
-}
-
-impl PageFile {
-    fn of(name: &'static str, media_type: &'static str, content: String) -> Self {
-        let digest = Sha256::digest(content.as_bytes());
-        let version = hex::encode(&digest[..6]);
-        let address = format!("{}?v={version}", join_segments(BASE, &["assets", name]));
-        Self { name, media_type, content, address }
-    }
-}
-
-const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+use crate::page_file::{JAVASCRIPT, PageFile};
+use crate::vendored_editor::editor_files;
 
 /// The style sheet; colours of drawings come from the crate that draws them.
 pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
@@ -42,33 +20,76 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 6]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 7]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
         ("graph.js", include_str!("assets/graph.js")),
         ("keys.js", include_str!("assets/keys.js")),
         ("helpers.js", include_str!("assets/helpers.js")),
         ("traffic.js", include_str!("assets/traffic.js")),
+        ("chat.js", include_str!("assets/chat.js")),
         ("desk.js", include_str!("assets/desk.js")),
     ]
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
 });
+
+/// The editor: the module that opens it, then the packages behind it. Pages load it when they need it.
+pub(crate) static EDITOR: LazyLock<Vec<PageFile>> = LazyLock::new(editor_files);
 
 /// The icon.
 pub(crate) static ICON: LazyLock<PageFile> =
     LazyLock::new(|| PageFile::of("icon.svg", "image/svg+xml", include_str!("assets/icon.svg").to_owned()));
 
 /// Serves a file. Its address names its content, so a browser need not ask twice.
-pub(crate) async fn serve_file(Path(name): Path<String>) -> Response {
-    let files = std::iter::once(&*STYLE).chain(MODULES.iter()).chain([&*ICON]);
-    match files.into_iter().find(|file| file.name == name) {
-        Some(file) => {
-            let headers = [
-                (header::CONTENT_TYPE, file.media_type),
-                (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
-            ];
-            (headers, file.content.as_str()).into_response()
+pub(crate) async fn serve_file(Path(name): Path<String>, request: HeaderMap) -> Response {
+    let files = std::iter::once(&*STYLE).chain(MODULES.iter()).chain([&*ICON]).chain(EDITOR.iter());
+    let Some(file) = files.into_iter().find(|file| file.name == name) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, file.media_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::VARY, "accept-encoding"),
+    ];
+    match file.packed().filter(|_| takes_gzip(&request)) {
+        Some(packed) => {
+            let mut response = (headers, packed).into_response();
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response
         }
-        None => StatusCode::NOT_FOUND.into_response(),
+        None => (headers, file.content.as_str()).into_response(),
+    }
+}
+
+/// Whether a client takes gzip: it names it, and not with a weight of nothing.
+fn takes_gzip(request: &HeaderMap) -> bool {
+    let encodings = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    encodings.flat_map(|list| list.split(',')).any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().trim_start_matches("q=").trim_matches(['0', '.']);
+        let is_refused = one.contains(';') && weight.is_empty();
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_say_whether_they_take_gzip() {
+        let check = |header: Option<&'static str>, expected: bool| {
+            let mut headers = HeaderMap::new();
+            if let Some(header) = header {
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(header));
+            }
+            assert_eq!(takes_gzip(&headers), expected, "{header:?}");
+        };
+        check(Some("gzip, deflate, br"), true);
+        check(Some("br, GZIP;q=0.5"), true);
+        check(Some("gzip;q=0, br"), false);
+        check(Some("gzip;q=0.0"), false);
+        check(Some("identity"), false);
+        check(None, false);
     }
 }

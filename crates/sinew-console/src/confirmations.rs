@@ -139,7 +139,7 @@ async fn command_page(
             form.steer method="post" {
                 (token_field(request))
                 @if command.takes_reason { (reason_field(reason)) }
-                (buttons(&execution.execution, command.title, command.verb == "cancel"))
+                (buttons(&execution.execution, command.title, &line, command.verb == "cancel"))
             }
         }
         (command_line(&line))
@@ -168,10 +168,10 @@ fn reason_field(reason: &str) -> Markup {
     html! { label { span { "Reason " span.quiet { "(kept with the execution)" } } input type="text" name="reason" value=(reason) autocomplete="off"; } }
 }
 
-fn buttons(id: &str, title: &str, is_dangerous: bool) -> Markup {
+fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: bool) -> Markup {
     html! {
         div.actions {
-            button.primary.danger[is_dangerous] type="submit" { (title) }
+            button.primary.danger[is_dangerous] type="submit" data-command=(shown_text::name(&line.to_string())) { (title) }
             a.button href=(PageAddress::execution(id)) { "Back" }
         }
     }
@@ -264,7 +264,7 @@ async fn retry_page(
                 input type="hidden" name="node" value=(form.node);
                 @if form.only.is_some() { input type="hidden" name="only" value="1"; }
                 (reason_field(&form.reason))
-                (buttons(id, "Retry", false))
+                (buttons(id, "Retry", &form.command(id), false))
             }
         }
         (command_line(&form.command(id)))
@@ -409,7 +409,7 @@ async fn fork_page(
                 (token_field(request))
                 input type="hidden" name="at" value=(form.at);
                 input type="hidden" name="outputs" value=(form.outputs);
-                (buttons(id, "Fork", false))
+                (buttons(id, "Fork", &form.command(id), false))
             }
         }
         (command_line(&form.command(id)))

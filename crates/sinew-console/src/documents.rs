@@ -221,6 +221,8 @@ pub(crate) struct ConditionDocument {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) bound: Vec<BoundValueDocument>,
+    /// Whether it held.
+    pub(crate) holds: Option<bool>,
 }
 
 /// A name in a condition, and its value.
@@ -497,6 +499,9 @@ pub(crate) struct ValidationDocument {
     /// Drawings as SVG, by workflow.
     #[serde(default)]
     pub(crate) drawings: BTreeMap<String, String>,
+    /// Sockets of the nodes of covalt.
+    #[serde(default)]
+    pub(crate) sockets: Vec<NodeSocketsDocument>,
 }
 
 /// A finding in a file.
@@ -508,8 +513,12 @@ pub(crate) struct FindingDocument {
     pub(crate) code: String,
     #[serde(default)]
     pub(crate) message: String,
+    /// File of the finding; the first of a workflow's files if it names none.
+    pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
+    pub(crate) end_line: Option<u32>,
+    pub(crate) end_column: Option<u32>,
     pub(crate) hint: Option<String>,
 }
 
@@ -517,6 +526,34 @@ pub(crate) struct FindingDocument {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DeployedDocument {
     pub(crate) name: String,
+}
+
+/// Work of an agent for an execution.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AgentWorkDocument {
+    pub(crate) agent: String,
+    #[serde(default)]
+    pub(crate) is_workflow: bool,
+    #[serde(default)]
+    pub(crate) nodes: Vec<String>,
+    #[serde(default)]
+    pub(crate) tasks: usize,
+    #[serde(default)]
+    pub(crate) open: usize,
+    #[serde(default)]
+    pub(crate) failed: usize,
+    #[serde(default)]
+    pub(crate) working_ms: u64,
+    #[serde(default)]
+    pub(crate) longest_ms: u64,
+    #[serde(default)]
+    pub(crate) turns: u64,
+    #[serde(default)]
+    pub(crate) input_tokens: u64,
+    #[serde(default)]
+    pub(crate) output_tokens: u64,
+    pub(crate) cost_usd: Option<f64>,
+    pub(crate) last_error: Option<FaultDocument>,
 }
 
 /// An agent of a list.
@@ -563,4 +600,31 @@ pub(crate) struct SkillDocument {
     pub(crate) description: String,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
+}
+
+/// Sockets of a node of covalt.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct NodeSocketsDocument {
+    pub(crate) node: String,
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) shape: String,
+    #[serde(default)]
+    pub(crate) color: String,
+    #[serde(default)]
+    pub(crate) inputs: Vec<SocketDocument>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<SocketDocument>,
+}
+
+/// A socket.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct SocketDocument {
+    pub(crate) name: String,
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) color: String,
+    #[serde(default)]
+    pub(crate) shape: String,
 }

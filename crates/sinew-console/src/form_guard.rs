@@ -24,6 +24,14 @@ use crate::pages::sign_in::is_sign_in;
 const MAX_FORM_BYTES: usize = 1 << 20;
 /// Bytes of a form that holds an exported execution.
 const MAX_IMPORT_BYTES: usize = 32 << 20;
+/// Bytes of a message of a chat: it may carry files.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// Begin of the paths of chats.
+const CHATS: &str = "/console/chat/";
+/// Path of the author's desk; a workflow file and its cases may be long.
+const DESK: &str = "/console/desk";
+/// Bytes of a form of the desk.
+const MAX_DESK_BYTES: usize = 4 << 20;
 /// Path of the form that opens an exported execution; the form changes nothing.
 const IMPORT: &str = "/console/import";
 /// Begin of the paths of files, which say nothing of the mesh.
@@ -68,7 +76,12 @@ pub(crate) async fn guard_pages(
         Err(None)
     } else if is_form {
         let is_trusted = is_known && is_own_origin(&parts.headers);
-        let max_bytes = if parts.uri.path() == IMPORT { MAX_IMPORT_BYTES } else { MAX_FORM_BYTES };
+        let max_bytes = match parts.uri.path() {
+            IMPORT => 2 * MAX_IMPORT_BYTES,
+            DESK => MAX_DESK_BYTES,
+            path if path.starts_with(CHATS) => MAX_MESSAGE_BYTES,
+            _ => MAX_FORM_BYTES,
+        };
         checked_form(mode, is_trusted, &token, (body, max_bytes)).await.map_err(Some)
     } else {
         Ok(body)

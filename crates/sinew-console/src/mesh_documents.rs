@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::documents::{ArtifactDocument, EventDocument, ExecutionDocument, NodeDocument, TreeDocument};
+use crate::documents::{
+    ArtifactDocument, EventDocument, ExecutionDocument, NodeDocument, TimelineDocument, TreeDocument,
+};
 
 /// Artifacts of many executions.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,6 +26,91 @@ pub(crate) struct MeshArtifactDocument {
     pub(crate) started: String,
 }
 
+/// Tasks that were given an artifact.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ArtifactUsesDocument {
+    #[serde(default)]
+    pub(crate) uses: Vec<ArtifactUseDocument>,
+    #[serde(default)]
+    pub(crate) searched_executions: usize,
+}
+
+/// A task that was given an artifact, or an execution that was started with it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ArtifactUseDocument {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    pub(crate) node: Option<String>,
+    #[serde(default)]
+    pub(crate) attempt: u32,
+}
+
+/// A check of the mesh.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct DoctorCheckDocument {
+    pub(crate) check: String,
+    /// `ok`, `warn` or `fail`.
+    pub(crate) state: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) code: Option<String>,
+}
+
+/// Figures of the traffic.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct TrafficReportDocument {
+    #[serde(default)]
+    pub(crate) seconds: f64,
+    #[serde(default)]
+    pub(crate) rates: Vec<GroupRateDocument>,
+    #[serde(default)]
+    pub(crate) latencies: Vec<GroupLatencyDocument>,
+}
+
+/// Messages a second of a group of subjects.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct GroupRateDocument {
+    pub(crate) group: String,
+    pub(crate) messages: f64,
+    pub(crate) bytes: f64,
+}
+
+/// Times of nodes of an agent.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct GroupLatencyDocument {
+    pub(crate) group: String,
+    pub(crate) count: usize,
+    pub(crate) p50_ms: u64,
+    pub(crate) p95_ms: u64,
+    pub(crate) p99_ms: u64,
+}
+
+/// A process of an agent, as it tells of itself.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AgentProcessDocument {
+    #[serde(default)]
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) started: String,
+    pub(crate) calls: WorkFiguresDocument,
+    pub(crate) tasks: Option<WorkFiguresDocument>,
+}
+
+/// Work of a process.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct WorkFiguresDocument {
+    pub(crate) count: u64,
+    #[serde(default)]
+    pub(crate) errors: u64,
+    #[serde(default)]
+    pub(crate) average_ms: f64,
+    #[serde(default)]
+    pub(crate) last_error: String,
+}
+
 /// Views of an exported execution.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct InspectionDocument {
@@ -37,34 +123,8 @@ pub(crate) struct InspectionDocument {
     pub(crate) events: Vec<EventDocument>,
     #[serde(default)]
     pub(crate) skipped_events: usize,
+    pub(crate) timeline: Option<TimelineDocument>,
     pub(crate) drawing: Option<String>,
-}
-
-/// A conversion function that was tried.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ConversionDocument {
-    #[serde(default)]
-    pub(crate) outcome: String,
-    #[serde(default)]
-    pub(crate) value: Value,
-    pub(crate) error: Option<ConversionErrorDocument>,
-}
-
-/// Why a conversion function gave no result.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ConversionErrorDocument {
-    #[serde(default)]
-    pub(crate) code: String,
-    #[serde(default)]
-    pub(crate) message: String,
-    pub(crate) place: ConversionPlaceDocument,
-}
-
-/// Place in a file.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ConversionPlaceDocument {
-    pub(crate) line: Option<u32>,
-    pub(crate) column: Option<u32>,
 }
 
 /// State of the mesh.

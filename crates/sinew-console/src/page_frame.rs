@@ -3,6 +3,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Deserialize;
 
 use crate::api_client::ApiPath;
 use crate::assets::{ICON, MODULES, STYLE};
@@ -225,6 +226,22 @@ pub(crate) fn code_link(code: &str) -> Markup {
 /// The hidden field that every form carries.
 pub(crate) fn token_field(request: &PageRequest) -> Markup {
     html! { input type="hidden" name=(TOKEN_FIELD) value=(request.token.as_str()); }
+}
+
+/// Filter of a list by a text, which the server applies.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct TextFilter {
+    pub(crate) text: Option<String>,
+}
+
+/// The form of the filter of a list.
+pub(crate) fn text_filter(text: Option<&str>) -> Markup {
+    html! {
+        form.filter method="get" role="search" aria-label="Filter" {
+            label.wide { span { "Name or description contains" } input type="text" name="text" value=[text] data-filter autocomplete="off"; }
+            button type="submit" { "Filter" }
+        }
+    }
 }
 
 /// Whether the page offers forms.

@@ -34,6 +34,8 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&execution("/events"), get(pages::events::show))
         .route(&execution("/data"), get(pages::data::show))
         .route(&execution("/artifacts"), get(pages::artifacts::show))
+        .route(&execution("/artifact-image"), get(pages::artifact_preview::image))
+        .route(&execution("/agents"), get(pages::execution_agents::show))
         .route(&execution("/compare"), get(pages::compare::show))
         .route(&execution("/source"), get(pages::source::of_execution))
         .route(&execution("/cancel"), get(confirmations::cancel).post(confirmations::do_cancel))

@@ -7,6 +7,7 @@ use sinew_inspection::words;
 use sinew_source::{escape_line, escape_text};
 
 use crate::command_text::CommandText;
+use crate::page_request::PageAddress;
 
 /// Bytes of a value that a page shows; the rest is a link away.
 pub(crate) const MAX_SHOWN_BYTES: usize = 16 << 10;
@@ -125,6 +126,12 @@ pub(crate) fn command_line(command: &CommandText) -> Markup {
             button.copy type="button" data-copy=(command) hidden { "Copy" }
         }
     }
+}
+
+/// A link that looks like a button and leads to what changes the mesh, with the command that does the same.
+pub(crate) fn action_link(address: &PageAddress, title: &str, command: &CommandText) -> Markup {
+    let command = name(&command.to_string());
+    html! { a.button data-action data-command=(command) title={ "$ " (command) } href=(address) { (title) } }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use sinew_protocol::Fault;
 use crate::ask::TaskRequest;
 use crate::ctx::AdapterContext;
 use crate::fact::{ActivationOutput, ChildSpec, Fact, PersonAnswer, PersonRequest, TokenValue};
+use crate::seen_condition::SeenCondition;
 use crate::{ActivationId, SharedJson};
 
 /// Next step of an activation.
@@ -153,6 +154,12 @@ pub trait Adapter: std::marker::Send + Sync {
     /// Returns the output of an execution that failed or was cancelled. By default it has none.
     fn failed_output(&self, _ctx: &AdapterContext<'_>) -> Option<Value> {
         None
+    }
+
+    /// Returns the conditions of a begun node with the values that they name, for people. By default there are none; nothing is
+    /// decided here.
+    fn conditions(&self, _ctx: &AdapterContext<'_>, _act: ActivationId) -> Vec<SeenCondition> {
+        Vec::new()
     }
 
     /// Words a failure for the execution's outcome (`act` failed with `fault`).

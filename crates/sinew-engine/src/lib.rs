@@ -23,6 +23,7 @@ mod graph;
 mod input;
 pub mod lifecycle;
 mod machine;
+mod seen_condition;
 mod serde_result;
 mod serde_some;
 mod state;
@@ -47,6 +48,7 @@ pub use fold::{FactError, fold};
 pub use graph::IndexedPlan;
 pub use input::{EngineInput, InputRefusal, RetryPlan, RetryRequest};
 pub use machine::{Decided, Machine, RoundJournal};
+pub use seen_condition::{BoundValue, SeenCondition};
 pub use state::{
     Activation, ActivationEnd, ActivationPhase, ArrivedToken, ChildScope, ChildSet, ExecutionState,
     RecordedReply,

@@ -7,5 +7,6 @@
 //! not have.
 
 pub mod client;
+mod endpoint;
 mod programs;
 pub mod service;

@@ -134,5 +134,5 @@ impl Programs {
 pub async fn store_plan(mesh: &Mesh, program: &Program, source: Option<String>) -> Result<String, MeshError> {
     let plan = serde_json::to_value(program.graph.plan()).unwrap_or_default();
     let dialect = program.adapter.name().to_owned();
-    mesh.workflows().put_plan(&StoredPlan { dialect, plan, source }).await
+    mesh.workflows().put_plan(&StoredPlan { dialect, plan, source, texts: None }).await
 }

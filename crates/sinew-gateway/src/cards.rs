@@ -14,6 +14,7 @@ use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
 use url::Url;
 
 use crate::card_signature::sign_card;
+use crate::card_times::CardTimes;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
 use crate::state::GatewayState;
 
@@ -139,7 +140,7 @@ fn agent_card(operations: &A2aOperations, mut card: AgentCard, base: &str) -> Ag
 }
 
 /// A card as a response: with its tag, and without a body for a client that has it.
-pub(crate) fn respond(card: &AgentCard, request: &HeaderMap) -> Response {
+pub(crate) fn respond(card: &AgentCard, request: &HeaderMap, times: &CardTimes) -> Response {
     // Plain data with text keys can always be written.
     let body = serde_json::to_vec(card).unwrap_or_default();
     let tag = format!("\"{}\"", &sha256(&body)[..32]);
@@ -157,7 +158,11 @@ pub(crate) fn respond(card: &AgentCard, request: &HeaderMap) -> Response {
     if !is_known {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    let values = [(header::ETAG, tag), (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE_SECONDS}"))];
+    let values = [
+        (header::LAST_MODIFIED, httpdate::fmt_http_date(times.first_shown(&tag))),
+        (header::ETAG, tag),
+        (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE_SECONDS}")),
+    ];
     for (name, value) in values {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);

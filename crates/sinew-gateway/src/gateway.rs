@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
+use crate::card_times::CardTimes;
 use crate::error::GatewayError;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
@@ -23,6 +24,7 @@ use crate::push::PushDispatcher;
 use crate::request_metrics::begin_counts;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
+use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
@@ -67,8 +69,7 @@ impl Gateway {
         let web = records.as_ref().map(|records| records.web.clone());
         let operations = A2aOperations::with_webhooks(client, cards, &options, web);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let own_url = options.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned());
-        let own_url = own_url.unwrap_or_else(|| format!("{scheme}://{address}"));
+        let own_url = own_url(&options, scheme, address);
         let pushes = match &records {
             Some(GatewayRecords { web, signer, .. }) => Some(
                 PushDispatcher::start(
@@ -102,7 +103,9 @@ impl Gateway {
             file_places: Semaphore::new(FILES_AT_ONCE),
             draining: draining.clone(),
             public_url: options.public_url,
+            traffic: TrafficMeter::default(),
             layouts: LayoutCache::default(),
+            card_times: CardTimes::default(),
             address,
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
@@ -179,10 +182,42 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
     Ok(())
 }
 
+/// The address under which webhooks reach the gateway, without a slash at its end: the public one, else a name that requests may
+/// have where it listens on all addresses, else where it listens.
+fn own_url(options: &GatewayOptions, scheme: &str, address: SocketAddr) -> String {
+    match (&options.public_url, options.hosts.first()) {
+        (Some(url), _) => url.trim_end_matches('/').to_owned(),
+        (None, Some(host)) if address.ip().is_unspecified() => {
+            format!("{scheme}://{host}:{}", address.port())
+        }
+        (None, _) => format!("{scheme}://{address}"),
+    }
+}
+
 /// The names that requests may have: those of the options, and the host of the public address.
 fn hosts_of(options: &GatewayOptions) -> Vec<String> {
     let mut hosts = options.hosts.clone();
     let public = options.public_url.as_deref().and_then(|url| url.parse::<axum::http::Uri>().ok());
     hosts.extend(public.as_ref().and_then(|uri| uri.host()).map(str::to_owned));
     hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhooks_are_told_an_address_that_they_can_fetch() {
+        let check = |public: Option<&str>, hosts: &[&str], listens: &str, expected: &str| {
+            let mut options = GatewayOptions::new(|_| None);
+            options.public_url = public.map(str::to_owned);
+            options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+            assert_eq!(own_url(&options, "https", listens.parse().unwrap()), expected);
+        };
+        check(Some("https://a.example/"), &["b.example"], "0.0.0.0:8234", "https://a.example");
+        check(None, &["b.example"], "0.0.0.0:8234", "https://b.example:8234");
+        check(None, &["b.example"], "[::]:8234", "https://b.example:8234");
+        check(None, &["b.example"], "127.0.0.1:8234", "https://127.0.0.1:8234");
+        check(None, &[], "10.0.0.7:8234", "https://10.0.0.7:8234");
+    }
 }

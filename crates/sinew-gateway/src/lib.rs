@@ -13,6 +13,7 @@ mod allowed_origins;
 mod api;
 mod canonical_json;
 mod card_signature;
+mod card_times;
 mod cards;
 mod console_mount;
 mod cors;
@@ -38,6 +39,7 @@ mod sse;
 mod stall_guard;
 mod state;
 mod tls;
+mod traffic_meter;
 mod webhook;
 mod webhook_triggers;
 

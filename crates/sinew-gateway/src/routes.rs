@@ -219,7 +219,7 @@ async fn serve(
     let operations = state.operations_of(&caller);
     let endpoint = match path.get("agent") {
         None => Endpoint::Mesh,
-        Some(name) if operations.card(name).is_some() => Endpoint::Agent(name.clone()),
+        Some(name) if operations.has_card(name) => Endpoint::Agent(name.clone()),
         Some(name) => {
             let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
             return HttpProblem::not_found(text).into_response();
@@ -300,7 +300,7 @@ fn card(
 ) -> Response {
     let base = state.base_url(request.headers(), request.uri());
     match cards::card_of(state, operations, endpoint, &base) {
-        Some(card) => cards::respond(&card, request.headers()),
+        Some(card) => cards::respond(&card, request.headers(), &state.card_times),
         None => HttpProblem::not_found("the agent has gone").into_response(),
     }
 }

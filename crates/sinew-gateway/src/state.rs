@@ -10,11 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
+use crate::card_times::CardTimes;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
+use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 
 /// State that all requests share.
@@ -40,8 +42,11 @@ pub(crate) struct GatewayState {
     pub(crate) file_places: Semaphore,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
+    /// Figures of the traffic.
+    pub(crate) traffic: TrafficMeter,
     /// Layouts of the last large drawings.
     pub(crate) layouts: LayoutCache,
+    pub(crate) card_times: CardTimes,
     pub(crate) address: SocketAddr,
 }
 

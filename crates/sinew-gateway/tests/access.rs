@@ -194,6 +194,14 @@ async fn people_sign_in_by_key_and_readers_change_nothing() {
         assert_eq!(start.status(), 401);
         let forged = cookie.replace(&session, &session.replace('.', ".1"));
         assert_eq!(get("/console", &forged).await.status(), 303);
+        // The first page offers the way out, to readers too.
+        let pulse = get("/console", &cookie).await.text().await.unwrap();
+        assert!(pulse.contains("action=\"/console/sign-out\"") && pulse.contains(name), "{pulse}");
+        let form = http.post(format!("{}/console/sign-out", world.base)).header("Cookie", &cookie);
+        let form = form.header("Origin", &world.base).header("Content-Type", FORM);
+        let answer = form.body(format!("form_token={token}")).send().await.unwrap();
+        assert_eq!(answer.status(), 303, "{name}");
+        assert!(answer.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0;"), "{name}");
     }
     revoke_keys(&world.mesh, "walt", now()).await.unwrap();
     world.end().await;

@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 51] = [
+const ROUTES: [(&str, &str, Needs); 61] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -77,6 +77,16 @@ const ROUTES: [(&str, &str, Needs); 51] = [
     ("GET", "/api/v1/artifacts", Operator),
     ("GET", "/api/v1/traffic", Operator),
     ("POST", "/api/v1/inspections", Operator),
+    ("POST", "/api/v1/comparisons", Operator),
+    ("POST", "/api/v1/tests", Operator),
+    ("POST", "/api/v1/dry-runs", Operator),
+    ("GET", "/api/v1/workflows/{name}/source", Operator),
+    ("GET", "/api/v1/executions/{id}/agents", Operator),
+    ("GET", "/api/v1/executions/{id}/progress", Operator),
+    ("GET", "/api/v1/executions/{id}/artifact/uses", Operator),
+    ("GET", "/api/v1/agents/{name}/processes", Operator),
+    ("GET", "/api/v1/traffic/figures", Operator),
+    ("GET", "/api/v1/doctor", Operator),
     ("GET", "/api/v1/tools", Operator),
 ];
 

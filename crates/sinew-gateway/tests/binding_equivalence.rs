@@ -177,7 +177,7 @@ async fn every_binding_gives_the_same_results() {
     let corpus: Corpus = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let world = GatewayWorld::new(&[("single", SINGLE), ("review", &review())]).await;
     world.serve_echo().await;
-    ScenarioAgent::serve(world.connect("tck").await, "tck").await.unwrap();
+    ScenarioAgent::serve(world.connect("tck").await, "tck", None).await.unwrap();
     world.wait_for_card("tck").await;
     let clients = BindingClient::all(&world).await;
     assert_eq!(clients.len(), TaskBinding::ALL.len());

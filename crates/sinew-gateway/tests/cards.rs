@@ -14,6 +14,7 @@ async fn cards_name_skills_and_interfaces() {
     let answer = world.http.get(format!("{}/.well-known/agent-card.json", world.base)).send().await.unwrap();
     assert_eq!(answer.headers()["cache-control"], "public, max-age=30");
     let tag = answer.headers()["etag"].clone();
+    assert!(httpdate::parse_http_date(answer.headers()["last-modified"].to_str().unwrap()).is_ok());
     let card: Value = answer.json().await.unwrap();
     let skills: Vec<&str> =
         card["skills"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();

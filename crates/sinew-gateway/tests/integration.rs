@@ -20,6 +20,7 @@ mod files;
 mod grpc;
 mod hostile;
 mod mcp;
+mod mcp_offers;
 mod mcp_python;
 mod mcp_support;
 mod mcp_tasks;
@@ -29,6 +30,8 @@ mod pushes;
 mod python_sdk;
 #[path = "../../../tests/conformance/scenario_agent.rs"]
 mod scenario_agent;
+#[path = "../../../tests/conformance/scenarios.rs"]
+mod scenarios;
 mod streams;
 mod support;
 mod tls;

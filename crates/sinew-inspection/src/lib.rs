@@ -3,6 +3,7 @@
 //! A view reads no clock, no file and no network: `now` is an argument. Each view is a document that serialises, and a
 //! text of the same for people. The command line and the gateway show the same documents.
 
+pub mod agent_work;
 pub mod decision;
 pub mod describe;
 pub mod diff;

@@ -55,6 +55,9 @@ pub struct RowFault {
     /// The node that failed first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The agent whose task failed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
 }
 
 impl RowFault {
@@ -65,6 +68,7 @@ impl RowFault {
         Some(Self {
             code: cause.fault.code.to_string(),
             message: cause.fault.message.clone(),
+            agent: failure.chain.iter().find_map(|cause| cause.agent.clone()),
             node: failure.node,
         })
     }

@@ -1,10 +1,13 @@
 //! Evidence of one activation: its attempts with what each was given, the values that a condition saw, notes of the dialect,
 //! and the tokens, price and calls that agents tell.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActivationId, AdapterContext, Fact, Time};
+use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
 use sinew_protocol::Fault;
+use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;
@@ -34,26 +37,6 @@ pub struct AttemptEvidence {
     pub error: Option<Fault>,
 }
 
-/// A condition of a node, and the values that it named when the node was decided.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ConditionEvidence {
-    /// Kind of the condition: `condition`, `when`.
-    pub kind: &'static str,
-    /// Text of the condition.
-    pub text: String,
-    /// Values of what the text names, as far as they can be read now.
-    pub bound: Vec<BoundValue>,
-}
-
-/// A name in a condition, and its value.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BoundValue {
-    /// The name, as the condition has it.
-    pub name: String,
-    /// Its value; `None` if there was none.
-    pub value: Option<Value>,
-}
-
 /// Evidence of one activation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeEvidence {
@@ -62,7 +45,7 @@ pub struct NodeEvidence {
     pub attempt_list: Vec<AttemptEvidence>,
     /// Conditions of the node with their values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<ConditionEvidence>,
+    pub conditions: Vec<SeenCondition>,
     /// Notes of the dialect: conversions and conditions that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Value>,
@@ -74,30 +57,41 @@ pub struct NodeEvidence {
     pub agent_events: Vec<Value>,
 }
 
-/// Gathers the evidence of an activation.
+/// Gathers the evidence of an activation. Its attempts begin with those of earlier activations in the same place, which a retry
+/// replaced.
 pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
     let mut found = NodeEvidence { conditions: conditions(record, wanted), ..NodeEvidence::default() };
+    let ctx = record.execution.ctx();
+    let label = events::label(&ctx, wanted);
+    let is_same = |act: ActivationId| act <= wanted && events::label(&ctx, act) == label;
+    let places: BTreeSet<ActivationId> = (0..=wanted).filter(|act| is_same(*act)).collect();
+    // Task of each attempt: attempts of one activation count from 1.
+    let mut tasks: Vec<(ActivationId, u32)> = Vec::new();
     for round in record.execution.journal() {
         for fact in &round.facts {
             match fact {
-                Fact::Dispatched { act, attempt, ask, .. } if *act == wanted => {
+                Fact::Dispatched { act, attempt, ask, .. } if places.contains(act) => {
+                    tasks.push((*act, *attempt));
                     found.attempt_list.push(AttemptEvidence {
-                        attempt: *attempt,
+                        attempt: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
                         at: round.at,
                         input: Value::clone(&ask.input),
                         output: None,
                         error: None,
                     });
                 }
-                Fact::Replied { act, attempt, result, .. } if *act == wanted => {
-                    let told = found.attempt_list.iter_mut().rfind(|one| one.attempt == *attempt);
+                Fact::Replied { act, attempt, result, .. } if places.contains(act) => {
+                    let place = tasks.iter().rposition(|task| *task == (*act, *attempt));
+                    let told = place.and_then(|place| found.attempt_list.get_mut(place));
                     match (result, told) {
                         (Ok(reply), told) => {
                             if let Some(told) = told {
                                 told.output = Some(Value::clone(&reply.output));
                             }
-                            found.usage = reply.usage.clone();
-                            found.agent_events.clone_from(&reply.events);
+                            if *act == wanted {
+                                found.usage = reply.usage.clone();
+                                found.agent_events.clone_from(&reply.events);
+                            }
                         }
                         (Err(error), Some(told)) => told.error = Some(error.clone()),
                         (Err(_), None) => {}
@@ -118,9 +112,14 @@ fn keep_latest<T>(all: &mut Vec<T>, most: usize) {
     all.drain(..all.len().saturating_sub(most));
 }
 
-/// Conditions of the node of an activation. Their text is that of the dialect; names in double braces are looked up.
-fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
+/// Conditions of the node of an activation: as the dialect tells them, else texts of the plan, in which names in double braces are
+/// looked up.
+fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
     let ctx = record.execution.ctx();
+    let told = record.execution.program().adapter.conditions(&ctx, act);
+    if !told.is_empty() {
+        return told;
+    }
     let extra = &ctx.node_of(act).extra;
     let kinds = ["condition", "when", "items"].into_iter();
     let text = |kind: &str| extra.get(kind).and_then(Value::as_str).map(str::to_owned);
@@ -129,7 +128,7 @@ fn conditions(record: &Record, act: ActivationId) -> Vec<ConditionEvidence> {
         .map(|(kind, text)| {
             let bound = names_in(&text).into_iter().take(MAX_BOUND);
             let bound = bound.map(|name| BoundValue { value: value_of(&ctx, &name), name }).collect();
-            ConditionEvidence { kind, text, bound }
+            SeenCondition { kind, text, bound, holds: None }
         })
         .collect()
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
-use sinew_mesh::workflow::{MOST_VERSIONS, StoredPlan, Workflows};
+use sinew_mesh::workflow::{MOST_VERSIONS, PlanFile, PlanTexts, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
 use sinew_protocol::{ExecutionId, Subject, Token};
@@ -25,7 +25,11 @@ fn plan(n: u32) -> StoredPlan {
     StoredPlan {
         dialect: "sam".to_owned(),
         plan: json!({"name": "orders", "nodes": [{"z": 1.5, "a": "ä\u{1}\"", "n": n}], "limits": {}}),
-        source: Some("workflow: orders".to_owned()),
+        source: Some("orders.yaml".to_owned()),
+        texts: Some(PlanTexts {
+            files: vec![PlanFile { name: "orders.yaml".to_owned(), text: "workflow: orders".to_owned() }],
+            diagnostics: Vec::new(),
+        }),
     }
 }
 

@@ -127,8 +127,8 @@ async fn cancel(mesh: &Mesh, agent: &str, execution: &ExecutionId) {
     drop(told);
 }
 
-/// The values that an agent told in an update of its status.
-fn told_values(progress: &sinew_mesh::live::Progress) -> Vec<Value> {
+/// Returns the values that an agent told in an update of its status; none of an update that ends its task.
+pub fn told_values(progress: &sinew_mesh::live::Progress) -> Vec<Value> {
     let Ok(StreamResponse::StatusUpdate(update)) = serde_json::from_slice(&progress.body) else {
         return Vec::new();
     };

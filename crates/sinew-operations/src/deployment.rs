@@ -9,7 +9,7 @@ use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
-use sinew_mesh::workflow::{Deployment, StoredPlan};
+use sinew_mesh::workflow::{Deployment, PlanFile, PlanTexts, StoredPlan};
 use sinew_plan::Plan;
 use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
 use sinew_protocol::code;
@@ -19,10 +19,13 @@ use sinew_source::Diagnostics;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::{Loaded, Options, unique_names};
-use crate::workflow_search::{find_workflows, nothing_found};
+use crate::workflow_search::{diagnostic_values, find_workflows, nothing_found};
 
 /// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
 const MOST_DRAWING: usize = 24 * 1024;
+
+/// Bytes of the texts of a workflow that are stored with its plan.
+const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// An agent or a workflow has the name already.
 pub const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
@@ -40,15 +43,25 @@ pub struct Deployed {
     pub new: bool,
 }
 
-/// Stores a plan under its digest.
-pub async fn store(mesh: &Mesh, plan: &Plan, source: Option<&Path>) -> Result<String, Failure> {
+/// Stores a plan under its digest, with the texts that it was lowered from.
+pub async fn store(
+    mesh: &Mesh,
+    plan: &Plan,
+    source: Option<&Path>,
+    texts: Option<PlanTexts>,
+) -> Result<String, Failure> {
+    let digest = sinew_plan::digest(plan);
+    // A plan that is there already keeps the texts that it came from.
+    if texts.is_none() && mesh.workflows().get_plan(&digest).await.is_ok() {
+        return Ok(digest);
+    }
     let stored = StoredPlan {
         dialect: plan.dialect.clone(),
         plan: serde_json::to_value(plan).unwrap_or_default(),
         source: source.map(|path| path.display().to_string()),
+        texts,
     };
     let stored = mesh.workflows().put_plan(&stored).await?;
-    let digest = sinew_plan::digest(plan);
     if stored == digest {
         return Ok(digest);
     }
@@ -72,13 +85,28 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
         let version = sinew_plan::digest(plan);
         let known = mesh.workflows().latest(&plan.name).await?;
         let new = known.is_none_or(|known| known.deployment.digest != version);
+        // Comments may have changed though the plan is the same: what people read is the file as it is now.
+        store(mesh, plan, Some(&loaded.path), texts_of(lowered)).await?;
         if new {
-            store(mesh, plan, Some(&loaded.path)).await?;
             mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
         }
         deployed.push(Deployed { name: plan.name.clone(), version, dialect: plan.dialect.clone(), new });
     }
     Ok(deployed)
+}
+
+/// Returns the texts that a workflow was lowered from, with the findings in them; `None` if they are not known or too long.
+pub fn texts_of(lowered: &Lowered) -> Option<PlanTexts> {
+    let files: Vec<PlanFile> = lowered
+        .warnings
+        .sources
+        .files()
+        .iter()
+        .map(|file| PlanFile { name: file.name.clone(), text: file.text.to_string() })
+        .collect();
+    let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+    let is_kept = !files.is_empty() && bytes <= MAX_TEXT_BYTES;
+    is_kept.then(|| PlanTexts { files, diagnostics: diagnostic_values(&lowered.warnings) })
 }
 
 /// Reads workflow files; the first that has errors fails all.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use sinew_engine::Time;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
-use sinew_mesh::history::HistoryFilter;
+use sinew_mesh::history::{HistoryFilter, HistoryPlace};
 
 use crate::failure::Failure;
 use crate::mesh_operator::{MeshOperator, RowDetails};
@@ -23,6 +23,18 @@ pub struct ListDepth {
     pub details: RowDetails,
     /// Only rows behind this place.
     pub after: Option<ExecutionCursor>,
+    /// Whether rows behind the limit are counted.
+    pub counts_rest: RestOfList,
+}
+
+/// Use of the rows behind the limit of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestOfList {
+    /// They are listed without details, as far as they are looked through.
+    #[default]
+    Counted,
+    /// They are not read, however many there are.
+    Dropped,
 }
 
 /// Place of an execution in a list, as text for a client: `1.1763860000000.ID`.
@@ -76,7 +88,15 @@ impl FromStr for ExecutionCursor {
 impl MeshOperator {
     /// Lists the executions that a filter wants, in order. The rows behind `limit` have no labels and reasons.
     pub async fn list(&self, wanted: &RowFilter, depth: ListDepth) -> Result<Vec<ExecutionRow>, Failure> {
-        let mut rows = self.rows(&history_filter(wanted), MAX_ROWS_READ).await?;
+        let mut rows = if is_plain(wanted) && depth.counts_rest == RestOfList::Dropped {
+            let filter = HistoryFilter { since: None, until: None, ..history_filter(wanted) };
+            let behind = depth.after.as_ref().filter(|after| after.is_closed);
+            let behind = behind
+                .map(|after| HistoryPlace { started: after.started, execution: after.execution.clone() });
+            self.rows_behind(&filter, behind.as_ref(), depth.limit).await?
+        } else {
+            self.rows(&history_filter(wanted), MAX_ROWS_READ).await?
+        };
         // Labels of closed executions are known once their records are read.
         let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
         rows.retain(|row| others.takes(row));
@@ -92,6 +112,14 @@ impl MeshOperator {
         }
         Ok(rows)
     }
+}
+
+/// Whether the headers of records tell all that a filter asks for, so that the first rows found are the first of all.
+fn is_plain(wanted: &RowFilter) -> bool {
+    wanted.labels.is_empty()
+        && wanted.until.is_none()
+        && wanted.status.len() <= 1
+        && wanted.workflow.len() <= 1
 }
 
 /// The part of a filter that the server of the history applies.

@@ -39,7 +39,7 @@ pub async fn import_execution(
             format!("the mesh has an execution {id} already"),
         ));
     }
-    deployment::store(remote.mesh(), record.plan(), None).await?;
+    deployment::store(remote.mesh(), record.plan(), None, None).await?;
     let (state, stored) = (record.execution.state(), stored(record));
     let closed = ClosedExecution {
         execution: id.clone(),

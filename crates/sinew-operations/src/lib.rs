@@ -7,14 +7,17 @@
 
 pub mod agent_calls;
 pub mod agent_list;
+pub mod agent_service;
 pub mod approvals;
 pub mod artifact_folder;
+pub mod artifact_uses;
 pub mod conversation_view;
 pub mod conversion_trial;
 pub mod deployed_workflows;
 pub mod deployment;
 pub mod dev_note;
 pub mod doctor;
+pub mod dry_run;
 pub mod duration;
 pub mod execution_artifacts;
 pub mod execution_changes;
@@ -42,5 +45,8 @@ pub mod sample_input;
 pub mod sarif;
 pub mod served_agents;
 pub mod tool_input;
+pub mod traffic_figures;
 pub mod workflow_file;
 pub mod workflow_search;
+pub mod workflow_sockets;
+pub mod workflow_source;

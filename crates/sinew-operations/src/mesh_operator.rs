@@ -1,6 +1,6 @@
 //! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -11,7 +11,7 @@ use sinew_inspection::view_context::MeshPresence;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
-use sinew_mesh::history::{ClosedExecution, HistoryFilter};
+use sinew_mesh::history::{ClosedExecution, HistoryFilter, HistoryPlace};
 use sinew_mesh::workflow::Workflows;
 use sinew_protocol::card::{AGENT_CALL_PREFIX, PERSON_QUESTION};
 use sinew_protocol::code;
@@ -188,18 +188,22 @@ impl MeshOperator {
             None
         };
         let presence = MeshPresence { agents: heartbeats, has_owner: None };
-        let mut rows: Vec<ExecutionRow> =
-            summaries.into_iter().map(|summary| open(summary, &presence)).collect();
-        for closed in self.mesh().history().list(filter, limit).await? {
-            // One that was just closed may be told of by its owner still.
-            let row = self::closed(closed);
-            match rows.iter_mut().find(|known| known.execution == row.execution) {
-                Some(known) if !known.status.is_terminal() && known.started <= row.started => {}
-                Some(known) => *known = row,
-                None => rows.push(row),
-            }
-        }
-        Ok(rows)
+        let rows = summaries.into_iter().map(|summary| open(summary, &presence)).collect();
+        Ok(with_closed(rows, self.mesh().history().list(filter, limit).await?))
+    }
+
+    /// The open executions, and the closed ones behind a place, those started last first and at most `limit` of them.
+    pub async fn rows_behind(
+        &self,
+        filter: &HistoryFilter,
+        behind: Option<&HistoryPlace>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let (open_rows, closed) = futures_util::future::try_join(self.rows(filter, 0), async {
+            Ok(self.mesh().history().list_started_last(filter, behind, limit).await?)
+        })
+        .await?;
+        Ok(with_closed(open_rows, closed))
     }
 
     /// Fills in what only the records of closed executions know: labels, and why they failed.
@@ -236,6 +240,24 @@ impl MeshOperator {
         let reason = if verdict.reason.is_empty() { "it was refused" } else { &verdict.reason };
         Err(Failure::new(FailureKind::Conflict, REFUSED, reason.to_owned()))
     }
+}
+
+/// Rows of open executions together with those of closed ones. One that was just closed may be told of by its owner still.
+fn with_closed(mut rows: Vec<ExecutionRow>, found: Vec<ClosedExecution>) -> Vec<ExecutionRow> {
+    let mut places: HashMap<String, usize> =
+        rows.iter().enumerate().map(|(place, row)| (row.execution.clone(), place)).collect();
+    for closed in found {
+        let row = self::closed(closed);
+        match places.get(&row.execution).map(|place| &mut rows[*place]) {
+            Some(known) if !known.status.is_terminal() && known.started <= row.started => {}
+            Some(known) => *known = row,
+            None => {
+                places.insert(row.execution.clone(), rows.len());
+                rows.push(row);
+            }
+        }
+    }
+    rows
 }
 
 fn parse(text: &str) -> Result<ExecutionId, Failure> {

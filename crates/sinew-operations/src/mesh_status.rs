@@ -18,6 +18,7 @@ use sinew_runtime::local;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::status_of_word;
 use crate::mesh_operator::{MeshOperator, waiting_for};
+use crate::traffic_figures::StreamSample;
 
 /// All of it, at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -215,6 +216,27 @@ async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut MeshStatus) -
         status.streams.push(StreamStatus { name, messages: state.messages, bytes: state.bytes });
     }
     Ok(())
+}
+
+/// Reads the streams of a mesh, with what they took so far.
+pub async fn read_streams(mesh: &Mesh) -> Result<Vec<StreamSample>, Failure> {
+    let keeps_events = mesh.admin().layout().await?.keeps_events;
+    let mut found = Vec::new();
+    for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
+        let name = kind.name(mesh.namespace());
+        let stream = mesh.admin().jetstream().get_stream(&name).await.map_err(|error| {
+            let text = format!("cannot look at {name}: {error}");
+            Failure::new(FailureKind::Failed, code::NATS_SERVER_REFUSED.as_str(), text)
+        })?;
+        let state = &stream.cached_info().state;
+        found.push(StreamSample {
+            stream: kind.kind.to_lowercase(),
+            last_sequence: state.last_sequence,
+            bytes: state.bytes,
+            messages: state.messages,
+        });
+    }
+    Ok(found)
 }
 
 /// Adds agents that are announced.

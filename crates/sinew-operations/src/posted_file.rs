@@ -39,6 +39,11 @@ pub fn posted_workflow(name: &str, bytes: &[u8], dialect: Option<&str>) -> Resul
     let named = dialect.and_then(sinew_dialects::by_name);
     let document =
         load_workflow_file(bytes, &load_options, named, variables).map_err(Failure::diagnostics)?;
+    lower_posted(name, document, dialect)
+}
+
+/// Lowers a document that was sent; no other file is read.
+pub fn lower_posted(name: &str, document: Document, dialect: Option<&str>) -> Result<Loaded, Failure> {
     let dialect = dialect_of(&document, dialect)?;
     let path = PathBuf::from(name);
     let stem = path.file_stem().map_or_else(|| "workflow".into(), |stem| stem.to_string_lossy().into_owned());

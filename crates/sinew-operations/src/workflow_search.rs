@@ -204,11 +204,14 @@ pub fn validation_document(files: &[SearchedFile]) -> Value {
 
 /// The findings in all files, in order.
 pub fn findings(files: &[SearchedFile]) -> Vec<Value> {
-    let of = |file: &SearchedFile| -> Value {
-        let text = sinew_source::render_json(&file.diagnostics);
-        serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take()).unwrap_or_default()
-    };
-    files.iter().flat_map(|file| of(file).as_array_mut().map(std::mem::take).unwrap_or_default()).collect()
+    files.iter().flat_map(|file| diagnostic_values(&file.diagnostics)).collect()
+}
+
+/// Findings as documents, in order.
+pub fn diagnostic_values(diagnostics: &Diagnostics) -> Vec<Value> {
+    let text = sinew_source::render_json(diagnostics);
+    let document = serde_json::from_str::<Value>(&text).map(|mut value| value["diagnostics"].take());
+    document.unwrap_or_default().as_array_mut().map(std::mem::take).unwrap_or_default()
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::a2a::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill};
 use crate::id::subject_token;
+use crate::mcp_offer::McpOffer;
 
 /// Extension URI: the type of agent, `workflow` for workflows.
 pub const AGENT_TYPE: &str = "https://solace.com/a2a/extensions/agent-type";
@@ -102,6 +103,8 @@ pub struct Announcement {
     pub delivery: Delivery,
     /// Whether tasks of executions may come in the short form.
     pub node_requests: bool,
+    /// Offer to hosts of the Model Context Protocol.
+    pub offer: McpOffer,
 }
 
 impl Announcement {
@@ -183,6 +186,7 @@ impl Announcement {
             let what = "Tasks of executions may come as workflow_node_request.";
             extensions.push(extension(NODE_REQUESTS, what, json!({"version": 1})));
         }
+        extensions.extend(self.offer.to_extension());
         extensions
     }
 }

@@ -20,6 +20,7 @@ pub mod header;
 pub mod id;
 pub mod journal;
 pub mod jsonrpc;
+pub mod mcp_offer;
 pub mod message;
 pub mod part;
 pub mod permission;

@@ -196,6 +196,7 @@ async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
         visualisation: None,
         delivery: sinew_protocol::card::Delivery::Queue,
         node_requests: false,
+        offer: sinew_protocol::mcp_offer::McpOffer::default(),
     };
     let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
     let subject = Subject::Card { agent: Token::of(&name) };

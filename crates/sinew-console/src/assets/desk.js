@@ -1,37 +1,69 @@
-// The author's desk: checks the file as it is typed, goes to the place of a finding, opens and saves files. Without this
-// module the buttons of the form do the work.
+// The author's desk: an editor that underlines findings as one types, the way to the place of a finding, opening and saving files,
+// and trials without leaving the page. Without this module the field and the buttons of the form do the work.
 
 const form = document.getElementById("desk");
 const PAUSE_MS = 350; // after the last key
 let timer = 0;
 let number = 0;
+let editor = null;
 
-async function check() {
+function show(fresh) {
+  for (const part of document.querySelectorAll(".desk [data-part]")) {
+    const same = fresh.querySelector(`[data-part="${CSS.escape(part.dataset.part)}"]`);
+    if (!same || same.innerHTML === part.innerHTML) continue;
+    // What is written there now is newer than what was sent.
+    const written = [...part.querySelectorAll("input, textarea")].map((field) => [field.name, field.value]);
+    const isOpen = part.querySelector("details")?.open;
+    part.replaceChildren(...document.importNode(same, true).childNodes);
+    for (const [name, value] of written) {
+      const field = part.querySelector(`[name="${CSS.escape(name)}"]`);
+      if (field) field.value = value;
+    }
+    if (isOpen) part.querySelector("details").open = true;
+    part.dispatchEvent(new CustomEvent("part-replaced", { bubbles: true }));
+  }
+  underline();
+}
+
+function underline() {
+  if (!editor) return;
+  const found = [...document.querySelectorAll(".findings [data-from]")].map(({ dataset }) => ({
+    line: Number(dataset.from),
+    column: Number(dataset.fromColumn ?? 1),
+    endLine: Number(dataset.to ?? 0),
+    endColumn: Number(dataset.toColumn ?? 0),
+    severity: dataset.severity === "error" ? "error" : "warning",
+    message: dataset.message,
+  }));
+  editor.underline(found);
+}
+
+async function send(work) {
   const mine = ++number;
   const body = new URLSearchParams(new FormData(form));
-  body.set("work", "check");
+  body.set("work", work);
   try {
-    const answer = await fetch(location.href, { method: "POST", body, headers: { accept: "text/html" } });
+    const answer = await fetch(location.pathname, { method: "POST", body, headers: { accept: "text/html" } });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     // A later check knows better.
-    if (mine !== number) return;
-    for (const part of document.querySelectorAll(".desk [data-part]")) {
-      const same = fresh.querySelector(`[data-part="${CSS.escape(part.dataset.part)}"]`);
-      if (same && same.innerHTML !== part.innerHTML) part.replaceChildren(...document.importNode(same, true).childNodes);
-    }
+    if (mine === number) show(fresh);
   } catch {
     // The gateway is away: the next key tries again.
   }
 }
 
+function checkSoon() {
+  clearTimeout(timer);
+  timer = setTimeout(() => send("check"), PAUSE_MS);
+}
+
 function goTo(line, column) {
+  if (editor) return editor.goTo(line, column);
   const field = form.elements.text;
   const before = field.value.split("\n").slice(0, line - 1);
   const at = before.reduce((sum, text) => sum + text.length + 1, 0) + column - 1;
   field.focus();
   field.setSelectionRange(at, at + 1);
-  const height = parseFloat(getComputedStyle(field).lineHeight) || 18;
-  field.scrollTop = Math.max(0, (line - 5) * height);
 }
 
 function save() {
@@ -41,25 +73,38 @@ function save() {
   URL.revokeObjectURL(address);
 }
 
+async function openEditor() {
+  const field = form.elements.text;
+  const module = await import(field.dataset.editor);
+  editor = module.openEditor(field, "Workflow");
+  document.documentElement.dataset.editor = "ready";
+  underline();
+}
+
 if (form) {
-  form.elements.text.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(check, PAUSE_MS);
-  });
+  form.elements.text.addEventListener("input", checkSoon);
   document.addEventListener("click", (event) => {
     const place = event.target.closest("[data-line]");
-    if (place) goTo(Number(place.dataset.line), Number(place.dataset.column));
+    if (place) return goTo(Number(place.dataset.line), Number(place.dataset.column));
+    const button = event.target.closest("button[name=work]");
+    if (!button || !["check", "try", "test", "dry"].includes(button.value)) return;
+    event.preventDefault();
+    clearTimeout(timer);
+    send(button.value);
   });
   const open = document.getElementById("open");
   open.hidden = false;
   open.querySelector("input").addEventListener("change", async (event) => {
     const [file] = event.target.files;
     if (!file) return;
+    const text = await file.text();
     form.elements.name.value = file.name;
-    form.elements.text.value = await file.text();
-    check();
+    if (editor) editor.text = text;
+    else form.elements.text.value = text;
+    send("check");
   });
   const button = document.getElementById("save");
   button.hidden = false;
   button.addEventListener("click", save);
+  openEditor().catch(() => {}); // The field stays.
 }

@@ -52,29 +52,16 @@ document.addEventListener("pointerdown", (down) => {
   addEventListener("pointerup", up, { once: true });
 });
 
-// Messages: Enter sends and Shift+Enter is a new line; a text file goes with the message.
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("[data-send]")) return;
-  event.preventDefault();
-  event.target.form.requestSubmit();
-});
-const attach = document.querySelector("[data-attach]");
-if (attach) {
-  document.getElementById("attach").hidden = false;
-  attach.addEventListener("change", async () => {
-    const [file] = attach.files;
-    attach.form.elements.file_name.value = file?.name ?? "";
-    attach.form.elements.file_text.value = file ? await file.text() : "";
+// An exported file is sent as its text.
+for (const field of document.querySelectorAll("[data-import]")) {
+  field.addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (!file) return;
+    event.target.form.elements[field.dataset.import].value = await file.text();
+    // The first file is the one that is opened.
+    if (event.target.form.elements.text.value) event.target.form.requestSubmit();
   });
 }
-
-// An exported file is sent as its text.
-document.querySelector("[data-import]")?.addEventListener("change", async (event) => {
-  const [file] = event.target.files;
-  if (!file) return;
-  event.target.form.elements.text.value = await file.text();
-  event.target.form.requestSubmit();
-});
 
 revealCopyButtons(document);
 markChosenNode();

@@ -63,9 +63,11 @@ function goTo(letter) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
+  // The editor lives in a shadow root: from outside, its host is the target.
+  const [target] = event.composedPath();
+  const typing = target.closest?.("input, textarea, select, [contenteditable], dialog");
   if (typing) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") target.blur();
     return;
   }
   if (localStorage.getItem(OFF) !== null && event.key !== "Escape") return;

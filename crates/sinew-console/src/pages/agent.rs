@@ -5,19 +5,26 @@ use std::collections::BTreeMap;
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
+use sinew_inspection::words;
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::AgentDocument;
-use crate::mesh_documents::PulseDocument;
+use crate::documents::{AgentDocument, ExecutionListDocument, ExecutionListRow};
+use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem, token_field,
+    ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem, problem_box,
+    token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::schema_fields;
-use crate::shown_text::{self, command_line, duration, value_block};
+use crate::shown_text::{self, action_link, command_line, duration, time_mark, value_block};
+
+/// Failed executions among which failures of the agent are looked for.
+const SEARCHED_FAILURES: &str = "50";
+/// Failures that are listed.
+const MAX_ERRORS: usize = 10;
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = agent_page(&name, &request).await;
@@ -27,18 +34,25 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
 async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let path = ApiPath::of(&["agents", name]);
     let pulse_path = ApiPath::of(&["pulse"]);
-    let (agent, pulse) = futures_util::future::try_join(
-        request.api.get::<AgentDocument>(&path),
-        request.api.get::<PulseDocument>(&pulse_path),
+    let processes_path = ApiPath::of(&["agents", name, "processes"]);
+    let failed_path = ApiPath::of(&["executions"]).with("status", "failed").with("limit", SEARCHED_FAILURES);
+    let (both, processes, failed) = futures_util::future::join3(
+        futures_util::future::try_join(
+            request.api.get::<AgentDocument>(&path),
+            request.api.get::<PulseDocument>(&pulse_path),
+        ),
+        request.api.get::<Vec<AgentProcessDocument>>(&processes_path),
+        request.api.get::<ExecutionListDocument>(&failed_path),
     )
-    .await?;
+    .await;
+    let (agent, pulse) = both?;
     let load = pulse.agents.iter().find(|one| one.name == agent.name);
     let whole = path.address();
     let body = html! {
         div.head {
             h1 { (shown_text::line(&agent.name, 80)) }
             (command_line(&CommandText::new("sinew agent describe").word(&agent.name)))
-            div.actions { a.button data-action href=(PageAddress::chat(&agent.name)) { "Chat" } }
+            div.actions { (action_link(&PageAddress::chat(&agent.name), "Chat", &CommandText::new("sinew chat").word(&agent.name))) }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
         @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "The workflow behind this card" } } }
@@ -55,6 +69,8 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 }
             }
         }))
+        (live_part("processes", &process_table(&processes)))
+        (live_part("errors", &last_errors(request, &agent.name, &failed)))
         section {
             h2 { "Skills" }
             div.scroll tabindex="0" role="region" aria-label="Skills" {
@@ -80,6 +96,87 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
     Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body).live(LiveSource::Poll))
 }
 
+/// Processes of the agent with their figures, as they tell them.
+fn process_table(processes: &Result<Vec<AgentProcessDocument>, ConsoleError>) -> Markup {
+    let figures = |figures: &WorkFiguresDocument| {
+        html! {
+            td.number { (figures.count) } td.number { (figures.errors) } td.number { (format!("{:.1} ms", figures.average_ms)) }
+            td { @if figures.last_error.is_empty() { "–" } @else { (code_link(&figures.last_error)) } }
+        }
+    };
+    html! {
+        section {
+            div.head { h2 #processes { "Processes" } (command_line(&CommandText::new("nats micro stats"))) }
+            @match processes {
+                Err(error) => (problem_box(error)),
+                Ok(all) if all.is_empty() => p.empty { "No process answers `$SRV.STATS`." },
+                Ok(all) => div.scroll tabindex="0" role="region" aria-labelledby="processes" {
+                    table.rows {
+                        thead {
+                            tr {
+                                th scope="col" { "Process" } th scope="col" { "Version" } th scope="col" { "Since" } th scope="col" { "Of" }
+                                th.number scope="col" { "Done" } th.number scope="col" { "Errors" } th.number scope="col" { "Mean time" } th scope="col" { "Last error" }
+                            }
+                        }
+                        tbody {
+                            @for process in all {
+                                @for (of, work) in [("calls", Some(&process.calls)), ("tasks", process.tasks.as_ref())] {
+                                    @if let Some(work) = work {
+                                        tr {
+                                            td { code { (shown_text::line(&process.id, 24)) } } td { (shown_text::line(&process.version, 20)) }
+                                            td { (shown_text::line(&process.started, 30)) } td { (of) } (figures(work))
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Failures of the agent among the latest executions that failed.
+fn last_errors(
+    request: &PageRequest,
+    name: &str,
+    failed: &Result<ExecutionListDocument, ConsoleError>,
+) -> Markup {
+    let rows = failed.as_ref().map(|list| list.executions.as_slice()).unwrap_or_default();
+    let by_agent = |row: &&ExecutionListRow| {
+        row.error.as_ref().is_some_and(|error| error.agent.as_deref() == Some(name))
+            || row.workflow == format!("call:{name}")
+    };
+    let own: Vec<&ExecutionListRow> = rows.iter().filter(by_agent).take(MAX_ERRORS).collect();
+    html! {
+        section {
+            h2 #errors { "Last errors" }
+            @if let Err(error) = failed { (problem_box(error)) }
+            @if own.is_empty() { p.empty { "None among the latest " (SEARCHED_FAILURES) " executions that failed." } } @else {
+                div.scroll tabindex="0" role="region" aria-labelledby="errors" {
+                    table.rows {
+                        thead { tr { th scope="col" { "Execution" } th scope="col" { "Node" } th.wide scope="col" { "Error" } th scope="col" { "Code" } th scope="col" { "Started" } } }
+                        tbody {
+                            @for row in own {
+                                tr data-row {
+                                    td { a.id href=(PageAddress::execution(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
+                                    @if let Some(error) = &row.error {
+                                        td { (shown_text::line(error.node.as_deref().unwrap_or("–"), 50)) }
+                                        td.wide { (shown_text::line(&error.message, 300)) }
+                                        td { (code_link(&error.code)) }
+                                    } @else { td { "–" } td.wide { "–" } td { "–" } }
+                                    td { (time_mark(&row.started, request.now)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A form from the schema of the input. The call is a message of a chat, on whose page its result comes in.
 fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
     html! {
@@ -88,7 +185,7 @@ fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
             form.steer method="post" action=(PageAddress::chat(&agent.name)) {
                 (token_field(request))
                 (schema_fields(&agent.input_schema, &BTreeMap::new()))
-                div.actions { button.primary type="submit" { "Call" } }
+                div.actions { button.primary type="submit" data-command=(shown_text::name(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'").to_string())) { "Call" } }
                 (command_line(&CommandText::new("sinew agent call").word(&agent.name).with("-i '{…}'")))
             }
         }

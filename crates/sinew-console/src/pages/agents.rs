@@ -8,8 +8,8 @@ use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::AgentListRow;
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, LiveSource, drawing, large_drawing, live_part, page_or_problem,
-    problem_box,
+    ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing, live_part,
+    page_or_problem, problem_box, text_filter,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -23,7 +23,9 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let (path, map_path) = (ApiPath::of(&["agents"]), ApiPath::of(&["map"]));
+    let TextFilter { text } = request.query()?;
+    let path = ApiPath::of(&["agents"]).with_some("text", text.as_deref());
+    let map_path = ApiPath::of(&["map"]);
     let (rows, map) = futures_util::future::join(
         request.api.get::<Vec<AgentListRow>>(&path),
         request.api.get_text(&map_path),
@@ -32,6 +34,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let rows = rows?;
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
+        (text_filter(text.as_deref()))
         (live_part("agents", &agent_table(&rows)))
         section {
             h2 { "Who calls whom" }

@@ -138,8 +138,8 @@ fn decision_form(request: &PageRequest, question: &ApprovalDocument, form: &Deci
                 label { span { "Data as JSON" } textarea.mono name="data" rows="4" spellcheck="false" { (form.data) } }
             }
             div.actions {
-                button.primary type="submit" name="decision" value="approve" { "Approve" }
-                button.danger type="submit" name="decision" value="reject" { "Reject" }
+                button.primary type="submit" name="decision" value="approve" data-command=(shown_text::name(&decision_command(question, "approve").to_string())) { "Approve" }
+                button.danger type="submit" name="decision" value="reject" data-command=(shown_text::name(&decision_command(question, "reject").to_string())) { "Reject" }
             }
         }
     }

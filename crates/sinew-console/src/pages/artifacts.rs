@@ -1,4 +1,4 @@
-//! Artifacts of an execution: a list, and one of them as text.
+//! Artifacts of an execution: a list, and one of them opened.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -6,19 +6,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
+use super::artifact_preview::{artifact_bytes, preview};
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
 use crate::api_client::ApiPath;
-use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::ArtifactDocument;
-use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem, problem_box};
+use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, size, text_block};
+use crate::shown_text::{self, size};
 
 /// Artifacts that are listed.
 const MAX_ROWS: usize = 500;
-/// Bytes of an artifact that is shown; a larger one is saved.
-const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
 /// Artifact that the address opens: its name with node and version, as commands take it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,34 +50,6 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
 
 fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
     artifact_bytes(id, &row.reference())
-}
-
-/// Address of the bytes of an artifact.
-pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
-    ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
-}
-
-/// An artifact as text; whatever its type says, nothing of it is run or drawn.
-pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
-    let path = bytes_of(id, row);
-    let content = if row.size > MAX_SHOWN_BYTES {
-        html! { p.notice { "It has " (size(row.size)) ". " a href=(path.address()) { "Save it" } } }
-    } else {
-        match request.api.get_bytes(&path).await {
-            Ok(bytes) => std::str::from_utf8(&bytes).map_or_else(
-                |_| html! { p.notice { "It is not text. " a href=(path.address()) { "Save it" } } },
-                |text| text_block(text, &path.address()),
-            ),
-            Err(error) => problem_box(&error),
-        }
-    };
-    html! {
-        section {
-            h2 { (shown_text::line(&row.reference(), 200)) }
-            (content)
-            (command_line(&CommandText::of_execution("sinew artifact get", id).word(&row.reference())))
-        }
-    }
 }
 
 fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> Markup {

@@ -105,7 +105,7 @@ fn question_page(request: &PageRequest, form: &BulkForm, error: Option<&ConsoleE
                 }
                 label { span { "Type the number of executions to go on" } input type="text" inputmode="numeric" name="count" required autocomplete="off"; }
                 div.actions {
-                    button.primary.danger[verb == "cancel"] type="submit" { (title) " " (count) }
+                    button.primary.danger[verb == "cancel"] type="submit" data-command={ "sinew execution " (verb) " ID…" } { (title) " " (count) }
                     a.button href=(PageAddress::of(&["executions"])) { "Back" }
                 }
             }

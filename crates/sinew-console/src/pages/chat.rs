@@ -130,7 +130,10 @@ async fn send_message(
 ) -> Result<(), ConsoleError> {
     let agent: AgentDocument = request.api.get(&ApiPath::of(&["agents", name])).await?;
     let field = |name: &str| written.get(name).map_or("", String::as_str);
+    let files = files_of(field("files"))?;
     let input = match field("text").trim() {
+        // Files may come without a word.
+        "" if !files.is_empty() && !written.keys().any(|key| key.starts_with("in.")) => Value::Null,
         "" => read_input(&agent.input_schema, written)?,
         text => text_input(&agent.input_schema, &with_file(text, field("file_name"), field("file_text"))?),
     };
@@ -141,6 +144,9 @@ async fn send_message(
         ("session".to_owned(), json!(chat)),
         ("labels".to_owned(), json!({ CHAT_LABEL: chat, KIND_LABEL: "chat" })),
     ]);
+    if !files.is_empty() {
+        body.insert("files".to_owned(), files.into());
+    }
     // A message that is sent twice is one message.
     let key = field("message").trim();
     if !key.is_empty() {
@@ -150,6 +156,16 @@ async fn send_message(
         request.api.post::<StartedDocument>(&ApiPath::of(&["executions"]), &Value::Object(body)).await?;
     tracing::debug!(execution = %sent.execution, "a message was sent");
     Ok(())
+}
+
+/// Files of a message: a JSON list with name, media type and base64 of each, which the API checks.
+fn files_of(text: &str) -> Result<Vec<Value>, ConsoleError> {
+    match text.trim() {
+        "" => Ok(Vec::new()),
+        text => serde_json::from_str(text).map_err(|error| {
+            ConsoleError::Input(format!("the files of the message cannot be read: {error}"))
+        }),
+    }
 }
 
 /// A message with the text of a file behind it.
@@ -274,8 +290,9 @@ fn composer(
             input type="hidden" name="message" value=(format!("{turns}-{}", request.now.as_millisecond()));
             label { span { "Message" } textarea name="text" rows="3" data-send autofocus { (text) } }
             div #attach hidden {
-                label { span { "Text file that goes with it" } input type="file" data-attach; }
-                input type="hidden" name="file_name"; input type="hidden" name="file_text";
+                label { span { "Files that go with it" } input type="file" multiple data-attach; }
+                span #attached.quiet role="status" {}
+                input type="hidden" name="file_name"; input type="hidden" name="file_text"; input type="hidden" name="files";
             }
             @if has_form {
                 details open[written.keys().any(|key| key.starts_with("in."))] {
@@ -284,7 +301,7 @@ fn composer(
                 }
             }
             div.actions {
-                button.primary type="submit" { "Send" }
+                button.primary type="submit" data-command={ "sinew chat " (shown_text::name(&agent.name)) } { "Send" }
                 a.button href=(PageAddress::chat(&agent.name)) { "New chat" }
             }
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::execution_head::{fault, read_execution};
 use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ArtifactDocument, EventDocument, EventListDocument, ExecutionDocument, NodeDocument};
 use crate::page_frame::{live_part, may_steer, page_or_problem, token_field};
@@ -75,6 +76,9 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
                     (files(id, &turn.files))
                 }
             }))
+            @if execution.ended.is_none() {
+                div.theirs-now aria-live="polite" data-progress=(ApiPath::of(&["executions", id, "progress"]).address()) {}
+            }
             (live_part(&format!("steps-{id}"), &steps(turn)))
         }
     }
@@ -151,8 +155,8 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
                         input type="hidden" name="node" value=(wait.node.as_deref().unwrap_or_default());
                         label { span { "Comment " span.quiet { "(required to reject)" } } textarea name="comment" rows="1" {} }
                         div.actions {
-                            button.primary type="submit" name="decision" value="approve" { "Approve" }
-                            button.danger type="submit" name="decision" value="reject" { "Reject" }
+                            button.primary type="submit" name="decision" value="approve" data-command=(approval_command("approve", execution, wait.node.as_deref())) { "Approve" }
+                            button.danger type="submit" name="decision" value="reject" data-command=(approval_command("reject", execution, wait.node.as_deref())) { "Reject" }
                             a.button href=(PageAddress::of(&["executions", &execution.execution, "approval"]).with_some("node", wait.node.as_deref())) { "Data…" }
                         }
                     }
@@ -160,6 +164,12 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
             }
         }
     }
+}
+
+/// The command that decides the same.
+fn approval_command(verb: &str, execution: &ExecutionDocument, node: Option<&str>) -> String {
+    let command = CommandText::of_execution(&format!("sinew approval {verb}"), &execution.execution);
+    shown_text::name(&command.flag("--node", node.unwrap_or_default()).to_string())
 }
 
 /// Whether the mesh gave a file its name: the input or output of a task, which is shown already.
@@ -179,6 +189,11 @@ fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
                         (shown_text::line(&file.name, 80)) " " (size(file.size))
                     }
                     " "
+                    a.label href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { "Look" }
+                    " "
+                    @if file.media_type.starts_with("image/") {
+                        img.preview-image src=(PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &name)) alt={ "Picture " (shown_text::line(&file.name, 80)) } loading="lazy";
+                    }
                 }
             }
         }

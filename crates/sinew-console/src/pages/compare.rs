@@ -78,7 +78,8 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
 }
 
-fn comparison(compared: &ComparisonDocument) -> Markup {
+/// The two side by side.
+pub(super) fn comparison(compared: &ComparisonDocument) -> Markup {
     html! {
         section {
             h2 { @if compared.same { "They did the same" } @else { "They differ" } }

@@ -7,25 +7,26 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_source::escape_text;
 
+use super::desk_form::{DEFAULT_NAME, DeskForm};
+use super::desk_trials::{DeskTrials, SAMPLE_CASES, cases_part, conversion_part, dry_run_part, sockets_part};
 use crate::api_client::ApiPath;
+use crate::assets::EDITOR;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::desk_documents::SourceDocument;
 use crate::documents::{DeployedDocument, FindingDocument, ValidationDocument};
-use crate::mesh_documents::ConversionDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, code_link, drawing, live_part, may_steer, page_or_problem,
     problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, value_block};
+use crate::shown_text::{self, command_line};
 
 /// Findings that are listed.
 const MAX_FINDINGS: usize = 100;
-/// Name of a file that has none.
-const DEFAULT_NAME: &str = "workflow.yaml";
 /// A file to begin with.
 const SAMPLE: &str = "workflow:
   description: Greets a person
@@ -35,35 +36,45 @@ const SAMPLE: &str = "workflow:
   output_mapping: {text: \"{{greet.output.text}}\"}
 ";
 
-/// The desk, as its form sends it.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct DeskForm {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    text: String,
-    /// `check`, `deploy`, or `try`.
-    #[serde(default)]
-    work: String,
-    /// Connection whose conversion function is tried.
-    #[serde(default)]
-    connection: String,
-    /// Sample that the function gets: JSON, or a text.
-    #[serde(default)]
-    sample: String,
-}
-
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = async {
         if !may_steer(&request) {
             return Err(ConsoleError::ReadOnly);
         }
-        let form = DeskForm { name: DEFAULT_NAME.to_owned(), text: SAMPLE.to_owned(), ..DeskForm::default() };
+        let form = first_form(&request).await?;
         let checked = check(&request, &form).await;
-        Ok(desk_page(&request, &form, &checked, None, None))
+        Ok(desk_page(&request, &form, &checked, None, &DeskTrials::default()))
     };
     let page = page.await;
     page_or_problem(&request, page)
+}
+
+/// The form as the desk opens: with the file of a deployed workflow if the address names one, else with one to begin with.
+async fn first_form(request: &PageRequest) -> Result<DeskForm, ConsoleError> {
+    let DeskChoice { workflow, version } = request.query()?;
+    let sample = DeskForm {
+        name: DEFAULT_NAME.to_owned(),
+        text: SAMPLE.to_owned(),
+        cases: SAMPLE_CASES.to_owned(),
+        ..DeskForm::default()
+    };
+    let Some(workflow) = workflow.filter(|name| !name.is_empty()) else { return Ok(sample) };
+    let path = ApiPath::of(&["workflows", &workflow, "source"]).with_some("version", version.as_deref());
+    let source: SourceDocument = request.api.get(&path).await?;
+    let first = source.files.into_iter().next();
+    let Some(file) = first else {
+        return Err(ConsoleError::Input(format!("the mesh was not given the file of {workflow}")));
+    };
+    // A name of a file, without the folders of whoever deployed it.
+    let name = file.name.rsplit(['/', '\\']).next().unwrap_or(DEFAULT_NAME).to_owned();
+    Ok(DeskForm { name, text: file.text, ..DeskForm::default() })
+}
+
+/// Workflow whose file the address opens.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct DeskChoice {
+    workflow: Option<String>,
+    version: Option<String>,
 }
 
 /// Checks the file, or deploys it. A file that is refused stays on the desk.
@@ -78,61 +89,14 @@ pub(crate) async fn work(request: PageRequest, Form(form): Form<DeskForm>) -> Re
             }
             Err(error) => {
                 let checked = check(&request, &form).await;
-                return desk_page(&request, &form, &checked, Some(&error), None).into_response();
+                return desk_page(&request, &form, &checked, Some(&error), &DeskTrials::default())
+                    .into_response();
             }
         }
     }
-    let checked = check(&request, &form).await;
-    let tried = if form.work == "try" { try_conversion(&request, &form).await } else { None };
-    desk_page(&request, &form, &checked, None, tried.as_ref()).into_response()
-}
-
-/// Tries the conversion function that the form names; `None` if it names none.
-async fn try_conversion(
-    request: &PageRequest,
-    form: &DeskForm,
-) -> Option<Result<ConversionDocument, ConsoleError>> {
-    let connection = form.connection.trim();
-    if connection.is_empty() {
-        return None;
-    }
-    let sample = form.sample.trim();
-    let sample = serde_json::from_str(sample).unwrap_or_else(|_| Value::String(sample.to_owned()));
-    let body = json!({
-        "name": form.file_name(), "text": form.file_text(), "connection": connection, "sample": sample,
-    });
-    Some(request.api.post(&ApiPath::of(&["conversions"]), &body).await)
-}
-
-/// The form of a conversion, and what came of it: output, or the line that failed.
-fn conversion_part(form: &DeskForm, tried: Option<&Result<ConversionDocument, ConsoleError>>) -> Markup {
-    html! {
-        details open[tried.is_some()] {
-            summary { "Try a conversion of a connection (agentteam)" }
-            div.filter {
-                label { span { "Connection" } input type="text" name="connection" form="desk" value=(form.connection) autocomplete="off"; }
-                label.wide { span { "Sample: JSON, or a text" } textarea.mono name="sample" form="desk" rows="2" spellcheck="false" { (form.sample) } }
-                button type="submit" name="work" value="try" form="desk" { "Try" }
-            }
-            (command_line(&CommandText::new("sinew workflow convert").word(form.file_name()).flag("--try", form.connection.trim()).flag("--sample", form.sample.trim())))
-            @match tried {
-                None => {}
-                Some(Err(error)) => (problem_box(error)),
-                Some(Ok(found)) => {
-                    p { b { (shown_text::line(&found.outcome.replace('_', " "), 40)) } }
-                    @if let Some(error) = &found.error {
-                        div.failure {
-                            (shown_text::line(&error.message, 600)) " " (code_link(&error.code))
-                            @if let Some(line) = error.place.line {
-                                " " button.place type="button" data-line=(line) data-column=(error.place.column.unwrap_or(1)) { (line) ":" (error.place.column.unwrap_or(1)) }
-                            }
-                        }
-                    }
-                    h3 { "Output" } (value_block(&found.value, "#desk"))
-                }
-            }
-        }
-    }
+    let (checked, trials) =
+        futures_util::future::join(check(&request, &form), DeskTrials::of(&request, &form)).await;
+    desk_page(&request, &form, &checked, None, &trials).into_response()
 }
 
 async fn check(request: &PageRequest, form: &DeskForm) -> Result<ValidationDocument, ConsoleError> {
@@ -145,24 +109,12 @@ async fn deploy(request: &PageRequest, form: &DeskForm) -> Result<Vec<DeployedDo
     request.api.post_file(&path, form.file_text()).await
 }
 
-impl DeskForm {
-    fn file_name(&self) -> &str {
-        let name = self.name.trim();
-        if name.is_empty() { DEFAULT_NAME } else { name }
-    }
-
-    /// The text with the line ends that it was written with: browsers send those of forms as CR LF.
-    fn file_text(&self) -> String {
-        self.text.replace("\r\n", "\n")
-    }
-}
-
 fn desk_page(
     request: &PageRequest,
     form: &DeskForm,
     checked: &Result<ValidationDocument, ConsoleError>,
     error: Option<&ConsoleError>,
-    tried: Option<&Result<ConversionDocument, ConsoleError>>,
+    trials: &DeskTrials,
 ) -> ConsolePage {
     let text = form.file_text();
     let body = html! {
@@ -178,16 +130,23 @@ fn desk_page(
                 div.filter {
                     label { span { "File" } input type="text" name="name" value=(form.file_name()) autocomplete="off"; }
                     label #open hidden { span { "Open a file" } input type="file" accept=".yaml,.yml,.json"; }
-                    button type="submit" name="work" value="check" { "Check" }
-                    button.primary type="submit" name="work" value="deploy" { "Deploy" }
+                    button type="submit" name="work" value="check" data-command={ "sinew workflow validate " (shown_text::name(form.file_name())) } { "Check" }
+                    button.primary type="submit" name="work" value="deploy" data-command={ "sinew workflow deploy " (shown_text::name(form.file_name())) } { "Deploy" }
                     button #save type="button" hidden { "Save the file" }
                 }
-                label { span.quiet { "Workflow" } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" { (text) } }
+                label { span.quiet { "Workflow" } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" data-editor=(EDITOR[0].address) { (text) } }
+                details open[trials.has_cases() || !form.cases.is_empty()] {
+                    summary { "Test file " code { (shown_text::line(&form.cases_name(), 80)) } }
+                    label { span.unseen { "Test cases" } textarea.mono name="cases" rows="12" spellcheck="false" wrap="off" { (form.cases_text()) } }
+                }
             }
             div {
                 (live_part("findings", &findings_part(&text, checked)))
-                (live_part("conversion", &conversion_part(form, tried)))
+                (live_part("cases", &cases_part(form, trials)))
+                (live_part("dry-run", &dry_run_part(form, trials)))
+                (live_part("conversion", &conversion_part(form, trials)))
                 (live_part("drawing", &drawings_part(checked)))
+                (live_part("sockets", &html! { @if let Ok(found) = checked { (sockets_part(&found.sockets)) } }))
             }
         }
     };
@@ -214,7 +173,9 @@ fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>)
 fn finding_item(text: &str, finding: &FindingDocument) -> Markup {
     let line = finding.line.and_then(|line| text.lines().nth((line as usize).checked_sub(1)?));
     html! {
-        li class=(if finding.severity == "error" { "is-error" } else { "is-warning" }) {
+        li class=(if finding.severity == "error" { "is-error" } else { "is-warning" })
+            data-from=[finding.line] data-from-column=[finding.column] data-to=[finding.end_line] data-to-column=[finding.end_column]
+            data-severity=(shown_text::line(&finding.severity, 20)) data-message=(shown_text::line(&finding.message, 400)) {
             b { (shown_text::line(&finding.severity, 20)) } " "
             @if let (Some(line), Some(column)) = (finding.line, finding.column) {
                 button.place type="button" data-line=(line) data-column=(column) { (line) ":" (column) } " "
@@ -269,7 +230,7 @@ async fn removal_page(
             @if may_steer(request) {
                 form.steer method="post" {
                     (token_field(request))
-                    div.actions { button.danger type="submit" { "Remove" } a.button href=(PageAddress::workflow(name)) { "Back" } }
+                    div.actions { button.danger type="submit" data-command=(shown_text::name(&CommandText::new("sinew workflow delete").word(name).to_string())) { "Remove" } a.button href=(PageAddress::workflow(name)) { "Back" } }
                 }
             }
             (command_line(&CommandText::new("sinew workflow delete").word(name)))

@@ -9,7 +9,7 @@ use crate::console_error::ConsoleError;
 use crate::documents::{DecisionDocument, ExecutionDocument, FailureDocument, FaultDocument};
 use crate::page_frame::{LiveSource, code_link, live_part, may_steer};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, duration, time_mark};
+use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 use crate::status_mark::status_mark;
 
 /// Reasons of waiting, warnings and commands that are shown.
@@ -23,17 +23,19 @@ pub(crate) enum ExecutionTab {
     Events,
     Data,
     Artifacts,
+    Agents,
     Compare,
     Source,
 }
 
 impl ExecutionTab {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Graph, "Graph"),
         (Self::Timeline, "Timeline"),
         (Self::Events, "Events"),
         (Self::Data, "Data"),
         (Self::Artifacts, "Artifacts"),
+        (Self::Agents, "Agents"),
         (Self::Compare, "Compare"),
         (Self::Source, "Source"),
     ];
@@ -45,6 +47,7 @@ impl ExecutionTab {
             Self::Events => PageAddress::of(&["executions", id, "events"]),
             Self::Data => PageAddress::of(&["executions", id, "data"]),
             Self::Artifacts => PageAddress::of(&["executions", id, "artifacts"]),
+            Self::Agents => PageAddress::of(&["executions", id, "agents"]),
             Self::Compare => PageAddress::of(&["executions", id, "compare"]),
             Self::Source => PageAddress::of(&["executions", id, "source"]),
         }
@@ -143,7 +146,7 @@ fn waits(execution: &ExecutionDocument) -> Markup {
                         } @else { "The execution" }
                         " waits for " (shown_text::line(&wait.text, 400))
                         @if wait.kind == "person" {
-                            " " a.button href=(PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref())) { "Decide" }
+                            " " (action_link(&PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref()), "Decide", &CommandText::of_execution("sinew approval show", id).flag("--node", wait.node.as_deref().unwrap_or_default())))
                         }
                     }
                 }
@@ -212,17 +215,17 @@ fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
     let is_paused = execution.status == "paused";
     let has_failed = matches!(execution.status.as_str(), "failed" | "cancelled");
     let offered = [
-        ("retry", "Retry", has_failed),
-        ("fork", "Fork", true),
-        ("pause", "Pause", !has_ended && !is_paused),
-        ("resume", "Resume", is_paused),
-        ("cancel", "Cancel", !has_ended),
+        ("retry", "Retry…", has_failed),
+        ("fork", "Fork…", true),
+        ("pause", "Pause…", !has_ended && !is_paused),
+        ("resume", "Resume…", is_paused),
+        ("cancel", "Cancel…", !has_ended),
     ];
     html! {
         @if may_steer(request) {
             div.actions role="group" aria-label="Actions" {
                 @for (verb, title, _) in offered.iter().filter(|(.., makes_sense)| *makes_sense) {
-                    a.button data-action href=(PageAddress::of(&["executions", id, verb])) { (title) "…" }
+                    (action_link(&PageAddress::of(&["executions", id, verb]), title, &CommandText::of_execution(&format!("sinew execution {verb}"), id)))
                 }
             }
         }

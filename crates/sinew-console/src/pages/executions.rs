@@ -87,7 +87,7 @@ fn bulk_form(request: &PageRequest) -> Markup {
         form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Chosen executions" {
             (token_field(request))
             span.quiet { "With those that are ticked:" }
-            @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) { (title) "…" } }
+            @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) data-command={ "sinew execution " (verb) " ID…" } { (title) "…" } }
         }
     }
 }

@@ -1,15 +1,19 @@
-//! Help: keys, and a page for each operator code.
+//! Help: keys, a page for each operator code, the words of the mesh, and what the doctor finds.
 
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem};
+use crate::glossary::GLOSSARY;
+use crate::mesh_documents::DoctorCheckDocument;
+use crate::page_frame::{ConsolePage, ConsoleSection, code_link, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
+use crate::status_mark::status_mark;
 
 /// Codes that a list shows; a search narrows it.
 const MAX_ROWS: usize = 50;
@@ -17,7 +21,10 @@ const MAX_ROWS: usize = 50;
 /// Keys of the console.
 const KEYS: [(&str, &str); 7] = [
     ("/", "go to the filter"),
-    ("g, then p e a w n h", "go to Pulse, Executions, Approvals, Workflows, Agents, Help"),
+    (
+        "g, then p e a w n c r t h",
+        "go to Pulse, Executions, Approvals, Workflows, Agents, Chat, Artifacts, Traffic, Help",
+    ),
     ("j, k", "next and previous row"),
     ("Enter", "open the row"),
     (".", "go to the actions"),
@@ -33,12 +40,13 @@ struct CodeSearch {
 }
 
 pub(crate) async fn show(request: PageRequest) -> Response {
-    let page = help_page(&request);
+    let page = help_page(&request).await;
     page_or_problem(&request, page)
 }
 
-fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let CodeSearch { text } = request.query()?;
+    let checks = request.api.get::<Vec<DoctorCheckDocument>>(&ApiPath::of(&["doctor"])).await;
     let wanted = text.trim().to_lowercase();
     let all = sinew_codes::all();
     let found: Vec<&(&str, &str)> = all
@@ -72,9 +80,51 @@ fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
                 @if found.len() > MAX_ROWS { p.notice { (found.len() - MAX_ROWS) " more: search for a word." } }
             }
         }
-        section { h2 { "The mesh itself" } p { "The command line checks connection, streams, permissions and clocks: " (command_line(&CommandText::new("sinew doctor"))) } }
+        (glossary(&wanted))
+        (doctor(&checks))
     };
     Ok(ConsolePage::new(ConsoleSection::Help, "Help", body))
+}
+
+/// Words of the mesh; a search narrows them too.
+fn glossary(wanted: &str) -> Markup {
+    let found =
+        || GLOSSARY.iter().filter(|(word, meaning)| word.contains(wanted) || meaning.contains(wanted));
+    html! {
+        section {
+            h2 #glossary { "Glossary" }
+            @if found().next().is_none() { p.empty { "No word matches." } } @else {
+                dl.words { @for (word, meaning) in found() { div { dt { (word) } dd { (meaning) } } } }
+            }
+        }
+    }
+}
+
+/// Checks of the mesh, each with what to do about it.
+fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
+    html! {
+        section {
+            div.head { h2 #doctor { "The mesh itself" } (command_line(&CommandText::new("sinew doctor"))) }
+            @match checks {
+                Err(error) => (problem_box(error)),
+                Ok(checks) => div.scroll tabindex="0" role="region" aria-labelledby="doctor" {
+                    table.rows {
+                        thead { tr { th scope="col" { "Check" } th scope="col" { "Is" } th.wide scope="col" { "Finding" } th scope="col" { "Code" } } }
+                        tbody {
+                            @for check in checks {
+                                tr {
+                                    td { (shown_text::line(&check.check, 40)) }
+                                    td { (status_mark(match check.state.as_str() { "ok" => "succeeded", "warn" => "waiting", _ => "failed" })) }
+                                    td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::line(hint, 300)) } } }
+                                    td { @if let Some(code) = &check.code { (code_link(code)) } }
+                                }
+                            }
+                        }
+                    }
+                },
+            }
+        }
+    }
 }
 
 pub(crate) async fn code(Path(code): Path<String>, request: PageRequest) -> Response {

@@ -4,62 +4,102 @@ use axum::Form;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use sinew_inspection::words;
 
+use super::compare::comparison;
 use super::execution_head::fault;
+use super::timeline::whole_timeline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{NodeDocument, TreeDocument};
+use crate::documents::{ComparisonDocument, NodeDocument, TreeDocument};
 use crate::mesh_documents::InspectionDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, page_or_problem, problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, clock_mark, command_line, duration, value_block};
+use crate::shown_text::{self, MAX_SHOWN_BYTES, clock_mark, command_line, duration, value_block};
 use crate::status_mark::status_mark;
 
 /// Bytes of a drawing within the page.
-const MAX_DRAWING_BYTES: usize = 600 << 10;
+const MAX_DRAWING_BYTES: usize = 64 << 10;
+/// Bytes of a text that stays in its field.
+const MAX_KEPT_BYTES: usize = 16 << 10;
+/// Events that are shown, the latest.
+const MAX_EVENTS: usize = 80;
+/// Bytes of the values of nodes that are shown.
+const MAX_VALUE_BYTES: usize = 48 << 10;
 /// Rows of each table.
-const MAX_ROWS: usize = 200;
+const MAX_ROWS: usize = 150;
 
 /// The file, as the form sends it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ImportForm {
     #[serde(default)]
     text: String,
+    /// Another export that it is compared with.
+    #[serde(default)]
+    other: String,
+}
+
+/// Views of the file, and the comparison with another.
+#[derive(Default)]
+struct OpenedExport {
+    found: Option<Result<InspectionDocument, ConsoleError>>,
+    compared: Option<Result<ComparisonDocument, ConsoleError>>,
 }
 
 pub(crate) async fn show(request: PageRequest) -> Response {
-    page_or_problem(&request, Ok(import_page(&request, None)))
+    page_or_problem(&request, Ok(import_page(&request, &ImportForm::default(), &OpenedExport::default())))
 }
 
 pub(crate) async fn open(request: PageRequest, Form(form): Form<ImportForm>) -> Response {
-    let path = ApiPath::of(&["inspections"]);
-    let opened = request.api.post_file::<InspectionDocument>(&path, form.text).await;
-    let page = import_page(&request, Some(&opened));
-    let page = match &opened {
-        Ok(_) => page,
-        Err(error) => page.with_status(error.status()),
+    let (path, compared_path) = (ApiPath::of(&["inspections"]), ApiPath::of(&["comparisons"]));
+    let compared = async {
+        if form.other.trim().is_empty() {
+            return None;
+        }
+        let body = json!({ "first": form.text, "second": form.other });
+        Some(request.api.post::<ComparisonDocument>(&compared_path, &body).await)
+    };
+    let (found, compared) =
+        futures_util::future::join(request.api.post_file(&path, form.text.clone()), compared).await;
+    let opened = OpenedExport { found: Some(found), compared };
+    let page = import_page(&request, &form, &opened);
+    let page = match &opened.found {
+        Some(Err(error)) => page.with_status(error.status()),
+        _ => page,
     };
     page_or_problem(&request, Ok(page))
 }
 
-fn import_page(
-    request: &PageRequest,
-    opened: Option<&Result<InspectionDocument, ConsoleError>>,
-) -> ConsolePage {
+fn import_page(request: &PageRequest, form: &ImportForm, opened: &OpenedExport) -> ConsolePage {
+    // A page stays small: a text that was long is sent again from its file.
+    let kept = |text: &str| if text.len() <= MAX_KEPT_BYTES { text.to_owned() } else { String::new() };
     let body = html! {
         div.head { h1 { "Import" } (command_line(&CommandText::new("sinew execution describe EXPORT.json"))) }
         form.steer #import method="post" {
             (token_field(request))
             p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was. Nothing is stored, and nothing is asked of a mesh." }
-            label { span { "File" } input type="file" accept=".json" data-import; }
-            label { span { "Or its text" } textarea.mono name="text" rows="3" spellcheck="false" {} }
-            div.actions { button.primary type="submit" { "Open" } a.button href=(PageAddress::of(&["executions"])) { "Back" } }
+            label { span { "File" } input type="file" accept=".json" data-import="text"; }
+            label { span { "Or its text" } textarea.mono name="text" rows="3" spellcheck="false" { (kept(&form.text)) } }
+            details open[!form.other.is_empty()] {
+                summary { "Compare with another export" }
+                label { span { "Another file" } input type="file" accept=".json" data-import="other"; }
+                label { span { "Or its text" } textarea.mono name="other" rows="3" spellcheck="false" { (kept(&form.other)) } }
+            }
+            div.actions { button.primary type="submit" data-command="sinew execution describe EXPORT.json" { "Open" } a.button href=(PageAddress::of(&["executions"])) { "Back" } }
         }
-        @match opened {
+        @match &opened.compared {
+            None => {}
+            Some(Err(error)) => (problem_box(error)),
+            Some(Ok(compared)) => section #compared-exports {
+                div.head { h2 { "Side by side" } (command_line(&CommandText::new("sinew execution diff FIRST.json SECOND.json"))) }
+                (comparison(compared))
+            },
+        }
+        @match &opened.found {
             None => {}
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(found)) => (inspection(found)),
@@ -85,21 +125,25 @@ fn inspection(found: &InspectionDocument) -> Markup {
             }
             @if let Some(svg) = found.drawing.as_ref().filter(|svg| svg.len() <= MAX_DRAWING_BYTES) { (drawing(svg.clone(), DrawingUse::Beside)) }
         }
+        @if let Some(timeline) = &found.timeline { section #times { h2 { "Timeline" } (whole_timeline(timeline)) } }
         (tree_table(&found.tree))
         section {
             h2 { "Input and output" }
             h3 { "Input" } (value_block(&execution.input, "#opened"))
             @if let Some(output) = &execution.output { h3 { "Output" } (value_block(output, "#opened")) }
-            @for node in found.nodes.iter().take(MAX_ROWS) { (node_details(node)) }
+            @let shown = shown_nodes(&found.nodes);
+            @for node in &found.nodes[..shown] { (node_details(node)) }
+            @if shown < found.nodes.len() { p.notice { (found.nodes.len() - shown) " more nodes: " (command_line(&CommandText::new("sinew execution describe EXPORT.json --node NAME"))) } }
         }
         section {
             h2 { "Events" }
-            @if found.skipped_events > 0 { p.notice { (found.skipped_events) " earlier events are not shown." } }
+            @let skipped = found.events.len().saturating_sub(MAX_EVENTS);
+            @if found.skipped_events + skipped > 0 { p.notice { (found.skipped_events + skipped) " earlier events are not shown." } }
             div.scroll tabindex="0" role="region" aria-label="Events" {
                 table.rows {
                     thead { tr { th scope="col" { "At" } th scope="col" { "Type" } th scope="col" { "Node" } th.wide scope="col" { "Event" } } }
                     tbody {
-                        @for event in &found.events {
+                        @for event in &found.events[skipped..] {
                             tr {
                                 td { (clock_mark(&event.at)) }
                                 td { code { (shown_text::line(&event.kind, 60)) } }
@@ -121,14 +165,16 @@ fn tree_table(tree: &[TreeDocument]) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="Nodes" {
                 table.rows {
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Attempts" } th.number scope="col" { "Time" } th scope="col" { "Agent" } th.wide scope="col" { "Message" } } }
-                    tbody { @for row in tree.iter().take(MAX_ROWS) { (tree_rows(row, 0)) } }
+                    tbody { @for row in tree.iter().take(MAX_ROWS) { (tree_rows(row, 0, tree.len())) } }
                 }
             }
         }
     }
 }
 
-fn tree_rows(row: &TreeDocument, level: usize) -> Markup {
+fn tree_rows(row: &TreeDocument, level: usize, beside: usize) -> Markup {
+    // The wider a level, the fewer children of each: the page stays small.
+    let most = (MAX_ROWS / beside.max(1)).clamp(1, 20);
     html! {
         tr {
             td { @for _ in 0..level { "· " } (shown_text::line(&row.label, 80)) " " span.quiet { (shown_text::line(&row.kind, 40)) } }
@@ -138,8 +184,21 @@ fn tree_rows(row: &TreeDocument, level: usize) -> Markup {
             td { (shown_text::line(row.agent.as_deref().unwrap_or("–"), 48)) }
             td.wide { (shown_text::line(row.message.as_deref().unwrap_or_default(), 240)) }
         }
-        @for child in row.children.iter().take(20) { (tree_rows(child, level + 1)) }
+        @for child in row.children.iter().take(most) { (tree_rows(child, level + 1, beside * row.children.len().max(1))) }
     }
+}
+
+/// Number of the first nodes whose values fit the page.
+fn shown_nodes(nodes: &[NodeDocument]) -> usize {
+    let bytes = |value: Option<&Value>| value.map_or(0, |value| value.to_string().len().min(MAX_SHOWN_BYTES));
+    let mut left = MAX_VALUE_BYTES;
+    let fits = |node: &&NodeDocument| {
+        let needed = 300 + bytes(node.input.as_ref()) + bytes(node.output.as_ref());
+        let fits = needed <= left;
+        left = left.saturating_sub(needed);
+        fits
+    };
+    nodes.iter().take_while(fits).count()
 }
 
 fn node_details(node: &NodeDocument) -> Markup {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use sinew_inspection::words;
 
-use super::artifacts::{artifact_bytes, preview};
+use super::artifact_preview::{artifact_bytes, preview};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;

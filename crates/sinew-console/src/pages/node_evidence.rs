@@ -53,8 +53,11 @@ pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> 
         .collect();
     html! {
         @for condition in &node.conditions {
-            h3 { @match condition.kind.as_str() { "when" => "Runs when", "items" => "Items", _ => "Condition" } }
-            p { code { (shown_text::line(&condition.text, 600)) } }
+            h3 { @match condition.kind.as_str() { "when" => "Runs when", "items" => "Items", "switch" => "Switch", _ => "Condition" } }
+            p {
+                code { (shown_text::line(&condition.text, 600)) }
+                @if let Some(holds) = condition.holds { " " b { @if holds { "held" } @else { "did not hold" } } }
+            }
             @if !condition.bound.is_empty() {
                 dl.preview {
                     @for bound in &condition.bound {

@@ -14,7 +14,7 @@ use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionDocument, NodeDocument, TreeDocument};
 use crate::page_frame::{may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, clock_mark, command_line, duration, text_block, value_block};
+use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
 use crate::status_mark::{icon_of, status_mark};
 
 /// Children that are cells.
@@ -136,10 +136,10 @@ fn node_actions(id: &str, node: &NodeDocument) -> Markup {
     html! {
         div.actions role="group" aria-label="Actions on the node" {
             @if matches!(node.status.as_str(), "failed" | "cancelled") {
-                a.button data-action href=(of("retry", "node")) { "Retry this node…" }
+                (action_link(&of("retry", "node"), "Retry this node…", &CommandText::of_execution("sinew execution retry", id).flag("--node", &node.node)))
             }
             @if node.status == "succeeded" {
-                a.button data-action href=(of("fork", "at")) { "Fork here…" }
+                (action_link(&of("fork", "at"), "Fork here…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
             }
         }
     }

@@ -10,10 +10,12 @@ use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
+use crate::desk_documents::SourceDocument;
 use crate::documents::WorkflowDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, text_block, value_block};
+use crate::source_text::source_files;
 
 /// Nodes of a plan that are listed.
 const MAX_ROWS: usize = 500;
@@ -40,11 +42,29 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
             // The workflow may have been deleted; the drawing comes from the execution itself.
             Err(error) => (problem_box(&error)),
         }
+        (source_part(request, &execution.workflow, Some(&execution.version)).await)
         @if let Ok(mermaid) = mermaid {
             section { h2 { "As Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
         }
     };
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
+}
+
+/// The files of a deployed workflow with what was found in them; nothing for workflows that nobody deployed.
+pub(super) async fn source_part(request: &PageRequest, name: &str, version: Option<&str>) -> Markup {
+    let path = ApiPath::of(&["workflows", name, "source"]).with_some("version", version);
+    let Ok(source) = request.api.get::<SourceDocument>(&path).await else { return html! {} };
+    html! {
+        section {
+            h2 { "Source" }
+            @if source.files.is_empty() {
+                p.empty { "The mesh was not given the file: it was deployed by an older version, or it is too long." }
+            } @else {
+                p.quiet { "As it was deployed, with what was found in it then." }
+                (source_files(&source, &path.address()))
+            }
+        }
+    }
 }
 
 /// Nodes, schemas and limits of a plan.

@@ -112,11 +112,6 @@ fn start_page(
     written: &WrittenFields,
     error: Option<&ConsoleError>,
 ) -> ConsolePage {
-    let field = |name: &str| written.get(name).map_or("", String::as_str);
-    let named = match field(VERSION_FIELD) {
-        "" => workflow.name.clone(),
-        version => format!("{}@{}", workflow.name, words::short(version)),
-    };
     let body = html! {
         div.narrow {
             p.quiet { a href=(PageAddress::workflow(&workflow.name)) { (shown_text::line(&workflow.name, 80)) } }
@@ -125,11 +120,20 @@ fn start_page(
             @if let Some(error) = error { (problem_box(error)) }
             @if may_steer(request) { (start_form(workflow, request, written)) }
             @else { p.notice { "This console shows the mesh and changes nothing." } }
-            (command_line(&CommandText::new("sinew run --mesh").word(&named).flag("-i", &input_text(workflow, written))))
+            (command_line(&start_command(workflow, written)))
         }
     };
     let status = error.map_or(StatusCode::OK, ConsoleError::status);
     ConsolePage::new(ConsoleSection::Workflows, format!("Start {}", workflow.name), body).with_status(status)
+}
+
+/// The command that starts the same.
+fn start_command(workflow: &WorkflowDocument, written: &WrittenFields) -> CommandText {
+    let named = match written.get(VERSION_FIELD).map_or("", String::as_str) {
+        "" => workflow.name.clone(),
+        version => format!("{}@{}", workflow.name, words::short(version)),
+    };
+    CommandText::new("sinew run --mesh").word(&named).flag("-i", &input_text(workflow, written))
 }
 
 /// The input as the command line takes it; `…` while it cannot be read.
@@ -152,7 +156,7 @@ fn start_form(workflow: &WorkflowDocument, request: &PageRequest, written: &Writ
             label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
             label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: call no agent, every output is null" }
             div.actions {
-                button.primary type="submit" { "Start" }
+                button.primary type="submit" data-command=(shown_text::name(&start_command(workflow, written).to_string())) { "Start" }
                 a.button href=(PageAddress::workflow(&workflow.name)) { "Back" }
             }
         }

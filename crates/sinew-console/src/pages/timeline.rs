@@ -75,7 +75,7 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
     let body = html! {
         (execution_head(request, &execution, ExecutionTab::Timeline, None))
         (view_form(&view, &timeline))
-        (live_part("timeline", &timeline_part(id, &scale_of(&view, &timeline)?, &timeline)))
+        (live_part("timeline", &timeline_part(Some(id), &scale_of(&view, &timeline)?, &timeline)))
     };
     let title = execution_title(&execution);
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
@@ -108,7 +108,19 @@ fn scale_of(view: &TimelineView, timeline: &TimelineDocument) -> Result<TimeScal
     Ok(TimeScale::cut(range, &spans))
 }
 
-fn timeline_part(id: &str, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
+/// The time of an execution without a mesh: all of it, and no links to nodes.
+pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
+    html! {
+        ul.legend aria-label="Kinds of time" {
+            @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
+            li { span.sample.critical {} "critical path" }
+        }
+        (timeline_part(None, &TimeScale::whole((0, timeline.duration_ms)), timeline))
+    }
+}
+
+/// Chart and table; nodes are links if the execution is on the mesh.
+fn timeline_part(id: Option<&str>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
     html! {
         @if timeline.rows.is_empty() { p.empty { "Nothing has begun." } } @else {
             (chart(timeline, scale))
@@ -170,7 +182,7 @@ fn words_of(span: &SpanDocument) -> String {
 }
 
 /// The same as a table: sums of each kind of time.
-fn span_table(id: &str, timeline: &TimelineDocument) -> Markup {
+fn span_table(id: Option<&str>, timeline: &TimelineDocument) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Times" {
             table.rows {
@@ -187,13 +199,18 @@ fn span_table(id: &str, timeline: &TimelineDocument) -> Markup {
     }
 }
 
-fn time_row(id: &str, row: &TimelineRowDocument) -> Markup {
+fn time_row(id: Option<&str>, row: &TimelineRowDocument) -> Markup {
     let sum = |kind: &str| -> u64 {
         row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
     };
     html! {
         tr data-row {
-            td { a href=(PageAddress::execution(id).with("node", &row.node)) { (shown_text::line(&row.node, 80)) } }
+            td {
+                @match id {
+                    Some(id) => a href=(PageAddress::execution(id).with("node", &row.node)) { (shown_text::line(&row.node, 80)) },
+                    None => (shown_text::line(&row.node, 80)),
+                }
+            }
             td { (status_mark(&row.status)) }
             td.number { @if let Some(span) = row.spans.first() { (words::duration(span.from)) } @else { "–" } }
             @for (kind, _) in KINDS { td.number { @match sum(kind) { 0 => "–", ms => (words::duration(ms)) } } }

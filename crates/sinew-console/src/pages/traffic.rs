@@ -7,10 +7,13 @@ use serde::Deserialize;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::PulseDocument;
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::mesh_documents::{PulseDocument, TrafficReportDocument};
+use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, size};
+use crate::shown_text::{self, command_line, duration, size};
+
+/// Groups that are listed.
+const MAX_GROUPS: usize = 60;
 
 /// Filter of the address.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,7 +30,13 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 
 async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let choice: TrafficChoice = request.query()?;
-    let pulse: PulseDocument = request.api.get(&ApiPath::of(&["pulse"])).await?;
+    let (pulse_path, figures_path) = (ApiPath::of(&["pulse"]), ApiPath::of(&["traffic", "figures"]));
+    let (pulse, report) = futures_util::future::join(
+        request.api.get::<PulseDocument>(&pulse_path),
+        request.api.get::<TrafficReportDocument>(&figures_path),
+    )
+    .await;
+    let pulse = pulse?;
     let stream = ApiPath::of(&["traffic"])
         .with_some("workflow", choice.workflow.as_deref())
         .with_some("type", choice.kind.as_deref());
@@ -50,9 +59,63 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
                 }
             }
         }
+        (live_part("figures", &figures(&report)))
         (live_part("queues", &queues(&pulse)))
     };
     Ok(ConsolePage::new(ConsoleSection::Traffic, "Traffic", body).live(LiveSource::Poll))
+}
+
+/// A number of bytes without its fraction; nothing for what is none.
+fn whole(bytes: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+    let whole = bytes.clamp(0.0, 1e18) as u64;
+    whole
+}
+
+/// Rates by group of subjects, and times of nodes.
+fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => return problem_box(error),
+    };
+    html! {
+        div.columns {
+            section {
+                h2 #rates { "Messages a second" }
+                p.quiet { "Over the last " (format!("{:.0}", report.seconds.max(1.0))) " s, gathered while somebody looks." }
+                @if report.rates.is_empty() { p.empty { "None yet: look again in a moment." } } @else {
+                    div.scroll tabindex="0" role="region" aria-labelledby="rates" {
+                        table.rows {
+                            thead { tr { th.wide scope="col" { "Group of subjects" } th.number scope="col" { "Messages/s" } th.number scope="col" { "Bytes/s" } } }
+                            tbody {
+                                @for rate in report.rates.iter().take(MAX_GROUPS) {
+                                    tr { td.wide { (shown_text::line(&rate.group, 80)) } td.number { (format!("{:.1}", rate.messages)) } td.number { (size(whole(rate.bytes))) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            section {
+                h2 #latencies { "Time of a node, from its start to its result" }
+                @if report.latencies.is_empty() { p.empty { "No node has ended since somebody looks." } } @else {
+                    div.scroll tabindex="0" role="region" aria-labelledby="latencies" {
+                        table.rows {
+                            thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Nodes" } th.number scope="col" { "p50" } th.number scope="col" { "p95" } th.number scope="col" { "p99" } } }
+                            tbody {
+                                @for one in report.latencies.iter().take(MAX_GROUPS) {
+                                    tr {
+                                        td.wide { (shown_text::line(&one.group, 80)) } td.number { (one.count) }
+                                        @for ms in [one.p50_ms, one.p95_ms, one.p99_ms] { td.number { (duration(Some(ms))) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn queues(pulse: &PulseDocument) -> Markup {

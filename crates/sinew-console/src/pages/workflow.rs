@@ -18,7 +18,7 @@ use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, time_mark};
+use crate::shown_text::{self, action_link, command_line, time_mark};
 use crate::text_diff::text_diff;
 
 /// Executions that are shown.
@@ -55,6 +55,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
     )
     .await;
     let (workflow, versions, last) = (workflow?, versions?, last?);
+    let source = super::source::source_part(request, name, version.as_deref()).await;
     let changes = match with.as_deref().filter(|with| !with.is_empty()) {
         Some(with) => Some(version_changes(request, name, with, &path).await),
         None => None,
@@ -66,7 +67,11 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             h1 { (shown_text::line(&workflow.name, 80)) }
             (command_line(&CommandText::new("sinew workflow describe").word(&workflow.name)))
             @if may_steer(request) {
-                div.actions { a.button.primary data-action href=(PageAddress::of(&["workflows", name, "start"]).with_some("version", version.as_deref())) { "Start…" } a.button href=(PageAddress::of(&["workflows", name, "remove"])) { "Remove…" } }
+                div.actions {
+                    (action_link(&PageAddress::of(&["workflows", name, "start"]).with_some("version", version.as_deref()), "Start…", &CommandText::new("sinew run --mesh").word(name)))
+                    (action_link(&PageAddress::of(&["desk"]).with("workflow", name).with_some("version", version.as_deref()), "Edit at the desk", &CommandText::new("sinew workflow deploy FILE")))
+                    (action_link(&PageAddress::of(&["workflows", name, "remove"]), "Remove…", &CommandText::new("sinew workflow delete").word(name)))
+                }
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
@@ -85,6 +90,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         (partners(&workflow))
         (version_table(request, name, &workflow.digest, &versions))
         @if let Some(changes) = changes { (changes) }
+        (source)
         (plan(&workflow, &path.address()))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, workflow.name.clone(), body))

@@ -8,9 +8,11 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer, page_or_problem, text_filter,
+};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, time_mark};
+use crate::shown_text::{self, action_link, command_line, time_mark};
 
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = workflows_page(&request).await;
@@ -18,10 +20,13 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let rows: Vec<WorkflowListRow> = request.api.get(&ApiPath::of(&["workflows"])).await?;
+    let TextFilter { text } = request.query()?;
+    let path = ApiPath::of(&["workflows"]).with_some("text", text.as_deref());
+    let rows: Vec<WorkflowListRow> = request.api.get(&path).await?;
     let body = html! {
         div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
-            @if may_steer(request) { div.actions { a.button data-action href=(PageAddress::of(&["desk"])) { "Write or deploy…" } } } }
+            @if may_steer(request) { div.actions { (action_link(&PageAddress::of(&["desk"]), "Write or deploy…", &CommandText::new("sinew workflow deploy FILE"))) } } }
+        (text_filter(text.as_deref()))
         (live_part("workflows", &workflow_table(request, &rows)))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::Poll))

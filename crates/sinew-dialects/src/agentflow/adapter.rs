@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision, OutgoingToken,
-    PersonAnswer, PersonRequest, RouteDecision, SharedJson, TaskRequest, out_edges,
+    ActivationId, ActivationOutput, Adapter, AdapterContext, BoundValue, Fact, NativeEvent, NodeDecision,
+    OutgoingToken, PersonAnswer, PersonRequest, RouteDecision, SeenCondition, SharedJson, TaskRequest,
+    out_edges,
 };
 use sinew_protocol::Fault;
 
@@ -30,6 +31,13 @@ pub(super) struct AgentFlowAdapter;
 impl Adapter for AgentFlowAdapter {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        match extra(ctx, act).map(|extra| extra.work) {
+            Ok(Work::If { conditions }) => seen(ctx, act, &conditions),
+            _ => Vec::new(),
+        }
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -193,6 +201,24 @@ pub(super) fn reply_value(output: &SharedJson) -> SharedJson {
         }
         _ => Arc::clone(output),
     }
+}
+
+/// Conditions with the text that they look at. Those behind the first that held were not looked at.
+fn seen(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[BranchCondition]) -> Vec<SeenCondition> {
+    let value = previous(ctx, act);
+    let mut text = ComparedText::new(&text::plain(&value));
+    let mut has_held = false;
+    let one = |condition: &BranchCondition| {
+        let holds = if has_held { None } else { text.matches(condition).ok() };
+        has_held |= holds == Some(true);
+        SeenCondition {
+            kind: "condition",
+            text: format!("{} \"{}\"", condition.operator(), condition.value),
+            bound: vec![BoundValue::new("previous output", Some(Value::clone(&value)))],
+            holds,
+        }
+    };
+    conditions.iter().map(one).collect()
 }
 
 fn choose(

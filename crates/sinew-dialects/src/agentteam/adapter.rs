@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
-    PersonAnswer, PersonRequest, RouteDecision, SharedJson, TaskRequest, TerminalStatus,
+    PersonAnswer, PersonRequest, RouteDecision, SeenCondition, SharedJson, TaskRequest, TerminalStatus,
 };
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
@@ -17,7 +17,7 @@ use super::flow::{self, ITERATION, PortValues};
 use super::lower::{PlanRules, TeamNodeData};
 use super::message::{self, StandardMessage};
 use super::schema::{self, ContractViolation, SchemaChecks};
-use super::{NAME, delivery, human, project, spec};
+use super::{NAME, delivery, human, project, seen, spec};
 use crate::fill::FillBudget;
 
 /// A node said `success: false`.
@@ -46,6 +46,11 @@ impl Adapter for AgentTeamAdapter {
             }
             other => other,
         })
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        let Ok(extra) = extra(ctx.node_of(act)) else { return Vec::new() };
+        if extra.kind == "FLOW" { seen::conditions(&extra, &scope(ctx, act, &extra)) } else { Vec::new() }
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {

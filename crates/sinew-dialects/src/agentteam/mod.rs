@@ -22,6 +22,7 @@ mod portable;
 mod project;
 mod references;
 mod schema;
+mod seen;
 mod spec;
 mod suggest;
 mod trial;

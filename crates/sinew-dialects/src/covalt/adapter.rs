@@ -8,7 +8,8 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, Fact, NativeEvent,
-    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SharedJson, TaskRequest, out_edges,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SeenCondition, SharedJson, TaskRequest,
+    out_edges,
 };
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan, PlanEdge, PlanNode};
 use sinew_protocol::Fault;
@@ -18,7 +19,7 @@ use super::coerce::{self, DATA};
 use super::compute::{self, NodeWork};
 use super::lower::{CanvasEdgeData, CanvasNodeData};
 use super::scope::{self, ERROR, VisibleValues, bare, input_of, typed};
-use super::{NAME, cluster, executor, project, template};
+use super::{NAME, cluster, executor, project, seen, template};
 
 /// A node failed.
 const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
@@ -51,6 +52,16 @@ impl Adapter for CovaltAdapter {
             }
             None => Ok(input),
         }
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        let node = ctx.node_of(act);
+        if node.kind != "conditional" {
+            return Vec::new();
+        }
+        let Ok(TypedInputs { own, .. }) = inputs(ctx, act) else { return Vec::new() };
+        let inputs = own.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
+        seen::conditions(ctx, &extra(node), &inputs)
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {

@@ -147,7 +147,7 @@ pub(super) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-fn condition(params: &Map<String, Value>, input: &Value) -> Result<bool, String> {
+pub(super) fn condition(params: &Map<String, Value>, input: &Value) -> Result<bool, String> {
     let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
     let found = at(input, text("field"));
     let operator = text("operator");

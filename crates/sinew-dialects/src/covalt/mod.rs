@@ -21,6 +21,7 @@ mod portable;
 mod project;
 mod scope;
 mod script;
+mod seen;
 mod template;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent,
-    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, TaskRequest, out_edges,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SeenCondition, TaskRequest, out_edges,
 };
 use sinew_plan::{EdgeIndex, Plan};
 use sinew_protocol::Fault;
@@ -15,7 +15,7 @@ use sinew_protocol::Fault;
 use super::eval::{self, EvalVerdict, JudgingOutcome};
 use super::model::{NodeExtra, NodeRequirements, OnFail, PlanExtra};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
-use super::{NAME, inputs, instruct, project, skill, source};
+use super::{NAME, inputs, instruct, project, seen, skill, source};
 
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = code::SWENY_NODES_FAILED.as_str();
@@ -58,6 +58,14 @@ impl Adapter for SwenyAdapter {
             "the input does not keep the workflow's contract",
         )
         .with_details(lines))
+    }
+
+    fn conditions(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<SeenCondition> {
+        let one = ctx.act(act);
+        let judged = one.replies.iter().rfind(|reply| reply.tag == TaskRequest::ROUTE);
+        let chosen = judged.and_then(|reply| reply.result.as_ref().ok()).map(|reply| answered(&reply.output));
+        let edges = out_edges(ctx, one.node).filter_map(|edge| Some((edge, when(ctx, edge)?))).collect();
+        seen::conditions(ctx, act, edges, chosen.as_deref())
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {

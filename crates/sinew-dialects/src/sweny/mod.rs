@@ -15,6 +15,7 @@ mod path;
 mod portable;
 mod project;
 mod result;
+mod seen;
 mod shape;
 mod skill;
 mod source;

@@ -4,9 +4,7 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
-mod announce;
 mod direct;
-mod door;
 mod effects;
 mod execution_gauges;
 mod gate;
@@ -47,10 +45,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
+pub use crate::endpoint::{TaskEvent, count_task_events, task_events};
 pub use crate::programs::{Adapters, CallPrograms, Programs, store_plan};
-pub use door::{TaskEvent, count_task_events, task_events};
 pub use sinew_shard::summary::{ended, words};
 
+use crate::endpoint::{self, EndpointContext};
 use gate::Gate;
 use read_room::ReadRoom;
 use shard::NOTE_TIMEOUT;
@@ -173,6 +172,19 @@ impl Shared {
         }
     }
 
+    /// Parts that the endpoints of workflows need.
+    fn endpoint_context(&self) -> Arc<EndpointContext> {
+        Arc::new(EndpointContext {
+            mesh: self.mesh.clone(),
+            shards: self.shards,
+            key: self.key.clone(),
+            programs: self.programs.clone(),
+            cards: self.cards.clone(),
+            artifacts: self.artifacts.clone(),
+            vocabulary: self.vocabulary,
+        })
+    }
+
     /// Constant properties of one shard in the hands of this executor.
     fn shard_config(&self, shard: u32) -> ShardConfig {
         ShardConfig {
@@ -199,8 +211,8 @@ pub struct Service {
     shared: Arc<Shared>,
     stop: CancellationToken,
     work: JoinHandle<()>,
-    /// The workflows' doors and cards.
-    doors: JoinHandle<()>,
+    /// Endpoints and cards of workflows.
+    endpoints: JoinHandle<()>,
     owned: Arc<Mutex<Vec<u32>>>,
     id: String,
     drain_timeout: Duration,
@@ -259,11 +271,11 @@ impl Service {
         let owned = Arc::new(Mutex::new(Vec::new()));
         info!(executor = %options.id, namespace = shared.mesh.namespace(), shards = layout.shards, "executor started");
         let (id, drain_timeout) = (options.id.clone(), options.drain_timeout);
-        let doors = announce::serve(Arc::clone(&shared), Arc::clone(&owned), stop.clone());
-        let doors = tokio::spawn(doors);
+        let endpoints = endpoint::serve(shared.endpoint_context(), Arc::clone(&owned), stop.clone());
+        let endpoints = tokio::spawn(endpoints);
         let keeper = ShardKeeper::new(Arc::clone(&shared), &options, ages, Arc::clone(&owned));
         let work = tokio::spawn(keeper.work(stop.clone()));
-        Ok(Self { shared, stop, work, doors, owned, id, drain_timeout })
+        Ok(Self { shared, stop, work, endpoints, owned, id, drain_timeout })
     }
 
     /// Its name in the fleet.
@@ -280,9 +292,9 @@ impl Service {
     /// is away: other executors take the shards once the lease is over, and nothing is lost.
     pub async fn drain(self) {
         self.stop.cancel();
-        let (doors, work) = (AbortOnDropHandle::new(self.doors), AbortOnDropHandle::new(self.work));
+        let (endpoints, work) = (AbortOnDropHandle::new(self.endpoints), AbortOnDropHandle::new(self.work));
         let ended = async {
-            for work in [doors, work] {
+            for work in [endpoints, work] {
                 if let Err(error) = work.await {
                     warn!(%error, "the executor did not end in peace");
                 }

@@ -2,20 +2,38 @@
 
 use axum::response::Response;
 use sinew_operations::agent_list::{AgentDetails, AgentRow};
+use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
+use sinew_operations::doctor;
 use sinew_operations::mesh_status;
 
 use super::api_call::{ApiCall, answer};
+use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
 
 pub(super) fn list(call: &ApiCall) -> Result<Response, HttpProblem> {
+    let query: NamedQuery = call.query()?;
     let mut rows = AgentRow::all(&call.operations.cards());
-    rows.retain(|row| call.operations.offers(&row.name));
+    rows.retain(|row| {
+        call.operations.offers(&row.name)
+            && query.matches(&[&row.name, &row.description, &row.skills.join(" ")])
+    });
     answer(&rows)
 }
 
 pub(super) fn describe(call: &ApiCall) -> Result<Response, HttpProblem> {
     answer(&AgentDetails::of(&call.operations.cards(), call.path("name"))?)
+}
+
+pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
+    // A name that nobody has is told with those that are like it.
+    let agent = AgentDetails::of(&call.operations.cards(), call.path("name"))?;
+    answer(&ask_processes(call.operator.mesh(), &agent.name).await?)
+}
+
+pub(super) async fn examine_mesh(call: ApiCall) -> Result<Response, HttpProblem> {
+    call.check_whole()?;
+    answer(&doctor::examine(Ok(call.operator.mesh().clone()), &[], false).await)
 }
 
 pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {

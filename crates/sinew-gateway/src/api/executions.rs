@@ -4,6 +4,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sinew_inspection::agent_work::agent_work;
 use sinew_inspection::describe::describe as describe_execution;
 use sinew_inspection::diff;
 use sinew_inspection::events::{self, EventWords};
@@ -15,7 +16,7 @@ use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::words;
 use sinew_operations::execution_artifacts::{self, LeftArtifact};
-use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
+use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::RowDetails;
@@ -100,7 +101,8 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let limit = query.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
-    let depth = ListDepth { limit: limit + 1, details: RowDetails::All, after };
+    let depth =
+        ListDepth { limit: limit + 1, details: RowDetails::All, after, counts_rest: RestOfList::Dropped };
     let mut filter = query.filter()?;
     if !call.operations.offers_everything() {
         let deployed = call.operator.workflows().await.list().into_iter();
@@ -197,6 +199,11 @@ pub(super) async fn node(call: ApiCall) -> Result<Response, HttpProblem> {
     let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
     let act = find_activation(&found.record, &query.name).ok_or_else(|| no_such_node(&query.name))?;
     answer(&describe_node(&found.record, act, &context))
+}
+
+pub(super) async fn agents(call: ApiCall) -> Result<Response, HttpProblem> {
+    let found = call.found().await?;
+    answer(&agent_work(&found.record, local::now()))
 }
 
 fn no_such_node(node: &str) -> HttpProblem {
@@ -328,7 +335,7 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArtifactQuery {
     /// `[NODE/]NAME[:vN]`; the newest of several.
-    name: String,
+    pub(super) name: String,
 }
 
 pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {

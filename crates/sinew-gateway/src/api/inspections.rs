@@ -1,9 +1,12 @@
 //! Views of an execution that was exported to a file: computed from the file alone, kept nowhere.
 
 use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_diagram::Direction;
 use sinew_inspection::describe::describe;
+use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::node_description::describe_node;
@@ -29,17 +32,49 @@ const DEPTH: usize = 3;
 pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     let body = call.body.clone();
     let document = compute(move || {
-        let record = record::parse(&body).map_err(|error| {
-            Failure::new(
-                FailureKind::Failed,
-                code::NOT_EXPORT_OF_EXECUTION.as_str(),
-                format!("the file is not an export of an execution: {error}"),
-            )
-            .hint("`sinew execution export ID` makes one")
-        })?;
+        let record = read_export(&body)?;
         Ok::<_, Failure>(views_of(&record))
     });
     answer(&document.await??)
+}
+
+/// Two exported executions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ComparedExports {
+    /// Text of the first export.
+    first: String,
+    /// Text of the second export.
+    second: String,
+    /// Only this node (with its place: `enrich_3`) and its children.
+    node: Option<String>,
+}
+
+/// Answers with two exports side by side.
+pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+    let ComparedExports { first, second, node } = call.json()?;
+    let compared = compute(move || {
+        let (first, second) = (read_export(first.as_bytes())?, read_export(second.as_bytes())?);
+        // Times of open nodes end with the later export.
+        let now = first.at().max(second.at());
+        let compared = diff::compare(&first, &second, now, node.as_deref());
+        compared.ok_or_else(|| {
+            let text = "neither of the executions has this node";
+            Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text)
+        })
+    });
+    answer(&compared.await??)
+}
+
+fn read_export(bytes: &[u8]) -> Result<Record, Failure> {
+    record::parse(bytes).map_err(|error| {
+        Failure::new(
+            FailureKind::Failed,
+            code::NOT_EXPORT_OF_EXECUTION.as_str(),
+            format!("the file is not an export of an execution: {error}"),
+        )
+        .hint("`sinew execution export ID` makes one")
+    })
 }
 
 fn views_of(record: &Record) -> Value {

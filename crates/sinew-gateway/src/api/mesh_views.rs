@@ -19,9 +19,10 @@ use sinew_inspection::list::RowFilter;
 use sinew_inspection::words;
 use sinew_mesh::event::{Event, EventFilter, EventStart, Events};
 use sinew_operations::agent_list::AgentRow;
+use sinew_operations::artifact_uses::{ArtifactMarks, uses_in};
 use sinew_operations::deployed_workflows::partners;
 use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
-use sinew_operations::execution_list::{ExecutionCursor, ListDepth};
+use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::RowDetails;
 use sinew_protocol::code;
@@ -29,6 +30,7 @@ use sinew_protocol::header::{SEQ, TIME};
 
 use super::api_call::{ApiCall, answer, bad_request};
 use super::drawings::{DrawingQuery, respond_drawing};
+use super::executions::ArtifactQuery;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
@@ -133,7 +135,12 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
         call.check_whole()?;
     }
     let filter = RowFilter { workflow: query.workflow.clone().into_iter().collect(), ..RowFilter::default() };
-    let depth = ListDepth { limit: EXECUTIONS_OF_PAGE + 1, details: RowDetails::All, after };
+    let depth = ListDepth {
+        limit: EXECUTIONS_OF_PAGE + 1,
+        details: RowDetails::All,
+        after,
+        counts_rest: RestOfList::Dropped,
+    };
     let rows = call.operator.list(&filter, depth).await?;
     let next = (rows.len() > EXECUTIONS_OF_PAGE)
         .then(|| ExecutionCursor::of(&rows[EXECUTIONS_OF_PAGE - 1]).to_string());
@@ -155,6 +162,45 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     }
     found.truncate(MAX_ARTIFACTS);
     answer(&json!({ "artifacts": found, "next": next }))
+}
+
+/// Executions that are searched for uses of an artifact, beside its own.
+const SEARCHED_EXECUTIONS: usize = 40;
+
+/// Answers with the tasks that were given an artifact.
+pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem> {
+    let ArtifactQuery { name } = call.query()?;
+    let found = call.found().await?;
+    let left = execution_artifacts::find_artifact(&found.record, &name)?;
+    let marks = ArtifactMarks::of(&left);
+    let mut uses = uses_in(&found.record, &marks);
+    // Other executions are searched for callers who may see all of them.
+    let mut searched = 1;
+    if call.operations.offers_everything() {
+        let depth = ListDepth {
+            limit: SEARCHED_EXECUTIONS,
+            details: RowDetails::Faults,
+            after: None,
+            counts_rest: RestOfList::Dropped,
+        };
+        for row in call.operator.list(&RowFilter::default(), depth).await? {
+            if row.execution == found.record.id() {
+                continue;
+            }
+            let id = call.find(&row.execution).await?;
+            // An execution may be forgotten between the list and its record.
+            let Ok(record) = call.operator.record(&id).await else { continue };
+            uses.extend(uses_in(&record, &marks));
+            searched += 1;
+        }
+    }
+    answer(&json!({ "uses": uses, "searched_executions": searched }))
+}
+
+/// Answers with the figures of the last minute.
+pub(super) async fn traffic_figures(call: ApiCall) -> Result<Response, HttpProblem> {
+    call.check_whole()?;
+    answer(&call.state.traffic.report(call.operator.mesh(), &call.state.draining).await?)
 }
 
 /// Time without events after which a comment shows that the stream is alive.

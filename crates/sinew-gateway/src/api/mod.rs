@@ -6,6 +6,7 @@
 mod agents;
 mod api_call;
 mod approvals;
+mod desk;
 mod drawings;
 mod event_stream;
 mod executions;
@@ -14,6 +15,8 @@ mod mesh_views;
 mod openapi;
 mod placed_drawing;
 mod problems;
+mod progress_stream;
+mod start_files;
 mod steering;
 mod table;
 mod workflows;
@@ -101,5 +104,15 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::FollowTraffic => mesh_views::traffic(call).await,
         ApiOperation::InspectExport => inspections::inspect(call).await,
         ApiOperation::ListTools => agents::tools(call).await,
+        ApiOperation::CompareExports => inspections::compare(call).await,
+        ApiOperation::RunCases => desk::run_cases(call).await,
+        ApiOperation::DryRunFile => desk::dry_run_file(call).await,
+        ApiOperation::GetSource => workflows::source(call).await,
+        ApiOperation::ListExecutionAgents => executions::agents(call).await,
+        ApiOperation::ListAgentProcesses => agents::processes(call).await,
+        ApiOperation::ListArtifactUses => mesh_views::artifact_uses(call).await,
+        ApiOperation::FollowProgress => progress_stream::follow(call).await,
+        ApiOperation::GetTrafficFigures => mesh_views::traffic_figures(call).await,
+        ApiOperation::ExamineMesh => agents::examine_mesh(call).await,
     }
 }

@@ -21,6 +21,7 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand, StartCommand};
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
+use super::start_files::{StartFile, input_with, read_files};
 use crate::http_error::HttpProblem;
 
 /// A start.
@@ -49,6 +50,10 @@ pub(crate) struct StartBody {
     /// Labels that lists can be filtered by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    /// Files, which are stored on the mesh: the member `files` of the input lists each with name, media type, size, digest and
+    /// address. An input that is a text becomes the member `text`.
+    #[serde(default)]
+    files: Vec<StartFile>,
 }
 
 pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -71,7 +76,9 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         }
         _ => return Err(bad_request("give a workflow, with or without a version, or an agent")),
     };
-    check_input(&program, &body.input, &sinew_engine::ExecutionMode::default())?;
+    let files = read_files(body.files)?;
+    let planned = input_with(body.input.clone(), files.iter().map(|file| file.entry("")).collect())?;
+    check_input(&program, &planned, &sinew_engine::ExecutionMode::default())?;
     let mut command = match (&body.id, &body.idempotency_key) {
         (Some(_), Some(_)) => return Err(bad_request("give an id or an idempotency_key, not both")),
         (Some(id), None) => {
@@ -88,6 +95,11 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         command.mode = json!({ "dry_run": true });
     }
     let execution = command.execution.clone();
+    let mut stored = Vec::new();
+    for file in files {
+        stored.push(file.store(&call, &workflow, &execution).await?);
+    }
+    command.input = input_with(command.input, stored)?;
     let is_new = client.start(command).await.map_err(Failure::from)?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &json!({ "execution": execution.as_str(), "workflow": workflow, "new": is_new }))

@@ -8,7 +8,7 @@ use super::executions::{
     ArtifactQuery, ComparisonQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
-use super::{approvals, mesh_views, workflows};
+use super::{approvals, desk, inspections, mesh_views, workflows};
 
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,16 @@ pub(crate) enum ApiOperation {
     ListMeshArtifacts,
     FollowTraffic,
     InspectExport,
+    CompareExports,
+    RunCases,
+    DryRunFile,
+    GetSource,
+    ListExecutionAgents,
+    ListAgentProcesses,
+    ListArtifactUses,
+    FollowProgress,
+    GetTrafficFigures,
+    ExamineMesh,
 }
 
 impl ApiOperation {
@@ -85,7 +95,17 @@ impl ApiOperation {
             | Self::DrawMap
             | Self::ListMeshArtifacts
             | Self::FollowTraffic
-            | Self::InspectExport => AccessRole::Operator,
+            | Self::InspectExport
+            | Self::CompareExports
+            | Self::RunCases
+            | Self::DryRunFile
+            | Self::GetSource
+            | Self::ListExecutionAgents
+            | Self::ListAgentProcesses
+            | Self::ListArtifactUses
+            | Self::FollowProgress
+            | Self::GetTrafficFigures
+            | Self::ExamineMesh => AccessRole::Operator,
             Self::StartExecution
             | Self::CancelExecution
             | Self::PauseExecution
@@ -101,10 +121,18 @@ impl ApiOperation {
 /// Bytes of an export that is inspected.
 const MAX_EXPORT_BYTES: usize = 16 << 20;
 
+/// Bytes of a start: it may carry files.
+const MAX_START_BYTES: usize = 12 << 20;
+
 impl ApiOperation {
     /// Bytes of the body: `limit`, but for files that are larger than requests.
     pub(crate) fn body_bytes(self, limit: usize) -> usize {
-        if self == Self::InspectExport { limit.max(MAX_EXPORT_BYTES) } else { limit }
+        match self {
+            Self::InspectExport => limit.max(MAX_EXPORT_BYTES),
+            Self::StartExecution => limit.max(MAX_START_BYTES),
+            Self::CompareExports => limit.max(2 * MAX_EXPORT_BYTES),
+            _ => limit,
+        }
     }
 }
 
@@ -165,7 +193,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 38] = [
+pub(crate) const API_ROUTES: [ApiRoute; 48] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -200,6 +228,17 @@ pub(crate) const API_ROUTES: [ApiRoute; 38] = [
         "Events, as a page or as a stream (text/event-stream)",
     )
     .with_query(schema::<EventsQuery>),
+    get(
+        "/executions/{id}/progress",
+        ApiOperation::FollowProgress,
+        "Words of agents at work from now on, as a stream: pieces of answers too, which are not kept",
+    )
+    .answers("text/event-stream"),
+    get(
+        "/executions/{id}/agents",
+        ApiOperation::ListExecutionAgents,
+        "Agents that an execution asked: tasks, failures, times, tokens and price",
+    ),
     get("/executions/{id}/result", ApiOperation::GetResult, "Output or error of an execution"),
     get(
         "/executions/{id}/drawing",
@@ -212,6 +251,12 @@ pub(crate) const API_ROUTES: [ApiRoute; 38] = [
     get("/executions/{id}/artifact", ApiOperation::GetArtifact, "Bytes of an artifact")
         .with_query(schema::<ArtifactQuery>)
         .answers("application/octet-stream"),
+    get(
+        "/executions/{id}/artifact/uses",
+        ApiOperation::ListArtifactUses,
+        "Tasks that were given an artifact, in its execution and in the latest ones",
+    )
+    .with_query(schema::<ArtifactQuery>),
     post(
         "/executions/{id}/cancel",
         ApiOperation::CancelExecution,
@@ -252,15 +297,34 @@ pub(crate) const API_ROUTES: [ApiRoute; 38] = [
         "Approve, reject or answer a question",
         Json(schema::<approvals::DecisionBody>),
     ),
-    get("/workflows", ApiOperation::ListWorkflows, "Workflows that are deployed"),
+    get("/workflows", ApiOperation::ListWorkflows, "Workflows that are deployed")
+        .with_query(schema::<workflows::NamedQuery>),
     get("/workflows/{name}", ApiOperation::DescribeWorkflow, "Nodes, schemas and partners of a workflow")
         .with_query(schema::<workflows::VersionQuery>),
     get("/workflows/{name}/versions", ApiOperation::ListVersions, "Versions of a workflow, newest first"),
+    get(
+        "/workflows/{name}/source",
+        ApiOperation::GetSource,
+        "Files of a workflow, with what was found in them",
+    )
+    .with_query(schema::<workflows::VersionQuery>),
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
         .with_query(schema::<DrawingQuery>)
         .answers("image/svg+xml"),
     post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
         .with_query(schema::<workflows::ValidateQuery>),
+    post(
+        "/tests",
+        ApiOperation::RunCases,
+        "Run the cases of a test file on a workflow file, in virtual time",
+        Json(schema::<desk::CasesBody>),
+    ),
+    post(
+        "/dry-runs",
+        ApiOperation::DryRunFile,
+        "Say which agents a workflow file would ask, with what",
+        Json(schema::<desk::DryRunBody>),
+    ),
     post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
         .with_query(schema::<workflows::FileQuery>),
     ApiRoute {
@@ -272,8 +336,14 @@ pub(crate) const API_ROUTES: [ApiRoute; 38] = [
         body: None,
         answer: JSON,
     },
-    get("/agents", ApiOperation::ListAgents, "Agents that are online"),
+    get("/agents", ApiOperation::ListAgents, "Agents that are online")
+        .with_query(schema::<workflows::NamedQuery>),
     get("/agents/{name}", ApiOperation::DescribeAgent, "Skills and schemas of an agent"),
+    get(
+        "/agents/{name}/processes",
+        ApiOperation::ListAgentProcesses,
+        "Processes of an agent with their figures and last errors, as they tell them",
+    ),
     post(
         "/conversions",
         ApiOperation::TryConversion,
@@ -292,11 +362,23 @@ pub(crate) const API_ROUTES: [ApiRoute; 38] = [
     get("/traffic", ApiOperation::FollowTraffic, "Events of all executions from now on, as a stream")
         .with_query(schema::<mesh_views::TrafficQuery>)
         .answers("text/event-stream"),
+    get(
+        "/traffic/figures",
+        ApiOperation::GetTrafficFigures,
+        "Messages a second by group of subjects, and times of nodes by agent, of the last minute",
+    ),
+    get("/doctor", ApiOperation::ExamineMesh, "Checks of the mesh, each with what to do about it"),
     post(
         "/inspections",
         ApiOperation::InspectExport,
         "Views of an execution that was exported to a file; nothing is kept",
         Text,
+    ),
+    post(
+        "/comparisons",
+        ApiOperation::CompareExports,
+        "Two exported executions side by side; nothing is kept",
+        Json(schema::<inspections::ComparedExports>),
     ),
     get("/tools", ApiOperation::ListTools, "Workflows as tools, with the schemas of their arguments"),
 ];

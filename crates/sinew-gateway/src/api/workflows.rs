@@ -15,14 +15,33 @@ use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
 use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::{SearchedFile, validation_document};
+use sinew_operations::workflow_sockets::sockets_of;
+use sinew_operations::workflow_source::read_source;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
 use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
 
+/// Query of a list of workflows or agents.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedQuery {
+    /// Only with this text in name or description, whatever the case of its letters.
+    text: Option<String>,
+}
+
+impl NamedQuery {
+    /// Whether one of the texts is among what is asked for.
+    pub(super) fn matches(&self, texts: &[&str]) -> bool {
+        let wanted = self.text.as_deref().unwrap_or_default().to_lowercase();
+        texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+    }
+}
+
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: NamedQuery = call.query()?;
     let mut rows = DeployedRow::all(&call.operator.workflows().await);
-    rows.retain(|row| call.operations.offers(&row.name));
+    rows.retain(|row| call.operations.offers(&row.name) && query.matches(&[&row.name, &row.description]));
     answer(&rows)
 }
 
@@ -52,6 +71,11 @@ pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&VersionRow::all(&call.operator.workflows().await, name))
 }
 
+pub(super) async fn source(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: VersionQuery = call.query()?;
+    answer(&read_source(&call.operator, call.path("name"), query.version.as_deref()).await?)
+}
+
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let loaded = load(&call, query.version()).await?;
@@ -69,7 +93,12 @@ pub(crate) struct FileQuery {
 }
 
 impl FileQuery {
-    fn name(&self) -> Result<&str, HttpProblem> {
+    /// A query with this name.
+    pub(super) fn named(name: Option<String>) -> Self {
+        Self { name, dialect: None }
+    }
+
+    pub(super) fn name(&self) -> Result<&str, HttpProblem> {
         let name = self.name.as_deref().unwrap_or("workflow.yaml");
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match name.len() {
@@ -87,7 +116,8 @@ pub(crate) struct ValidateQuery {
     name: Option<String>,
     /// Dialect of the file, instead of what its content says.
     dialect: Option<String>,
-    /// Add the drawing of each workflow as SVG: `drawings`, by name. A workflow that is too large for a picture has none.
+    /// Add the drawing of each workflow as SVG: `drawings`, by name. A workflow that is too large for a picture has none. For
+    /// covalt, add `sockets`: those of each node, with type, colour and outline.
     #[serde(default)]
     drawing: bool,
 }
@@ -99,9 +129,12 @@ pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     let checked = compute(move || {
         let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
         let drawings = if drawing { drawings_of(&file) } else { Map::new() };
+        let sockets =
+            if drawing { file.loaded.as_ref().map(sockets_of).unwrap_or_default() } else { Vec::new() };
         let mut document = validation_document(&[file]);
         if drawing {
             document["drawings"] = Value::Object(drawings);
+            document["sockets"] = json!(sockets);
         }
         Ok::<_, Failure>(document)
     });
@@ -126,7 +159,7 @@ pub(crate) struct ConversionBody {
 /// Calls the conversion function of a connection with a sample, as an execution would.
 pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
     let ConversionBody { name, text, connection, sample } = call.json()?;
-    let query = FileQuery { name, dialect: None };
+    let query = FileQuery::named(name);
     let name = query.name()?.to_owned();
     let tried = compute(move || {
         let document = posted_document(&name, text.as_bytes())?;

@@ -1,7 +1,10 @@
 //! The server of the protocol: lists, calls, resources and tasks of one client.
 
-use std::sync::Arc;
+#![expect(deprecated, reason = "clients of today set the level of logs")]
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::request::Parts;
@@ -9,38 +12,53 @@ use data_encoding::BASE64;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
-    CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ErrorData, GetTaskParams,
-    GetTaskResult, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
-    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, RequestId, Resource,
+    ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
     UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_mesh::trace::TraceParent;
-use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode as A2aErrorCode, TaskListResponse};
+use sinew_protocol::Fault;
+use sinew_protocol::a2a::{
+    A2aError, AgentCard, CoreMethod, ErrorCode as A2aErrorCode, Task, TaskListResponse,
+};
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::raw;
+use sinew_protocol::mcp_offer::{McpOffer, OfferKind};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results};
+use super::client_abilities::{ClientAbilities, LogSeverity};
+use super::client_input::{GivenInput, given_input, requests_of};
+use super::list_changes::{serve_subscription, tell_lists};
+use super::offer_output::OfferOutput;
+use super::offers::{OfferLists, card_of, completions_of, resource_at};
 use super::open_calls::{OpenCall, OpenCalls};
-use super::question_form::{answers_of, forms_of};
 use super::resource_uri::{ARTIFACT_TEMPLATE, ResourcePlace, TASK_TEMPLATE, task_uri};
-use super::tool_call::{ClientAbilities, ToolCall, begun_at, fetch_results, questions_of};
-use super::tool_list::tool_of;
-use super::tool_result::{coded_error, detailed_task, error_of, result_of_task};
+use super::resource_watch::ResourceWatch;
+use super::tool_list::{input_of, tool_of};
+use super::tool_result::{
+    coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task,
+};
 use crate::access::CallerIdentity;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
 /// Changes of the mesh that come together are told together.
 const GATHER: Duration = Duration::from_millis(200);
-/// Tools on a page of the list.
-const TOOLS_PER_PAGE: usize = 500;
-/// Milliseconds for which clients may keep a list of tools.
-const TOOL_LIST_TTL_MS: u64 = 5_000;
+/// Entries on a page of a list.
+const ENTRIES_PER_PAGE: usize = 500;
+/// Milliseconds for which clients may keep a list.
+const LIST_TTL_MS: u64 = 5_000;
+/// Resources that one client watches at once.
+const MAX_WATCHED: usize = 64;
 /// Bytes of an artifact that a client may read.
 const MAX_RESOURCE_BYTES: usize = 1 << 20;
 /// Time between two tries to cancel a task that is only just begun.
@@ -54,8 +72,8 @@ pub(crate) struct McpShared {
     operations: A2aOperations,
     /// Caller of requests that come over pipes; `None` where each request has its own.
     pipe_caller: Option<CallerIdentity>,
-    /// The tools that clients were last told of, by name.
-    tools: watch::Receiver<Vec<Tool>>,
+    /// The offers that clients were last told of.
+    offers: watch::Receiver<OfferLists>,
     _follower: AbortOnDropHandle<()>,
 }
 
@@ -63,37 +81,37 @@ impl McpShared {
     /// The state for these operations. It follows the cards of the mesh until it is dropped.
     pub(crate) fn new(operations: A2aOperations, pipe_caller: Option<CallerIdentity>) -> Self {
         let mut cards = operations.cards();
-        let (sender, tools) = watch::channel(tools_of(&operations));
+        let (sender, offers) = watch::channel(OfferLists::of(&operations));
         let offered = operations.clone();
         let follower = tokio::spawn(async move {
             loop {
                 cards.changed().await;
                 tokio::time::sleep(GATHER).await;
-                let now = tools_of(&offered);
-                sender.send_if_modified(|tools| {
-                    let is_new = *tools != now;
-                    *tools = now;
+                let now = OfferLists::of(&offered);
+                sender.send_if_modified(|offers| {
+                    let is_new = *offers != now;
+                    *offers = now;
                     is_new
                 });
             }
         });
-        Self { operations, pipe_caller, tools, _follower: AbortOnDropHandle::new(follower) }
+        Self { operations, pipe_caller, offers, _follower: AbortOnDropHandle::new(follower) }
     }
 }
 
-fn tools_of(operations: &A2aOperations) -> Vec<Tool> {
-    let mut tools: Vec<Tool> = operations.offered().iter().map(tool_of).collect();
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools
-}
+/// The resources that a client watches, by address. Dropping an entry ends its watch.
+type WatchedResources = Mutex<HashMap<String, AbortOnDropHandle<()>>>;
 
 /// The server of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct McpHandler {
     shared: Arc<McpShared>,
     calls: OpenCalls,
-    /// Whether this client is told of changed tools already, however often it says that it has begun.
+    /// Whether this client is told of changed lists already, however often it says that it has begun.
     is_told: Arc<AtomicBool>,
+    /// Least severity of messages that the client reads; `None` until it says so.
+    log: Arc<Mutex<Option<LogSeverity>>>,
+    watched: Arc<WatchedResources>,
     /// Fires when the client has gone.
     gone: CancellationToken,
     _gone_guard: Arc<DropGuard>,
@@ -103,7 +121,15 @@ impl McpHandler {
     pub(super) fn new(shared: Arc<McpShared>) -> Self {
         let gone = CancellationToken::new();
         let guard = Arc::new(gone.clone().drop_guard());
-        Self { shared, calls: OpenCalls::default(), is_told: Arc::default(), gone, _gone_guard: guard }
+        Self {
+            shared,
+            calls: OpenCalls::default(),
+            is_told: Arc::default(),
+            log: Arc::default(),
+            watched: Arc::default(),
+            gone,
+            _gone_guard: guard,
+        }
     }
 
     /// The caller that the guard at the door found, or the one of the pipes.
@@ -138,6 +164,41 @@ impl McpHandler {
         })
     }
 
+    /// Calls an agent or workflow for a request of this client, which may cancel the request.
+    async fn call_agent(
+        &self,
+        operations: &A2aOperations,
+        card: AgentCard,
+        request: CallRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallOutcome, CallError> {
+        let log = *self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = self.operation_call(context).map_err(CallError::Protocol)?;
+        let is_tool = McpOffer::of(&card).kind == OfferKind::Tool;
+        let call = AgentCall::new(operations, call, card, log, context).map_err(CallError::Protocol)?;
+        // Only calls of tools become tasks.
+        let call = if is_tool { call } else { call.without_tasks() };
+        let task = match request.state.as_deref().and_then(|state| state.rsplit_once('~')) {
+            Some((task, _)) => task.to_owned(),
+            None => call.task.clone(),
+        };
+        let id: RequestId = context.id.clone();
+        let entry = self.calls.note(id, OpenCall { call: call.call.clone(), task });
+        tokio::select! {
+            biased;
+            outcome = Box::pin(call.answer(request)) => outcome,
+            // The client says that it cancels, or it has gone. Only a word cancels the task.
+            () = context.ct.cancelled() => {
+                entry.leave();
+                Err(CallError::Protocol(ErrorData::internal_error("the request was cancelled", None)))
+            }
+        }
+    }
+
+    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn cancel(&self, call: &OperationCall, task: &str) -> Result<(), A2aError> {
         let params = raw(&json!({"id": task}));
         self.shared.operations.perform(call, CoreMethod::CancelTask, &params).await.map(drop)
@@ -153,6 +214,48 @@ impl McpHandler {
         let (_, task) = operations.find_task(call, id).await?;
         let text = raw(&task).get().to_owned();
         Ok(ResourceContents::text(text, uri).with_mime_type("application/json"))
+    }
+
+    /// A page of the caller's tasks, and the cursor of the next one.
+    async fn task_page(
+        &self,
+        cursor: Option<String>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(Vec<Task>, Option<String>), ErrorData> {
+        let params = raw(&json!({"pageToken": cursor}));
+        let (operations, call) = (self.operations(context)?, self.operation_call(context)?);
+        let reply = operations.perform(&call, CoreMethod::ListTasks, &params).await;
+        let page: TaskListResponse = match reply.map_err(|error| error_of(&error))? {
+            OperationReply::Value(value) | OperationReply::Incomplete { value, .. } => {
+                serde_json::from_str(value.get()).ok()
+            }
+            OperationReply::Stream(_) => None,
+        }
+        .ok_or_else(|| ErrorData::internal_error("the list of tasks cannot be read", None))?;
+        Ok((page.tasks, Some(page.next_page_token).filter(|token| !token.is_empty())))
+    }
+
+    /// Reads a resource of an agent: the agent is called with the variables of the address.
+    async fn read_offered(
+        &self,
+        operations: &A2aOperations,
+        request: ReadResourceRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let found = resource_at(operations, &request.uri);
+        let found = found.ok_or_else(|| unknown_resource(&request.uri))?;
+        let call = CallRequest {
+            input: Ok(Value::Object(found.variables)),
+            state: request.request_state,
+            responses: request.input_responses,
+        };
+        let outcome = self.call_agent(operations, found.card, call, context).await;
+        let output = OfferOutput::of(operations, outcome).await?;
+        if let OfferOutput::InputRequired(required) = output {
+            return Ok(required.into());
+        }
+        let media_type = found.offer.media_type.as_deref();
+        Ok(ReadResourceResult::new(output.contents(&request.uri, media_type, MAX_RESOURCE_BYTES)?).into())
     }
 
     async fn read_artifact(
@@ -174,15 +277,49 @@ impl McpHandler {
     }
 }
 
+/// The entries of a page, and the cursor of the next one. The entries are sorted by name.
+fn page_of<T>(
+    entries: Vec<T>,
+    request: Option<PaginatedRequestParams>,
+    name: impl Fn(&T) -> &str,
+) -> (Vec<T>, Option<String>) {
+    let after = request.and_then(|request| request.cursor);
+    let begin = after.map_or(0, |after| entries.partition_point(|entry| name(entry) <= after.as_str()));
+    let is_last = entries.len() <= begin + ENTRIES_PER_PAGE;
+    let page: Vec<T> = entries.into_iter().skip(begin).take(ENTRIES_PER_PAGE).collect();
+    let next = page.last().filter(|_| !is_last).map(|entry| name(entry).to_owned());
+    (page, next)
+}
+
+fn unknown_offer(kind: &str, name: &str) -> ErrorData {
+    let text = format!("there is no {kind} {:?}", short(name, 64));
+    coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_SKILL_UNKNOWN.as_str(), &text, false)
+}
+
+fn unknown_resource(uri: &str) -> ErrorData {
+    let text = format!("there is no resource {:?}", short(uri, 200));
+    let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
+    let mut error = coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false);
+    if let Some(Value::Object(data)) = &mut error.data {
+        data.insert("uri".to_owned(), short(uri, 200).into());
+    }
+    error
+}
+
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
-        let abilities = ServerCapabilities::builder()
+        let mut abilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
             .enable_completions()
             .enable_tasks()
             .build();
+        abilities.logging = Some(serde_json::Map::new());
         let instructions = format!(
             "The tools are workflows and agents of the mesh {}. A workflow goes on when its client goes away: \
              its task is the resource {TASK_TEMPLATE}.",
@@ -198,19 +335,15 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = tools_of(&self.operations(&context)?);
-        let after = request.and_then(|request| request.cursor);
-        let begin = after.map_or(0, |after| tools.partition_point(|tool| *tool.name <= *after));
-        let page: Vec<Tool> = tools[begin..].iter().take(TOOLS_PER_PAGE).cloned().collect();
-        let is_last = begin + page.len() == tools.len();
-        let next_cursor = page.last().filter(|_| !is_last).map(|tool| tool.name.to_string());
-        let mut list = ListToolsResult::with_all_items(page).with_ttl_ms(TOOL_LIST_TTL_MS);
+        let tools = OfferLists::of(&self.operations(&context)?).tools;
+        let (page, next_cursor) = page_of(tools, request, |tool| &tool.name);
+        let mut list = ListToolsResult::with_all_items(page).with_ttl_ms(LIST_TTL_MS);
         list.next_cursor = next_cursor;
         Ok(list)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.shared.operations.card_by_token(name).map(|card| tool_of(&card))
+        card_of(&self.shared.operations, OfferKind::Tool, name).map(|card| tool_of(&card))
     }
 
     async fn call_tool(
@@ -219,23 +352,119 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let operations = self.operations(&context)?;
-        let Some(card) = operations.card_by_token(&request.name) else {
-            let text = format!("there is no tool {:?}", short(&request.name, 64));
-            let code = code::GATEWAY_SKILL_UNKNOWN.as_str();
-            return Err(coded_error(ErrorCode::INVALID_PARAMS, code, &text, false));
+        let Some(card) = card_of(&operations, OfferKind::Tool, &request.name) else {
+            return Err(unknown_offer("tool", &request.name));
         };
-        let call = ToolCall::new(&operations, self.operation_call(&context)?, card, &context)?;
-        let task = request.request_state.clone().unwrap_or_else(|| call.task.clone());
-        let entry = self.calls.note(context.id.clone(), OpenCall { call: call.call.clone(), task });
-        tokio::select! {
-            biased;
-            answer = Box::pin(call.answer(request)) => answer,
-            // The client says that it cancels, or it has gone. Only a word cancels the task.
-            () = context.ct.cancelled() => {
-                entry.leave();
-                Err(ErrorData::internal_error("the request was cancelled", None))
+        let request = CallRequest {
+            input: input_of(&card, request.arguments.unwrap_or_default()),
+            state: request.request_state,
+            responses: request.input_responses,
+        };
+        match self.call_agent(&operations, card, request, &context).await {
+            Ok(CallOutcome::Message(message)) => Ok(result_of_message(&message).into()),
+            Ok(CallOutcome::Task(mut task, asked)) => {
+                // A result in the store of artifacts is put into the answer, if it is not too large.
+                fetch_results(&operations, &mut task).await;
+                Ok(result_of_task(&task, &asked).into())
             }
+            Ok(CallOutcome::Begun(begun)) => Ok(begun.into()),
+            Ok(CallOutcome::InputRequired(required)) => Ok(required.into()),
+            Ok(CallOutcome::BadInput(text)) => {
+                let code = code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA.as_str();
+                Ok(failure(&Fault::invalid(code, text), None).into())
+            }
+            Err(CallError::Refused(error)) => refusal(&error).map(Into::into),
+            Err(CallError::Protocol(error)) => Err(error),
         }
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = OfferLists::of(&self.operations(&context)?).prompts;
+        let (page, next_cursor) = page_of(prompts, request, |prompt| &prompt.name);
+        let mut list = ListPromptsResult::with_all_items(page).with_ttl_ms(LIST_TTL_MS);
+        list.next_cursor = next_cursor;
+        Ok(list)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let operations = self.operations(&context)?;
+        let Some(card) = card_of(&operations, OfferKind::Prompt, &request.name) else {
+            return Err(unknown_offer("prompt", &request.name));
+        };
+        let description = Some(card.description.clone()).filter(|text| !text.is_empty());
+        let request = CallRequest {
+            input: Ok(Value::Object(request.arguments.unwrap_or_default())),
+            state: request.request_state,
+            responses: request.input_responses,
+        };
+        let outcome = self.call_agent(&operations, card, request, &context).await;
+        let output = OfferOutput::of(&operations, outcome).await?;
+        let messages = match &output {
+            OfferOutput::InputRequired(required) => return Ok(required.clone().into()),
+            output => output.messages(),
+        };
+        let mut result = GetPromptResult::new(messages);
+        result.description = description;
+        Ok(result.into())
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if ClientAbilities::of(&context).repeats_with_answers {
+            // Each request says for itself what it reads since 2026-07-28.
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "logging/setLevel", None));
+        }
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level.into());
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
+        let opened = ResourceWatch::open(&operations, &call, &self.shared.offers, &request.uri).await;
+        let opened = opened.map_err(|error| error_of(&error))?;
+        let mut opened = opened.ok_or_else(|| unknown_resource(&request.uri))?;
+        let mut watched = self.watched();
+        if watched.len() >= MAX_WATCHED && !watched.contains_key(&request.uri) {
+            let text = format!("a client watches at most {MAX_WATCHED} resources");
+            let code = code::GATEWAY_BUSY.as_str();
+            return Err(coded_error(ErrorCode::INVALID_REQUEST, code, &text, false));
+        }
+        let (peer, uri) = (context.peer.clone(), request.uri.clone());
+        let following = tokio::spawn(async move {
+            loop {
+                opened.changed().await;
+                let changed = ResourceUpdatedNotificationParam::new(uri.clone());
+                if peer.notify_resource_updated(changed).await.is_err() {
+                    return;
+                }
+            }
+        });
+        watched.insert(request.uri, AbortOnDropHandle::new(following));
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.watched().remove(&request.uri);
+        Ok(())
     }
 
     async fn on_cancelled(
@@ -262,45 +491,31 @@ impl ServerHandler for McpHandler {
         if self.is_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut tools = self.shared.tools.clone();
-        tools.mark_unchanged();
-        let (peer, gone) = (context.peer, self.gone.clone());
-        tokio::spawn(async move {
-            loop {
-                let changed = tokio::select! {
-                    () = gone.cancelled() => return,
-                    changed = tools.changed() => changed,
-                };
-                if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
-                    return;
-                }
-            }
-        });
+        tokio::spawn(tell_lists(context.peer, self.shared.offers.clone(), self.gone.clone()));
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(requested.intersection(&SubscriptionFilter::builder().tools_list_changed().build()))
+        let watched = requested.resource_subscriptions.iter().flatten().take(MAX_WATCHED).cloned();
+        let mut offered = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .prompts_list_changed()
+            .resources_list_changed()
+            .build();
+        offered.resource_subscriptions = Some(watched.collect());
+        Some(requested.intersection(&offered))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut tools = self.shared.tools.clone();
-        tools.mark_unchanged();
-        loop {
-            tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                changed = tools.changed() => {
-                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-        }
+        let request = context.request_context();
+        let (operations, call) = (self.operations(request)?, self.operation_call(request)?);
+        serve_subscription(context, &operations, &call, self.shared.offers.clone()).await;
+        Ok(())
     }
 
     async fn list_resource_templates(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let task = ResourceTemplate::new(TASK_TEMPLATE, "task")
             .with_title("Task")
@@ -309,7 +524,9 @@ impl ServerHandler for McpHandler {
         let artifact = ResourceTemplate::new(ARTIFACT_TEMPLATE, "artifact")
             .with_title("Artifact")
             .with_description("A file that a task has read or written, by the address in its result");
-        Ok(ListResourceTemplatesResult::with_all_items(vec![task, artifact]))
+        let mut templates = vec![task, artifact];
+        templates.extend(OfferLists::of(&self.operations(&context)?).templates);
+        Ok(ListResourceTemplatesResult::with_all_items(templates).with_ttl_ms(LIST_TTL_MS))
     }
 
     async fn complete(
@@ -317,14 +534,20 @@ impl ServerHandler for McpHandler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let Reference::Resource(template) = &request.r#ref else { return Ok(CompleteResult::default()) };
-        if template.uri != TASK_TEMPLATE {
-            return Ok(CompleteResult::default());
-        }
-        let ids =
-            self.list_resources(None, context).await?.resources.into_iter().map(|task| task.name.clone());
-        let ids = ids.filter(|id| id.starts_with(&request.argument.value)).take(CompletionInfo::MAX_VALUES);
-        let completion = CompletionInfo::new(ids.collect());
+        let begun = &request.argument.value;
+        let values = match &request.r#ref {
+            Reference::Prompt(prompt) => {
+                let card = card_of(&self.operations(&context)?, OfferKind::Prompt, &prompt.name);
+                card.map(|card| completions_of(&card, &request.argument.name, begun)).unwrap_or_default()
+            }
+            Reference::Resource(template) if template.uri == TASK_TEMPLATE => {
+                let (tasks, _) = self.task_page(None, &context).await?;
+                let ids = tasks.into_iter().map(|task| task.id.0).filter(|id| id.starts_with(begun));
+                ids.take(CompletionInfo::MAX_VALUES).collect()
+            }
+            _ => Vec::new(),
+        };
+        let completion = CompletionInfo::new(values);
         let completion = completion.map_err(|reason| ErrorData::internal_error(reason, None))?;
         Ok(CompleteResult::new(completion))
     }
@@ -335,23 +558,19 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        let params = raw(&json!({"pageToken": cursor}));
-        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
-        let reply = operations.perform(&call, CoreMethod::ListTasks, &params).await;
-        let page: TaskListResponse = match reply.map_err(|error| error_of(&error))? {
-            OperationReply::Value(value) | OperationReply::Incomplete { value, .. } => {
-                serde_json::from_str(value.get()).ok()
-            }
-            OperationReply::Stream(_) => None,
-        }
-        .ok_or_else(|| ErrorData::internal_error("the list of tasks cannot be read", None))?;
-        let resources = page.tasks.iter().map(|task| {
+        let mut resources = match cursor {
+            // Resources of agents stand on the first page.
+            None => OfferLists::of(&self.operations(&context)?).resources,
+            Some(_) => Vec::new(),
+        };
+        let (tasks, next_cursor) = self.task_page(cursor, &context).await?;
+        resources.extend(tasks.iter().map(|task| {
             Resource::new(task_uri(&task.id.0), task.id.0.clone())
                 .with_description(format!("Task in the state {:?}", task.status.state))
                 .with_mime_type("application/json")
-        });
-        let mut list = ListResourcesResult::with_all_items(resources.collect());
-        list.next_cursor = Some(page.next_page_token).filter(|token| !token.is_empty());
+        }));
+        let mut list = ListResourcesResult::with_all_items(resources);
+        list.next_cursor = next_cursor;
         Ok(list)
     }
 
@@ -361,19 +580,17 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
-        let unknown = || {
-            let text = format!("there is no resource {:?}", short(&request.uri, 200));
-            let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
-            coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false)
-        };
         let uri = request.uri.clone();
-        let read = match ResourcePlace::parse(&request.uri).ok_or_else(unknown)? {
-            ResourcePlace::Task(id) => self.read_task(&operations, &call, uri, &id).await,
-            ResourcePlace::Artifact(address) => self.read_artifact(&operations, &call, uri, &address).await,
+        let read = match ResourcePlace::parse(&request.uri) {
+            Some(ResourcePlace::Task(id)) => self.read_task(&operations, &call, uri, &id).await,
+            Some(ResourcePlace::Artifact(address)) => {
+                self.read_artifact(&operations, &call, uri, &address).await
+            }
+            None => return self.read_offered(&operations, request, &context).await,
         };
         match read {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) if error.code == A2aErrorCode::TaskNotFound => Err(unknown()),
+            Err(error) if error.code == A2aErrorCode::TaskNotFound => Err(unknown_resource(&request.uri)),
             Err(error) => Err(error_of(&error)),
         }
     }
@@ -386,12 +603,12 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let failed = |error: A2aError| error_of(&error);
         let (agent, mut task) = operations.find_task(&call, &request.task_id).await.map_err(failed)?;
-        let questions = questions_of(&operations, &call, &task).await.map_err(failed)?;
+        let asked = operations.asked_input(&call, &task).await.map_err(failed)?;
         let begun = begun_at(&operations, &call, &task).await;
         fetch_results(&operations, &mut task).await;
-        let asked = if ClientAbilities::of(&context).elicits { questions.as_slice() } else { &[] };
-        let result = result_of_task(&task, &questions);
-        Ok(GetTaskResult::new(detailed_task(&task, &begun, forms_of(&agent, asked), &result)))
+        let requests = requests_of(&agent, &asked, ClientAbilities::of(&context));
+        let result = result_of_task(&task, &asked);
+        Ok(GetTaskResult::new(detailed_task(&task, &begun, requests, &result)))
     }
 
     async fn update_task(
@@ -402,9 +619,17 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let failed = |error: A2aError| error_of(&error);
         let (_, task) = operations.find_task(&call, &request.task_id).await.map_err(failed)?;
-        let questions = questions_of(&operations, &call, &task).await.map_err(failed)?;
-        for answer in answers_of(&questions, &request.input_responses) {
-            operations.answer_question(&call, &task.id.0, answer).await.map_err(failed)?;
+        let asked = operations.asked_input(&call, &task).await.map_err(failed)?;
+        match given_input(&asked, &request.input_responses) {
+            GivenInput::Nothing | GivenInput::Declined => {}
+            GivenInput::Decisions(answers) => {
+                for answer in answers {
+                    operations.answer_question(&call, &task.id.0, answer).await.map_err(failed)?;
+                }
+            }
+            GivenInput::Answer(answer) => {
+                operations.answer_agent(&call, &task, answer, true).await.map_err(failed)?;
+            }
         }
         Ok(())
     }

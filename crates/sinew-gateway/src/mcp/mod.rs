@@ -1,15 +1,22 @@
-//! The Model Context Protocol: workflows and agents as tools of hosts of language models.
+//! The Model Context Protocol: workflows and agents as tools, prompts and resources of hosts of language models.
 //!
 //! Tools, tasks and decisions are operations of A2A, so rights and ids are those of the other bindings. The crate `rmcp`
 //! speaks the protocol; the mapping is pure, and the handler joins the two.
 
+mod agent_call;
+mod client_abilities;
+mod client_input;
 mod handler;
 mod http_endpoint;
+mod list_changes;
+mod offer_output;
+mod offered_content;
+mod offers;
 mod open_calls;
 mod pipe;
 mod question_form;
 mod resource_uri;
-mod tool_call;
+mod resource_watch;
 mod tool_list;
 mod tool_result;
 

@@ -17,8 +17,12 @@ const COMMENT: &str = "comment";
 /// Characters of a question that are shown.
 const MAX_PROMPT: usize = 4_000;
 
-/// The form of a question.
+/// The form of a question: that of its answer, if the question has one; else a decision with an answer and a comment.
 pub(super) fn form_of(workflow: &str, question: &OpenQuestion) -> ElicitRequestParams {
+    let message = format!("{workflow} asks ({}): {}", question.node, short(&question.prompt, MAX_PROMPT));
+    if let Some(requested_schema) = answer_form(question) {
+        return ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+    }
     let text = |title: &'static str, description: &'static str| {
         PrimitiveSchemaDefinition::String(StringSchema::new().title(title).description(description))
     };
@@ -33,9 +37,15 @@ pub(super) fn form_of(workflow: &str, question: &OpenQuestion) -> ElicitRequestP
     ]);
     ElicitRequestParams::FormElicitationParams {
         meta: None,
-        message: format!("{workflow} asks ({}): {}", question.node, short(&question.prompt, MAX_PROMPT)),
+        message,
         requested_schema: ElicitationSchema::new(fields).with_required(vec![APPROVED.to_owned()]),
     }
+}
+
+/// The schema of a question's answer as a form. `None` for a question without one, or with one that is not a form: an object
+/// of texts, numbers, booleans and choices.
+fn answer_form(question: &OpenQuestion) -> Option<ElicitationSchema> {
+    serde_json::from_value(question.answer_schema.clone()?).ok()
 }
 
 /// The forms of all questions, each under a key that names the question.
@@ -60,6 +70,15 @@ pub(super) fn answers_of(questions: &[OpenQuestion], responses: &InputResponses)
 /// The answer of a filled form. None for a form that was declined, put away, or has no decision: none of them is a no.
 pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Option<QuestionAnswer> {
     let content = result.content.as_ref().filter(|_| result.action == ElicitationAction::Accept)?;
+    if answer_form(question).is_some() {
+        return Some(QuestionAnswer {
+            node: question.node.clone(),
+            activation: question.activation,
+            approved: true,
+            data: content.clone(),
+            comment: None,
+        });
+    }
     let approved = content.get(APPROVED)?.as_bool()?;
     let text =
         |name: &str| content.get(name).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());
@@ -74,7 +93,7 @@ pub(super) fn answer_of(question: &OpenQuestion, result: &ElicitResult) -> Optio
 }
 
 /// Key of a question among those of its execution.
-fn key_of(question: &OpenQuestion) -> String {
+pub(super) fn key_of(question: &OpenQuestion) -> String {
     format!("{}.{}", question.node, question.activation)
 }
 
@@ -85,7 +104,8 @@ mod tests {
     use super::*;
 
     fn question(node: &str, activation: u32) -> OpenQuestion {
-        OpenQuestion { node: node.to_owned(), activation, prompt: "Is this right?".to_owned() }
+        let prompt = "Is this right?".to_owned();
+        OpenQuestion { node: node.to_owned(), activation, prompt, answer_schema: None }
     }
 
     #[test]
@@ -131,6 +151,26 @@ mod tests {
         ] {
             check(silent, None);
         }
+    }
+
+    #[test]
+    fn questions_with_a_schema_are_forms_of_their_own() {
+        let asked = |schema: Value| OpenQuestion { answer_schema: Some(schema), ..question("h", 3) };
+        let schema = json!({
+            "type": "object",
+            "properties": {"size": {"type": "string", "enum": ["s", "m"], "default": "m"}},
+            "required": ["size"],
+        });
+        let form = serde_json::to_value(form_of("review", &asked(schema.clone()))).unwrap();
+        assert_eq!(form["requestedSchema"], schema);
+        let filled = json!({"action": "accept", "content": {"size": "s"}});
+        let responses = InputResponses::from([("h.3".to_owned(), filled)]);
+        let read = answers_of(&[asked(schema)], &responses);
+        assert_eq!(read.first().map(|it| (it.approved, it.data.clone())), Some((true, json!({"size": "s"}))));
+        // Forms have no members that are objects: such an answer is given as JSON.
+        let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});
+        let form = serde_json::to_value(form_of("review", &asked(deep))).unwrap();
+        assert_eq!(form["requestedSchema"]["required"], json!(["approved"]));
     }
 
     #[test]

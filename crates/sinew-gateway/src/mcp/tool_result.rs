@@ -10,11 +10,12 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::jsonrpc::fault_of;
 use sinew_protocol::task::{FAILED, METADATA};
-use sinew_protocol::{Fault, MeshMessage};
+use sinew_protocol::{Fault, FaultKind, MeshMessage};
 
+use super::client_abilities::LogSeverity;
 use super::resource_uri::task_uri;
 use super::{ERROR_META, TASK_META};
-use crate::operations::{OpenQuestion, short};
+use crate::operations::{AskedInput, short};
 
 /// Milliseconds between two questions for a task that a client should keep.
 const POLL_INTERVAL_MS: u64 = 1_000;
@@ -30,21 +31,14 @@ const MAX_NODE: usize = 200;
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 
 /// The result of a tool whose task does not go on by itself now.
-pub(super) fn result_of_task(task: &Task, questions: &[OpenQuestion]) -> CallToolResult {
+pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult {
     let id = task.id.0.as_str();
     let result = match task.status.state {
-        TaskState::Completed => {
-            let artifacts = task.artifacts.iter().flatten();
-            let mut parts: Vec<&Part> = artifacts.flat_map(|artifact| &artifact.parts).collect();
-            if parts.is_empty() {
-                parts = task.status.message.iter().flat_map(|message| &message.parts).collect();
-            }
-            result_of_parts(id, &parts)
-        }
+        TaskState::Completed => result_of_parts(id, &output_parts(task)),
         TaskState::Canceled => CallToolResult::error(vec![ContentBlock::text(format!("{id} was cancelled"))]),
         TaskState::Failed | TaskState::Rejected => return failure(&failure_of(task), Some(id)),
         TaskState::InputRequired | TaskState::AuthRequired => {
-            CallToolResult::error(vec![ContentBlock::text(waiting_text(task, questions))])
+            CallToolResult::error(vec![ContentBlock::text(waiting_text(task, asked))])
         }
         _ => CallToolResult::error(vec![ContentBlock::text(format!(
             "{id} goes on. This is not a failure, and a further call would begin another task. Its state and its \
@@ -53,6 +47,15 @@ pub(super) fn result_of_task(task: &Task, questions: &[OpenQuestion]) -> CallToo
         ))]),
     };
     result.with_meta(Some(task_meta(id)))
+}
+
+/// The parts of a task's output: those of its artifacts, else of its last message.
+pub(super) fn output_parts(task: &Task) -> Vec<&Part> {
+    let parts: Vec<&Part> = task.artifacts.iter().flatten().flat_map(|artifact| &artifact.parts).collect();
+    if parts.is_empty() {
+        return task.status.message.iter().flat_map(|message| &message.parts).collect();
+    }
+    parts
 }
 
 /// The result of a tool whose agent answered with a message instead of a task.
@@ -73,7 +76,8 @@ fn result_of_parts(task: &str, parts: &[&Part]) -> CallToolResult {
     result
 }
 
-fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock {
+/// A part of an output as content; `task` and `index` name bytes that have no name.
+pub(super) fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock {
     let media_type = part.media_type.as_deref();
     match &part.content {
         PartContent::Text(text) => ContentBlock::text(text.clone()),
@@ -98,26 +102,41 @@ fn content_of(task: &str, index: usize, part: &Part) -> ContentBlock {
 }
 
 /// Text for a client whose user cannot be asked: the question, and how a person decides.
-fn waiting_text(task: &Task, questions: &[OpenQuestion]) -> String {
+fn waiting_text(task: &Task, asked: &AskedInput) -> String {
     let id = task.id.0.as_str();
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
     let mut text = format!(
-        "{id} waits for a person. This is not a failure, and a further call would begin another task.\n\
+        "{id} waits for input. This is not a failure, and a further call would begin another task.\n\
          Question: {}\n",
         short(&said, MAX_PROMPT)
     );
-    for question in questions {
-        let node = short(&question.node, MAX_NODE);
-        let line = format!(
-            "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node}`.\n"
-        );
-        text.push_str(&line);
+    match asked {
+        AskedInput::Questions(questions) => {
+            for question in questions {
+                let node = short(&question.node, MAX_NODE);
+                let line = format!(
+                    "Yes: `sinew approval approve {id} --node {node}`. No: `sinew approval reject {id} --node {node}`.\n"
+                );
+                text.push_str(&line);
+            }
+        }
+        AskedInput::Requests(requests) => {
+            let methods = requests.values().filter_map(|request| request.get("method")?.as_str());
+            let mut methods: Vec<String> = methods.map(|method| short(method, MAX_NODE)).collect();
+            methods.sort();
+            methods.dedup();
+            text.push_str("It asks clients for: ");
+            text.push_str(&methods.join(", "));
+            text.push_str(".\n");
+        }
+        AskedInput::Words(_) => text.push_str("A message of A2A to the task is the answer.\n"),
+        AskedInput::Nothing => {}
     }
     text + &format!("State and result afterwards: the resource {}.", task_uri(id))
 }
 
 /// The fault of a task that failed, or its words.
-fn failure_of(task: &Task) -> Fault {
+pub(super) fn failure_of(task: &Task) -> Fault {
     let extra = task.metadata.as_ref().and_then(|metadata| metadata.get(METADATA)?.get("fault").cloned());
     if let Some(fault) = extra.and_then(|fault| serde_json::from_value(fault).ok()) {
         return fault;
@@ -125,6 +144,13 @@ fn failure_of(task: &Task) -> Fault {
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
     let said = if said.is_empty() { "the task failed without saying why".to_owned() } else { said };
     Fault::failure(FAILED, said)
+}
+
+/// Whether a task failed because the mesh did, not because its agent said so: what failed is not the work.
+fn is_system_failure(task: &Task) -> bool {
+    // A workflow did its work: the fault is that of a node.
+    let is_workflow = task.metadata.as_ref().is_some_and(|metadata| metadata.get("workflow_name").is_some());
+    task.status.state == TaskState::Failed && !is_workflow && failure_of(task).kind == FaultKind::Error
 }
 
 /// A failure as a result that the model reads.
@@ -171,6 +197,7 @@ pub(super) fn coded_error(kind: ErrorCode, code: &str, message: &str, retryable:
 /// A task as the tasks extension has it. `begun` is when it began, as A2A writes moments.
 pub(super) fn mcp_task(task: &Task, begun: &str) -> McpTask {
     let status = match task.status.state {
+        TaskState::Failed if is_system_failure(task) => McpTaskStatus::Failed,
         TaskState::Completed | TaskState::Failed | TaskState::Rejected => McpTaskStatus::Completed,
         TaskState::Canceled => McpTaskStatus::Cancelled,
         TaskState::InputRequired | TaskState::AuthRequired => McpTaskStatus::InputRequired,
@@ -195,6 +222,11 @@ pub(super) fn detailed_task(
     let payload = match shown.status {
         McpTaskStatus::Completed => TaskPayload::Completed { result: object_of(result) },
         McpTaskStatus::Cancelled => TaskPayload::Cancelled,
+        McpTaskStatus::Failed => {
+            let fault = failure_of(task);
+            let error = coded_error(ErrorCode::INTERNAL_ERROR, &fault.code, &fault.message, fault.retryable);
+            TaskPayload::Failed { error: object_of(&error) }
+        }
         // A client whose user cannot be asked reads the question in the message of the status.
         McpTaskStatus::InputRequired if !forms.is_empty() => {
             TaskPayload::InputRequired { input_requests: forms }
@@ -204,22 +236,33 @@ pub(super) fn detailed_task(
     DetailedTask::new(shown, payload)
 }
 
-fn object_of(result: &CallToolResult) -> JsonObject {
+fn object_of(result: &impl serde::Serialize) -> JsonObject {
     match serde_json::to_value(result) {
         Ok(Value::Object(object)) => object,
         _ => JsonObject::new(),
     }
 }
 
-/// Words for an event of a task; None for an event that tells no progress.
-pub(super) fn progress_of(event: &StreamResponse) -> Option<String> {
+/// An event of a task in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TaskNews {
+    pub(super) text: String,
+    pub(super) severity: LogSeverity,
+}
+
+/// Words for an event of a task; `None` for an event that tells no progress.
+pub(super) fn news_of(event: &StreamResponse) -> Option<TaskNews> {
     let StreamResponse::StatusUpdate(update) = event else { return None };
     let message = update.status.message.as_ref()?;
+    let mut severity = LogSeverity::Info;
     let text = match MeshMessage::find(&message.parts) {
         Some(Ok(MeshMessage::ExecutionStart(_))) => "begun".to_owned(),
         Some(Ok(MeshMessage::NodeExecutionStart(node))) => format!("{}: begun", node.node_id),
         Some(Ok(MeshMessage::NodeExecutionResult(node))) => match &node.error_message {
-            Some(error) => format!("{}: {}", node.node_id, short(error, 300)),
+            Some(error) => {
+                severity = LogSeverity::Warning;
+                format!("{}: {}", node.node_id, short(error, 300))
+            }
             None => format!("{}: done", node.node_id),
         },
         Some(Ok(MeshMessage::MapProgress(map))) => {
@@ -228,7 +271,8 @@ pub(super) fn progress_of(event: &StreamResponse) -> Option<String> {
         Some(_) => return None,
         None => message.texts().collect::<Vec<_>>().join("\n"),
     };
-    Some(short(&text, MAX_PROMPT)).filter(|text| !text.is_empty())
+    let text = short(&text, MAX_PROMPT);
+    (!text.is_empty()).then_some(TaskNews { text, severity })
 }
 
 #[cfg(test)]

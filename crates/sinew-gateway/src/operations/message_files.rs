@@ -12,7 +12,7 @@ use sinew_protocol::{ArtifactName, ExecutionId, Fault, TaskId, code};
 use super::peer::mesh_failed;
 
 /// Member of the input that lists the files of a message.
-const FILES: &str = "files";
+pub(crate) const FILES: &str = "files";
 
 /// Owner of the files of a message: the task that the message makes.
 pub(super) struct FileOwner<'a> {
@@ -122,7 +122,7 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<(), A2aError> 
 }
 
 /// The bytes of base64, in any of its alphabets.
-fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD].iter().find_map(|form| form.decode(text).ok())
 }

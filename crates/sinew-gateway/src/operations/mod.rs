@@ -3,9 +3,10 @@
 //! A call names an endpoint: the whole mesh, or one agent. The agent's own A2A endpoint on the mesh does the work, asked
 //! under the caller's name, so it decides what this caller may see. Streams of workflows are read from the facts.
 
+mod client_input;
 mod decision;
 mod listing;
-mod message_files;
+pub(crate) mod message_files;
 mod peer;
 mod push_configs;
 mod questions;
@@ -35,6 +36,7 @@ use crate::options::GatewayOptions;
 
 use story::StoryHub;
 
+pub(crate) use client_input::{AgentAnswer, AskedInput};
 pub(crate) use questions::{OpenQuestion, QuestionAnswer};
 pub use stream::{StreamItem, TaskStream};
 pub use target::{Endpoint, SKILL_EXTENSION};

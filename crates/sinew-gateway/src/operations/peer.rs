@@ -22,7 +22,7 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two requests to an endpoint that nobody serves.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
 /// Requests about a task of an agent, each of which may reach another replica.
-const REPLICA_TRIES: usize = 4;
+pub(super) const REPLICA_TRIES: usize = 4;
 
 /// Answer of an agent.
 #[derive(Debug)]

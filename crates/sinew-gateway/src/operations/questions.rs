@@ -16,11 +16,13 @@ use super::peer::{client_failed, mesh_failed};
 use super::target::TaskPlace;
 use super::{A2aOperations, Endpoint, OperationCall, is_settled};
 
+/// Member of a question's data: the schema of its answer.
+const ANSWER_SCHEMA: &str = "answer_schema";
 /// Time between two looks at the task of an agent.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A question of a workflow that nobody has answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OpenQuestion {
     /// Node that asks.
     pub(crate) node: String,
@@ -28,6 +30,8 @@ pub(crate) struct OpenQuestion {
     pub(crate) activation: u32,
     /// Text for the person.
     pub(crate) prompt: String,
+    /// JSON Schema of the answer, if the question has one: an object of texts, numbers, booleans and choices.
+    pub(crate) answer_schema: Option<Value>,
 }
 
 /// A person's answer to a question.
@@ -199,6 +203,7 @@ fn questions_of(folded: &Execution) -> Vec<OpenQuestion> {
             node: ctx.node_of(activation).id.clone(),
             activation,
             prompt: request.prompt.clone(),
+            answer_schema: request.data.get(ANSWER_SCHEMA).filter(|schema| schema.is_object()).cloned(),
         }),
         _ => None,
     };

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use sinew_protocol::a2a::{
-    A2aError, CoreMethod, SendMessageRequest, SendMessageResponse, Task, TaskPushNotificationConfig,
-    check_message, is_terminal,
+    A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task,
+    TaskPushNotificationConfig, check_message, is_terminal,
 };
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
 use tokio::time::Instant;
 
 use super::message_files::{self, FileOwner};
+use super::peer::REPLICA_TRIES;
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
@@ -154,7 +155,7 @@ impl A2aOperations {
         }
         let (_, task) = self.own_ids(call, &agent, &params.message.id.0);
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
-        let answer = self.send_to_agent(call, &place, params.clone()).await?;
+        let answer = self.send_to_agent(call, &place, params).await?;
         Ok((place, answer))
     }
 
@@ -164,13 +165,20 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         place: &TaskPlace,
-        params: SendMessageRequest,
+        params: &SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
         let until = Instant::now() + self.shared.blocking;
-        match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
-            Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
-            Err(error) if !error.is_silent => return Err(error.into()),
-            Err(_) => {}
+        // Each replica knows its own tasks, so a message to a task may have to find the one that has it.
+        let tries = if params.message.task_id.is_some() { REPLICA_TRIES } else { 1 };
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match self.ask_once(call, &place.agent, CoreMethod::SendMessage, params, SILENCE).await {
+                Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
+                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
+                Err(error) if !error.is_silent => return Err(error.into()),
+                Err(_) => break,
+            }
         }
         loop {
             let found = self.task_of_peer(call, place).await?;
@@ -193,7 +201,7 @@ impl A2aOperations {
         check_open(&found.task, &params)?;
         if !place.is_workflow {
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
-            let answer = self.send_to_agent(call, place, params).await?;
+            let answer = self.send_to_agent(call, place, &params).await?;
             return Ok(show_answer(place, answer, history));
         }
         self.decide(call, place, &params.message).await?;
@@ -223,7 +231,7 @@ impl A2aOperations {
         } else {
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
             params.configuration.get_or_insert_default().return_immediately = Some(true);
-            self.send_to_agent(call, &place, params).await?
+            self.send_to_agent(call, &place, &params).await?
         };
         self.stream_answer(call, place, answer, None, history)
     }
@@ -282,7 +290,7 @@ impl A2aOperations {
             None => Ok(()),
             Some(missing) => {
                 let text = format!("the agent requires the extension {}", short(&missing.uri, 200));
-                Err(A2aError::new(sinew_protocol::a2a::ErrorCode::ExtensionSupportRequired, text))
+                Err(A2aError::new(ErrorCode::ExtensionSupportRequired, text))
             }
         }
     }

@@ -250,11 +250,14 @@ impl StoryReader {
             }
             match self.story.after(self.at) {
                 Some(new) => self.ready.extend(new),
-                None => match self.hub.events_after(&self.execution, self.vocabulary, self.at).await {
-                    Ok(new) => self.ready.extend(new),
-                    Err(StoryError::Transient) => tokio::time::sleep(RETRY_PAUSE).await,
-                    Err(StoryError::Final(error)) => return Some(Err(error)),
-                },
+                // Seldom: a stream that waits does not hold what reading a record takes.
+                None => {
+                    match Box::pin(self.hub.events_after(&self.execution, self.vocabulary, self.at)).await {
+                        Ok(new) => self.ready.extend(new),
+                        Err(StoryError::Transient) => tokio::time::sleep(RETRY_PAUSE).await,
+                        Err(StoryError::Final(error)) => return Some(Err(error)),
+                    }
+                }
             }
             let is_behind = self.at < last;
             if self.ready.is_empty() && !is_behind && self.state.changed().await.is_err() {

@@ -11,7 +11,7 @@ use sinew_protocol::{TaskId, Vocabulary, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::decision::execution_of;
-use super::peer::mesh_failed;
+use super::peer::{REPLICA_TRIES, mesh_failed};
 use super::target::TaskPlace;
 use super::{A2aOperations, OperationCall, named_task, short};
 
@@ -19,8 +19,6 @@ use super::{A2aOperations, OperationCall, named_task, short};
 const MAX_WAITING: usize = 16;
 /// Silence of an agent after which its task is asked for.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Replicas of an agent that are asked for a task before it counts as lost.
-const REPLICA_TRIES: usize = 4;
 
 /// One event of a stream.
 #[derive(Debug)]
@@ -201,9 +199,12 @@ impl A2aOperations {
                 return;
             }
             let told = async {
+                // Each stream holds the one that it needs: thousands of them are open at once.
                 match execution {
-                    Some(execution) => operations.tell_workflow(&place, &execution, seq, &writer).await,
-                    None => operations.tell_agent(&call, &place, feed, seq, &writer).await,
+                    Some(execution) => {
+                        Box::pin(operations.tell_workflow(&place, &execution, seq, &writer)).await
+                    }
+                    None => Box::pin(operations.tell_agent(&call, &place, feed, seq, &writer)).await,
                 }
             };
             tokio::select! {

@@ -120,6 +120,11 @@ impl A2aOperations {
         cards.filter(|card| self.offers(&card.name)).collect()
     }
 
+    /// Whether one of this name is there and offered.
+    pub(crate) fn has_card(&self, name: &str) -> bool {
+        self.offers(name) && self.shared.cards.get(name).is_some()
+    }
+
     /// The card of one that is offered.
     pub fn card(&self, name: &str) -> Option<AgentCard> {
         let announced = self.shared.cards.get(name).filter(|_| self.offers(name))?;

@@ -90,7 +90,8 @@ impl Browser {
         document["value"].take()
     }
 
-    async fn devtools(&self, command: &str, parameters: Value) {
+    /// Sends a command of the DevTools protocol.
+    pub(crate) async fn devtools(&self, command: &str, parameters: Value) {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await;
     }
 

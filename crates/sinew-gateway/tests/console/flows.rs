@@ -6,7 +6,7 @@ use serde_json::json;
 use sinew_gateway::ConsoleMode;
 
 use super::browser::Browser;
-use super::world::{CHAIN, ConsoleWorld};
+use super::world::ConsoleWorld;
 
 const DESK: (u32, u32) = (1280, 800);
 const PHONE: (u32, u32) = (390, 844);
@@ -102,41 +102,6 @@ async fn a_live_view_outlives_its_gateway() {
 }
 
 #[tokio::test]
-async fn a_file_is_mended_at_the_desk_deployed_and_started() {
-    let Some(browser) = Browser::start().await else { return };
-    let world = ConsoleWorld::new().await;
-    browser.look_as(DESK, "light").await;
-    browser.open(&format!("{}/console/desk", world.mesh.base)).await;
-    browser.wait_for_text("0 errors").await;
-    // Typing is checked by itself: the field shows what is wrong, at line and column, and then that it is mended.
-    let write = async |text: &str| {
-        let script = format!(
-            "const field = document.querySelector('textarea[name=text]'); field.value = {}; field.dispatchEvent(new Event('input', {{bubbles: true}}))",
-            json!(text)
-        );
-        browser.script(&script).await;
-    };
-    write(&CHAIN.replace("agent_name: shipper", "agent_nam: shipper")).await;
-    browser.wait_until("document.querySelector('.findings .is-error .place')").await;
-    browser.click(".findings .place").await;
-    browser
-        .wait_until("document.activeElement.name === 'text' && document.activeElement.selectionStart > 0")
-        .await;
-    world.mend();
-    write(CHAIN).await;
-    browser.wait_for_text("0 errors").await;
-    browser.wait_until("document.querySelector('.drawing [data-node=ship]')").await;
-    browser.click("button[value=deploy]").await;
-    browser.wait_until("location.pathname === '/console/workflows/workflow'").await;
-    browser.click(".primary[data-action]").await;
-    browser.write("textarea[name='in.value']", "an order").await;
-    browser.click("form.steer button[type=submit]").await;
-    browser.wait_until("document.querySelector('h1 .status')?.textContent.includes('succeeded')").await;
-    assert_eq!(browser.messages().await, Vec::<String>::new());
-    world.end().await;
-}
-
-#[tokio::test]
 async fn keys_open_help_and_can_be_switched_off() {
     let Some(browser) = Browser::start().await else { return };
     let world = ConsoleWorld::new().await;
@@ -159,5 +124,52 @@ async fn keys_open_help_and_can_be_switched_off() {
     browser.click("dialog button").await;
     browser.press(&["g", "w"]).await;
     browser.wait_until("location.pathname === '/console/workflows'").await;
+    // Rows, and the actions of a page.
+    let chosen = "return [...document.querySelectorAll('[data-row]')].findIndex((row) => row.classList.contains('chosen'))";
+    browser.press(&["j", "j", "j"]).await;
+    assert_eq!(browser.script(chosen).await, 2);
+    browser.press(&["k"]).await;
+    assert_eq!(browser.script(chosen).await, 1);
+    browser.press(&["."]).await;
+    browser.wait_until("document.activeElement.matches('[data-action]')").await;
+    // The button in focus tells the command that does the same.
+    let told = "return getComputedStyle(document.activeElement, '::after').content";
+    assert_eq!(browser.script(told).await, "\"$ sinew workflow deploy FILE\"");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn lists_executions_and_graphs_read_without_a_script() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    browser.look_as(DESK, "light").await;
+    browser.devtools("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    browser.open(&format!("{}/console/executions", world.mesh.base)).await;
+    // No module has run: what a script would have to show stays hidden.
+    assert_eq!(browser.script("return document.documentElement.dataset.keys ?? null").await, json!(null));
+    browser.click(".chips a[href*='failed']").await;
+    browser.wait_until("document.querySelectorAll('[data-row]').length === 1").await;
+    browser.click("[data-row] a").await;
+    browser.wait_for_text("the truck broke down").await;
+    assert_eq!(
+        browser.script("return document.querySelectorAll('.drawing svg [data-node]').length >= 3").await,
+        true
+    );
+    assert_eq!(
+        browser
+            .script("return document.querySelector('.drawing svg').getBoundingClientRect().height > 100")
+            .await,
+        true
+    );
+    browser.click("a[data-node-link='ship']").await;
+    browser.wait_until("document.querySelector('.inspector')?.textContent.includes('ship')").await;
+    // Forms work without it, too.
+    browser.open(&format!("{}/console/approvals", world.mesh.base)).await;
+    browser.click(".questions a").await;
+    browser.click("button[value=approve]").await;
+    browser.wait_until("location.pathname.endsWith('/executions/asks')").await;
+    world.reaches("asks", "succeeded").await;
+    browser.save_picture("without-scripts").await;
     world.end().await;
 }

@@ -85,8 +85,71 @@ async fn parts_of_a_graph_open_in_place_and_stay_where_one_looks() {
     browser.script("history.back()").await;
     browser.wait_until("document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
     browser.save_picture("graph-opened").await;
+    fingers_zoom(&browser).await;
+    stillness_is_kept(&browser).await;
     assert_eq!(browser.messages().await, Vec::<String>::new());
     world.end().await;
+}
+
+/// Two fingers that part make the drawing larger, around the place between them.
+async fn fingers_zoom(browser: &Browser) {
+    browser
+        .devtools("Emulation.setTouchEmulationEnabled", json!({ "enabled": true, "maxTouchPoints": 2 }))
+        .await;
+    browser.script("document.querySelector('.drawing').scrollIntoView()").await;
+    let frame = browser
+        .script("const {left, top, width, height} = document.querySelector('.drawing').getBoundingClientRect(); return [left + width / 2, top + height / 2]")
+        .await;
+    let (x, y) = (frame[0].as_f64().unwrap(), frame[1].as_f64().unwrap());
+    let touch = async |kind: &str, spread: f64| {
+        let points = if kind == "touchEnd" {
+            json!([])
+        } else {
+            json!([{"x": x - spread, "y": y, "id": 1}, {"x": x + spread, "y": y, "id": 2}])
+        };
+        browser.devtools("Input.dispatchTouchEvent", json!({ "type": kind, "touchPoints": points })).await;
+    };
+    let width = "return document.querySelector('.drawing svg').viewBox.baseVal.width";
+    let before = browser.script(width).await.as_f64().unwrap();
+    touch("touchStart", 40.0).await;
+    for spread in [50.0, 60.0, 80.0] {
+        touch("touchMove", spread).await;
+    }
+    touch("touchEnd", 80.0).await;
+    browser
+        .wait_until(&format!(
+            "document.querySelector('.drawing svg').viewBox.baseVal.width < {}",
+            before * 0.7
+        ))
+        .await;
+    browser.devtools("Emulation.setTouchEmulationEnabled", json!({ "enabled": false })).await;
+}
+
+/// Places of the drawing between a click and its rest: one where people want no motion, several for others.
+async fn stillness_is_kept(browser: &Browser) {
+    for (wish, is_still) in [("reduce", true), ("no-preference", false)] {
+        let wish = json!({"features": [{"name": "prefers-reduced-motion", "value": wish}]});
+        browser.devtools("Emulation.setEmulatedMedia", wish).await;
+        let places = browser
+            .script_until_called(
+                "const done = arguments[arguments.length - 1];
+                const svg = document.querySelector('.drawing svg');
+                for (let n = 0; n < 3; n += 1) document.querySelector('.zoom [aria-label=\"Zoom in\"]').click();
+                requestAnimationFrame(() => requestAnimationFrame(() => {
+                    const places = new Set();
+                    new MutationObserver(() => places.add(svg.getAttribute('viewBox'))).observe(svg, {attributes: true});
+                    document.querySelector('.zoom [aria-label=\"Show all of it\"]').click();
+                    let frames = 0;
+                    const step = () => { frames += 1; if (frames < 40) requestAnimationFrame(step); else done(places.size); };
+                    step();
+                }));",
+            )
+            .await;
+        let places = places.as_u64().unwrap();
+        assert!(if is_still { places == 1 } else { places > 2 }, "{places} places, still: {is_still}");
+    }
+    let styles = "return getComputedStyle(document.body).scrollBehavior";
+    assert_eq!(browser.script(styles).await, "auto");
 }
 
 #[tokio::test]
@@ -105,11 +168,16 @@ async fn ten_thousand_nodes_are_painted_at_once_and_move() {
         .script(
             "const paint = performance.getEntriesByName('first-contentful-paint')[0].startTime;
             const parts = performance.getEntriesByType('resource').filter((one) => one.name.includes('format=placed'));
-            return {paint, graph: Math.max(...parts.map((one) => one.responseEnd)), largest: Math.max(...parts.map((one) => one.decodedBodySize)),
+            return {paint, parts: parts.length, elements: document.querySelectorAll('*').length, graph: Math.max(...parts.map((one) => one.responseEnd)), largest: Math.max(...parts.map((one) => one.decodedBodySize)),
                 page: performance.getEntriesByType('navigation')[0].decodedBodySize}",
         )
         .await;
     println!("10,000 nodes: {times}");
+    // The first paint waits for little: a small page without its nodes, and then a few parts of the drawing.
+    assert!(times["parts"].as_u64().unwrap() <= 8 && times["elements"].as_u64().unwrap() < 6_000, "{times}");
+    if std::env::var_os("SINEW_BUDGETS").is_some() {
+        assert!(times["paint"].as_f64().unwrap() < 1_000.0, "the first paint took too long: {times}");
+    }
     assert!(times["largest"].as_f64().unwrap() < 256.0 * 1024.0, "{times}");
     assert!(times["page"].as_f64().unwrap() < 256.0 * 1024.0, "{times}");
     browser.save_picture("graph-large").await;

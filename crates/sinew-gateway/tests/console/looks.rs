@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::browser::Browser;
 use super::pages::PAGES;
-use super::world::{CHAIN, ConsoleWorld, HOSTILE};
+use super::world::{CHAIN, ConsoleWorld, HOSTILE, PRINTING};
+use crate::support::SINGLE;
 
 const AXE: &str = include_str!("../vendor/axe-core-4.14.1/axe.min.js");
 /// Sizes and colour schemes that pages are looked at in.
@@ -19,6 +20,17 @@ const RUN_AXE: &str = "const done = arguments[arguments.length - 1];
 
 /// Whether the page that is open is wider than its window.
 const WIDER: &str = "return document.documentElement.scrollWidth > document.documentElement.clientWidth";
+
+/// Answers over 256 KiB behind the page that is open, itself included.
+const LARGE: &str = "return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+    .filter((one) => one.encodedBodySize > 256 * 1024).map((one) => `${one.name}: ${one.encodedBodySize} bytes`)";
+
+/// Buttons that change the mesh, or lead to what does, and do not tell the command that does the same.
+const WITHOUT_COMMAND: &str = "const own = ['/console/sign-in', '/console/sign-out'];
+    const forms = [...document.querySelectorAll('main form')].filter((form) => form.method === 'post' && !own.includes(new URL(form.action).pathname));
+    const buttons = [...forms.flatMap((form) => [...form.elements]), ...document.querySelectorAll('main a[data-action]')]
+        .filter((one) => one.matches('a, button[type=submit]'));
+    return buttons.filter((one) => !one.dataset.command).map((one) => one.outerHTML.slice(0, 160))";
 
 /// Violations in the page that is open.
 async fn violations(browser: &Browser) -> Vec<String> {
@@ -43,6 +55,9 @@ async fn every_page_is_accessible_and_quiet() {
         browser.look_as(size, scheme).await;
         for path in PAGES {
             browser.open(&format!("{}{path}", world.mesh.base)).await;
+            if path.starts_with("/console/desk") {
+                browser.wait_until("document.documentElement.dataset.editor === 'ready'").await;
+            }
             let found = violations(&browser).await;
             wrong.extend(found.into_iter().map(|one| format!("{path} ({look}) {one}")));
             let messages = browser.messages().await;
@@ -50,6 +65,15 @@ async fn every_page_is_accessible_and_quiet() {
             if browser.script(WIDER).await == true {
                 wrong.push(format!("{path} ({look}) is wider than its window"));
             }
+            let large = browser.script(LARGE).await;
+            wrong.extend(large.as_array().unwrap().iter().map(|one| format!("{path} loads {one}")));
+            let bare = browser.script(WITHOUT_COMMAND).await;
+            wrong.extend(
+                bare.as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|one| format!("{path} has a button without a command: {one}")),
+            );
             browser.save_picture(&picture_name(path, look)).await;
         }
     }
@@ -74,6 +98,22 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
     let named = CHAIN
         .replace("description: An order on its way", &format!("description: {}", serde_json::json!(HOSTILE)));
     world.deploy("hostile.yaml", &named).await;
+    // Cards, skills, artifacts, labels, progress, and lines of a mebibyte.
+    world.serve_printer().await;
+    world.serve_mill().await;
+    world.deploy("printing.yaml", PRINTING).await;
+    world.deploy("milling.yaml", &SINGLE.replace("agent_name: one", "agent_name: mill")).await;
+    let odd = serde_json::json!({
+        "workflow": "printing", "id": "printed", "input": { "value": HOSTILE }, "labels": { "team": HOSTILE },
+    });
+    let start =
+        world.mesh.http.post(format!("{}/api/v1/executions", world.mesh.base)).json(&odd).send().await;
+    assert_eq!(start.unwrap().status(), 201);
+    for (id, value, wanted) in [("milled", "fill", "succeeded"), ("broken", "break", "failed")] {
+        world.start("milling", id, &serde_json::json!({ "value": value })).await;
+        world.reaches(id, wanted).await;
+    }
+    world.reaches("printed", "succeeded").await;
     world.reaches("hostile", "failed").await;
     world.reaches("asked", "waiting").await;
     for (look, size, scheme) in LOOKS {
@@ -90,17 +130,33 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
             "/console/chat/hostile",
             "/console/artifacts?name=%3Cimg%20src%3Dx%3E",
             "/console/traffic?workflow=%3Cscript%3E",
+            "/console/agents/printer",
+            "/console/executions/printed?node=print",
+            "/console/executions/printed/artifacts",
+            "/console/executions/printed/agents",
+            "/console/artifacts",
+            "/console/executions/milled?node=a",
+            "/console/executions/milled/data",
+            "/console/executions/milled/events",
+            "/console/executions/milled/compare?with=printed",
+            "/console/executions/broken?node=a",
+            "/console/agents/mill",
+            "/console/desk?workflow=hostile",
+            "/console/workflows/hostile/start",
+            "/console/chat/printer",
+            "/console/help?text=%3Cimg%20src%3Dx%3E",
         ] {
             browser.open(&format!("{}{path}", world.mesh.base)).await;
             // A dialog of a script would make this call fail.
             let state = browser
                 .script(
                     "return {wider: document.documentElement.scrollWidth > document.documentElement.clientWidth,
-                        strangers: document.querySelectorAll('main img, main script, main iframe, [onerror], [onload], [onmouseover]').length}",
+                        strangers: document.querySelectorAll('main img:not(.preview-image), main script, main iframe, [onerror], [onload], [onmouseover]').length}",
                 )
                 .await;
             assert_eq!(state, serde_json::json!({"wider": false, "strangers": 0}), "{path} {look}");
             assert_eq!(browser.messages().await, Vec::<String>::new(), "{path} {look}");
+            assert_eq!(browser.script(LARGE).await, serde_json::json!([]), "{path} {look}");
         }
     }
     world.end().await;

@@ -2,9 +2,12 @@
 
 mod browser;
 mod chats;
+mod desks;
+mod figures;
 mod flows;
 mod graphs;
 mod looks;
 mod pages;
+mod scripted_model;
 mod views;
 mod world;

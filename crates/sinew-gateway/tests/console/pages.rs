@@ -8,7 +8,7 @@ use sinew_gateway::ConsoleMode;
 use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 /// Every page, once the world is filled.
-pub(super) const PAGES: [&str; 33] = [
+pub(super) const PAGES: [&str; 36] = [
     "/console",
     "/console/executions",
     "/console/executions?status=failed&since=1h",
@@ -22,6 +22,7 @@ pub(super) const PAGES: [&str; 33] = [
     "/console/executions/asks/timeline?from=0&to=&cut=1",
     "/console/executions/good/data",
     "/console/executions/good/artifacts",
+    "/console/executions/bad/agents",
     "/console/executions/bad/source",
     "/console/executions/bad/compare?with=good",
     "/console/executions/bad/retry",
@@ -34,7 +35,9 @@ pub(super) const PAGES: [&str; 33] = [
     "/console/workflows/chain/start",
     "/console/workflows/chain/remove",
     "/console/desk",
+    "/console/workflows?text=chain",
     "/console/agents",
+    "/console/agents?text=ship",
     "/console/agents/shipper",
     "/console/artifacts?name=report",
     "/console/traffic",
@@ -73,6 +76,35 @@ async fn send_form(
         request = request.header(COOKIE, cookie);
     }
     request.send().await.unwrap()
+}
+
+/// The author's desk without a script.
+pub(super) struct DeskClient<'w> {
+    world: &'w ConsoleWorld,
+    token: String,
+    cookie: String,
+}
+
+impl<'w> DeskClient<'w> {
+    pub(super) async fn open(world: &'w ConsoleWorld) -> Self {
+        let (token, cookie) = form_pass(world, "/console/desk").await;
+        Self { world, token, cookie }
+    }
+
+    /// Sends the form, and gives the page that answers it.
+    pub(super) async fn send(&self, fields: &[(&str, &str)]) -> String {
+        let encode = |text: &str| {
+            percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+        };
+        let encoded: Vec<(&str, String)> = fields.iter().map(|(name, text)| (*name, encode(text))).collect();
+        let pass = ("form_token", self.token.as_str());
+        let all: Vec<(&str, &str)> =
+            std::iter::once(pass).chain(encoded.iter().map(|(name, text)| (*name, text.as_str()))).collect();
+        let own = self.world.mesh.base.as_str();
+        let answer = send_form(self.world, "/console/desk", Some(own), Some(&self.cookie), &all).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.text().await.unwrap()
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Views of the whole mesh in a real browser: an export that is opened, events as they come, and who calls whom.
 
+use futures_util::StreamExt as _;
 use serde_json::json;
 
 use super::browser::Browser;
@@ -21,7 +22,26 @@ async fn an_export_is_opened_without_its_mesh() {
     browser.wait_for_text("the truck broke down").await;
     browser.wait_until("document.querySelectorAll('.drawing [data-node]').length >= 3").await;
     assert_eq!(browser.script("return document.querySelectorAll('main img, main script').length").await, 0);
+    // Its times are there too, and another export beside it.
+    browser.wait_until("document.querySelectorAll('#times .bars .bar').length >= 2").await;
+    browser.wait_until("document.querySelector('#times table').textContent.includes('ship')").await;
     browser.save_picture("import-opened").await;
+    world.mend();
+    world.start("chain", "better", &json!({ "value": "x" })).await;
+    world.reaches("better", "succeeded").await;
+    let (_, _, second) = world.page("/api/v1/executions/better/record").await;
+    browser.script("document.querySelector('#import details').open = true").await;
+    for (field, text) in [("text", &export), ("other", &second)] {
+        browser
+            .script(&format!("document.querySelector('textarea[name={field}]').value = {}", json!(text)))
+            .await;
+    }
+    browser.click("#import button[type=submit]").await;
+    browser.wait_for_text("They differ").await;
+    browser
+        .wait_until("document.querySelector('#compared-exports').textContent.includes('replace /value')")
+        .await;
+    browser.script("document.querySelector('textarea[name=other]').value = ''").await;
     browser.script("document.querySelector('textarea[name=text]').value = '{\"format\": 999}'").await;
     browser.click("#import button[type=submit]").await;
     browser.wait_for_text("SINEW-8013").await;
@@ -61,39 +81,57 @@ async fn traffic_comes_in_as_text_and_can_be_paused() {
     world.end().await;
 }
 
-/// Seconds of the live mesh under which memory is measured, unless `SINEW_LIVE_SECONDS` names more.
-const LIVE_SECONDS: u64 = 6;
+/// Events of the live mesh under which memory is measured, unless `SINEW_LIVE_SECONDS` names a time.
+const LIVE_EVENTS: usize = 2_000;
+/// Events a second while a time is measured.
+const LIVE_RATE: usize = 500;
 /// Bytes by which a page may grow meanwhile.
 const MAX_GROWTH_BYTES: f64 = 8e6;
+
+/// Tells of so many events of executions; in time if that is measured, else as fast as they go.
+async fn tell_events(world: &ConsoleWorld, from: usize, count: usize, is_paced: bool) {
+    let mut writer = world.mesh.mesh.events().writer();
+    let mut beat = tokio::time::interval(std::time::Duration::from_millis(20));
+    let body = json!({ "type": "workflow_node_execution_start", "node_id": "a", "text": "x".repeat(300) })
+        .to_string();
+    for n in from..from + count {
+        if is_paced && n % (LIVE_RATE / 50) == 0 {
+            beat.tick().await;
+        }
+        let execution = sinew_protocol::ExecutionId::parse(&format!("e{}", n / 8)).unwrap();
+        let event = sinew_mesh::event::OutgoingEvent {
+            workflow: "single",
+            execution: &execution,
+            kind: "workflow_node_execution_start",
+            place: Some((n, 0)),
+            at: Some(crate::support::now()),
+            traceparent: None,
+        };
+        writer.write(event, body.clone().into()).await;
+    }
+}
 
 #[tokio::test]
 async fn memory_stays_level_while_a_mesh_is_watched() {
     let Some(browser) = Browser::start().await else { return };
     let world = ConsoleWorld::new().await;
-    let seconds = std::env::var("SINEW_LIVE_SECONDS").ok().and_then(|text| text.parse().ok());
-    let seconds = std::time::Duration::from_secs(seconds.unwrap_or(LIVE_SECONDS));
+    let seconds: Option<usize> = std::env::var("SINEW_LIVE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let count = seconds.map_or(LIVE_EVENTS, |seconds| seconds * LIVE_RATE);
     browser.look_as((1280, 800), "light").await;
     browser.open(&format!("{}/console/traffic", world.mesh.base)).await;
     browser.wait_until("document.documentElement.dataset.traffic === 'open'").await;
-    let busy = async |from: usize, until: tokio::time::Instant| {
-        let mut count = from;
-        while tokio::time::Instant::now() < until {
-            let started = (0..20).map(|n| {
-                let (world, id) = (&world, format!("e{}", count + n));
-                async move { world.start("single", &id, &json!({ "value": "x".repeat(500) })).await }
-            });
-            futures_util::future::join_all(started).await;
-            count += 20;
-        }
-        count
-    };
-    let begin = tokio::time::Instant::now();
-    let first = busy(0, begin + seconds / 3).await;
+    let begin = std::time::Instant::now();
+    let first = (count / 10).max(400);
+    tell_events(&world, 0, first, seconds.is_some()).await;
     browser.wait_until("document.getElementById('traffic').rows.length === 200").await;
     let before = browser.heap_bytes().await;
-    let last = busy(first, begin + seconds).await;
+    tell_events(&world, first, count - first, seconds.is_some()).await;
+    // The last event is there: none of those before is still to come.
+    let last =
+        format!("document.getElementById('traffic').rows[0].innerText.includes('e{}')", (count - 1) / 8);
+    browser.wait_until(&last).await;
     let after = browser.heap_bytes().await;
-    println!("{last} executions in {seconds:?}: {:.1} MB, then {:.1} MB", before / 1e6, after / 1e6);
+    println!("{count} events in {:?}: {:.1} MB, then {:.1} MB", begin.elapsed(), before / 1e6, after / 1e6);
     assert!(after - before < MAX_GROWTH_BYTES, "{before} to {after} bytes");
     assert_eq!(browser.script("return document.getElementById('traffic').rows.length").await, 200);
     world.end().await;
@@ -150,5 +188,92 @@ async fn a_map_tells_who_calls_whom() {
     assert!(is_drawn("chain", "shipper") && is_drawn("single", "one"), "{map}");
     let (_, _, page) = world.page("/console/agents").await;
     assert!(page.contains("Who calls whom") && page.contains("data-node=\"shipper\""), "{page}");
+    world.end().await;
+}
+
+/// Executions of the list that is measured, unless `SINEW_LIST_EXECUTIONS` names more.
+const LISTED_EXECUTIONS: usize = 600;
+/// Records that are on their way to the mesh at once.
+const RECORDS_AT_ONCE: usize = 200;
+
+/// Puts records into the history: copies of an execution that ended, each with an id and a start of its own.
+async fn fill_history(world: &ConsoleWorld, count: usize) {
+    let history = world.mesh.mesh.history();
+    let id = sinew_protocol::ExecutionId::parse("model").unwrap();
+    let (closed, record) = history.get(&id).await.unwrap().unwrap();
+    let record = sinew_protocol::journal::ExecutionRecord::decode(&record).unwrap();
+    let copies = futures_util::stream::iter(1..=count).map(|n| {
+        let (mut closed, mut record) = (closed.clone(), record.clone());
+        let execution = sinew_protocol::ExecutionId::parse(&format!("old-{n:06}")).unwrap();
+        // The later it is stored, the later it began.
+        let began = closed.started - 1_000 * (count - n) as u64;
+        (closed.ended, closed.started) = (began + 5, began);
+        (closed.execution, record.meta.execution, record.meta.created) =
+            (execution.clone(), execution, began);
+        async move { history.put(&closed, record.encode()).await.unwrap() }
+    });
+    copies.buffer_unordered(RECORDS_AT_ONCE).collect::<Vec<()>>().await;
+}
+
+#[tokio::test]
+async fn a_long_list_comes_page_by_page() {
+    let world = ConsoleWorld::new().await;
+    let wanted = std::env::var("SINEW_LIST_EXECUTIONS").ok().and_then(|text| text.parse().ok());
+    let count = wanted.unwrap_or(LISTED_EXECUTIONS);
+    world.start("single", "model", &json!({ "value": "x" })).await;
+    world.reaches("model", "succeeded").await;
+    while world
+        .mesh
+        .mesh
+        .history()
+        .get(&sinew_protocol::ExecutionId::parse("model").unwrap())
+        .await
+        .unwrap()
+        .is_none()
+    {
+        tokio::task::yield_now().await;
+    }
+    fill_history(&world, count).await;
+    let mut took = Vec::new();
+    for _ in 0..9 {
+        let begin = std::time::Instant::now();
+        let (_, _, page) = world.page("/console/executions").await;
+        took.push(begin.elapsed());
+        assert_eq!(page.matches("<tr data-row").count(), 50);
+        assert!(page.len() < 256 << 10, "{} bytes", page.len());
+        // `model` began last.
+        assert!(page.contains(">model</a>") && page.contains(&format!("old-{count:06}")), "{page}");
+    }
+    took.sort();
+    println!(
+        "{count} executions: a page of 50 rows takes {:?} (median of 9), {:?} at most",
+        took[4], took[8]
+    );
+    if std::env::var_os("SINEW_BUDGETS").is_some() {
+        assert!(took[4].as_millis() <= 100, "{took:?}");
+    }
+    // Page after page, every execution comes once, in order.
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    while seen.len() <= LISTED_EXECUTIONS {
+        let (_, _, page) = world.page(&format!("/api/v1/executions?limit=200{cursor}")).await;
+        let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+        seen.extend(
+            page["executions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row["execution"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let expected: Vec<String> = std::iter::once("model".to_owned())
+        .chain((1..=count).rev().map(|n| format!("old-{n:06}")))
+        .take(seen.len())
+        .collect();
+    assert_eq!(seen, expected);
+    assert!(count > LISTED_EXECUTIONS || seen.len() == count + 1, "{}", seen.len());
     world.end().await;
 }

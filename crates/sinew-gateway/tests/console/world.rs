@@ -32,6 +32,28 @@ pub(crate) const HOSTILE: &str = "<img src=x onerror=alert(1)><script>alert(2)</
     \"' onmouseover=alert(4) x='</textarea></style><!-- ]]> {{7*7}} ${7*7} \u{1b}[31mred\u{1b}[0m \u{202e}txt.exe\u{2066} \
     [x](javascript:alert(5)) graph TD; a-->b; click a \"javascript:alert(6)\"";
 
+/// A picture of one point.
+pub(crate) const PICTURE: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0,
+    0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63,
+    0xf8, 0xcf, 0xc0, 0xf0, 0x1f, 0, 5, 0, 1, 0xff, 0x56, 0xc7, 0x2f, 0x0d, 0, 0, 0, 0, 0x49, 0x45, 0x4e,
+    0x44, 0xae, 0x42, 0x60, 0x82,
+];
+
+/// One agent leaves files, the next is given the digest of one of them.
+pub(crate) const PRINTING: &str = r#"
+workflow:
+  description: Prints and reads
+  input_schema: {type: object, properties: {value: {type: string}}, required: [value]}
+  nodes:
+    - {id: print, type: agent, agent_name: printer, input: {value: "{{workflow.input.value}}"}}
+    - {id: read, type: agent, agent_name: one, depends_on: [print], input: {value: "{{print.output.sha256}}"}}
+  output_mapping: {value: "{{read.output.value}}"}
+"#;
+
+/// Name of a file that looks like markup.
+pub(crate) const ODD_NAME: &str = "<img src=x onerror=alert(7)>.txt";
+
 /// The mesh with its console.
 pub(crate) struct ConsoleWorld {
     pub(crate) mesh: GatewayWorld,
@@ -56,6 +78,41 @@ impl ConsoleWorld {
         });
         mesh.serve(shipper).await;
         Self { mesh, is_mended }
+    }
+
+    /// Serves `printer`, which leaves files of several kinds, and tells hostile things of itself.
+    pub(crate) async fn serve_printer(&self) {
+        let printer = Agent::dynamic("printer", None, None, |input: Value, context| async move {
+            let text = input["value"].as_str().unwrap_or_default().to_owned();
+            let files = context.artifacts();
+            files.put("report.md", "text/markdown", format!("# Report\n{text}\nend\n"))?;
+            files.put(
+                "table.csv",
+                "text/csv",
+                format!("name,amount\n\"{}\",3\n", text.replace('"', "\"\"")),
+            )?;
+            files.put("picture.png", "text/html", PICTURE)?;
+            files.put("shot.png", "image/png", PICTURE)?;
+            files.put(ODD_NAME, "text/html", text.clone())?;
+            context.progress(json!(format!("printing {text}")));
+            let report = format!("# Report\n{text}\nend\n");
+            Ok(json!({ "value": text, "sha256": sinew_protocol::artifact::sha256(report.as_bytes()) }))
+        });
+        let printer = printer.description(HOSTILE).version(HOSTILE).skill("print", HOSTILE);
+        self.mesh.serve(printer).await;
+    }
+
+    /// Serves `mill`, whose output or error is a line of a mebibyte.
+    pub(crate) async fn serve_mill(&self) {
+        let mill = Agent::dynamic("mill", None, None, |input: Value, context| async move {
+            let line = format!("{HOSTILE}{}", "x".repeat(1 << 20));
+            context.progress(json!(line[..50_000]));
+            if input["value"] == "break" {
+                return Err(Failure::new(line));
+            }
+            Ok(json!({ "value": line }))
+        });
+        self.mesh.serve(mill).await;
     }
 
     /// From now on `shipper` does its work.

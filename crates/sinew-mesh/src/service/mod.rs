@@ -1,5 +1,6 @@
 //! Requests that are answered at once: direct calls of agents, node endpoints, questions and starts for owners of shards.
 
+pub mod a2a_endpoint;
 pub mod micro;
 pub mod node;
 pub mod query;

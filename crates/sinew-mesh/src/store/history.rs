@@ -3,6 +3,7 @@
 //! A record above the size of a message lies in the artifact store, and the message names it. A retried execution is
 //! archived again, and its newer record takes the older one's place.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
@@ -246,46 +247,134 @@ impl HistoryStore<'_> {
 
     /// Closed executions, those archived last first, at most `limit`. Reads headers only.
     pub async fn list(self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ClosedExecution>, MeshError> {
-        let what = "listing the archive";
-        let name = stream_name("HISTORY", self.mesh.namespace());
-        let call = format!("$JS.API.STREAM.INFO.{name}");
-        let stream = self.mesh.permitted(&call, self.mesh.jetstream().get_stream(&name)).await?;
-        let stream = stream.map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
-        let state = &stream.cached_info().state;
-        let (first, mut end) = (state.first_sequence.max(1), state.last_sequence);
-        let mut window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
         let mut list = Vec::new();
-        while list.len() < limit && state.messages > 0 && end >= first {
-            let begin = end.saturating_sub(window - 1).max(first);
-            let mut found = Vec::new();
-            let config = pull::Config {
-                headers_only: true,
-                filter_subject: sinew_protocol::subject::below(self.mesh.namespace(), &["history"]),
-                deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: begin },
-                inactive_threshold: Duration::from_secs(10),
-                ..follow::quiet()
-            };
-            follow::sweep_with(self.mesh, &name, config, |message| {
-                if message.info().is_ok_and(|info| info.stream_sequence > end) {
-                    return false;
-                }
-                let Some(Subject::History { execution }) =
-                    Subject::parse(self.mesh.namespace(), &message.subject)
-                else {
-                    return true;
-                };
-                let closed =
-                    message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers));
-                found.extend(closed.filter(|closed| filter.takes(closed)));
-                true
-            })
-            .await?;
-            list.extend(found.into_iter().rev());
-            // Filters that take little look at much: the windows grow.
-            (end, window) = (begin - 1, (2 * window).min(WINDOWS.1));
+        let mut windows = HistoryWindows::open(self.mesh, limit).await?;
+        while list.len() < limit
+            && let Some(found) = windows.next(filter).await?
+        {
+            list.extend(found.executions.into_iter().rev());
         }
         list.truncate(limit);
         Ok(list)
+    }
+
+    /// Closed executions behind a place, those started last first, at most `limit`. Reads headers only, from the record archived
+    /// last on, until no older record can be of an execution that started later than those found.
+    pub async fn list_started_last(
+        self,
+        filter: &HistoryFilter,
+        behind: Option<&HistoryPlace>,
+        limit: usize,
+    ) -> Result<Vec<ClosedExecution>, MeshError> {
+        let mut list: Vec<ClosedExecution> = Vec::new();
+        let mut windows = HistoryWindows::open(self.mesh, limit).await?;
+        while let Some(found) = windows.next(filter).await? {
+            let is_behind = |one: &ClosedExecution| behind.is_none_or(|place| place.is_before(one));
+            list.extend(found.executions.into_iter().filter(is_behind));
+            list.sort_by(|one, other| one.place_key().cmp(&other.place_key()));
+            list.dedup_by(|one, other| one.execution == other.execution);
+            // Records that were not read are of executions that ended before this one was archived, and began before that.
+            let latest = found.first_archived.saturating_add(CLOCK_DRIFT_MS);
+            if list.get(limit.saturating_sub(1)).is_some_and(|last| last.started > latest) {
+                break;
+            }
+        }
+        list.truncate(limit);
+        Ok(list)
+    }
+}
+
+/// Milliseconds by which the clocks of an executor and of the broker may differ.
+const CLOCK_DRIFT_MS: u64 = 5_000;
+
+/// Place in a list of closed executions, those started last first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPlace {
+    /// When the execution at this place began, milliseconds since 1970 UTC.
+    pub started: u64,
+    /// Id of the execution at this place.
+    pub execution: String,
+}
+
+impl HistoryPlace {
+    fn is_before(&self, closed: &ClosedExecution) -> bool {
+        (Reverse(self.started), self.execution.as_str()) < closed.place_key()
+    }
+}
+
+impl ClosedExecution {
+    fn place_key(&self) -> (Reverse<u64>, &str) {
+        (Reverse(self.started), self.execution.as_str())
+    }
+}
+
+/// The history, part by part from the record archived last on.
+struct HistoryWindows<'m> {
+    mesh: &'m Mesh,
+    stream: String,
+    first: u64,
+    end: u64,
+    window: u64,
+}
+
+/// A part of the history, in the order in which it was archived.
+struct HistoryWindow {
+    executions: Vec<ClosedExecution>,
+    /// When the first record of the part was archived, milliseconds since 1970 UTC; the end of time if the part has none.
+    first_archived: u64,
+}
+
+impl<'m> HistoryWindows<'m> {
+    async fn open(mesh: &'m Mesh, limit: usize) -> Result<Self, MeshError> {
+        let what = "listing the archive";
+        let name = stream_name("HISTORY", mesh.namespace());
+        let call = format!("$JS.API.STREAM.INFO.{name}");
+        let stream = mesh.permitted(&call, mesh.jetstream().get_stream(&name)).await?;
+        let stream = stream.map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
+        let state = &stream.cached_info().state;
+        let end = if state.messages > 0 { state.last_sequence } else { 0 };
+        let window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
+        Ok(Self { mesh, stream: name, first: state.first_sequence.max(1), end, window })
+    }
+
+    /// The next part; `None` behind the last.
+    async fn next(&mut self, filter: &HistoryFilter) -> Result<Option<HistoryWindow>, MeshError> {
+        if self.end < self.first {
+            return Ok(None);
+        }
+        let end = self.end;
+        let begin = end.saturating_sub(self.window - 1).max(self.first);
+        let mut found = HistoryWindow { executions: Vec::new(), first_archived: u64::MAX };
+        let config = pull::Config {
+            headers_only: true,
+            filter_subject: sinew_protocol::subject::below(self.mesh.namespace(), &["history"]),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: begin },
+            inactive_threshold: Duration::from_secs(10),
+            ..follow::quiet()
+        };
+        follow::sweep_with(self.mesh, &self.stream, config, |message| {
+            let info = message.info().ok();
+            if info.as_ref().is_some_and(|info| info.stream_sequence > end) {
+                return false;
+            }
+            if let Some(info) = info.filter(|_| found.first_archived == u64::MAX) {
+                let archived = info.published.unix_timestamp_nanos() / 1_000_000;
+                found.first_archived = u64::try_from(archived).unwrap_or(u64::MAX);
+            }
+            let Some(Subject::History { execution }) =
+                Subject::parse(self.mesh.namespace(), &message.subject)
+            else {
+                return true;
+            };
+            let closed =
+                message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers));
+            found.executions.extend(closed.filter(|closed| filter.takes(closed)));
+            true
+        })
+        .await?;
+        // Filters that take little look at much: the windows grow.
+        (self.end, self.window) = (begin - 1, (2 * self.window).min(WINDOWS.1));
+        Ok(Some(found))
     }
 }
 

@@ -41,6 +41,28 @@ pub struct StoredPlan {
     /// The file it came from, for people; not covered by the digest.
     #[serde(default)]
     pub source: Option<String>,
+    /// Texts that it was lowered from, for people; not covered by the digest. `None` if they are not known or too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub texts: Option<PlanTexts>,
+}
+
+/// Texts that a plan was lowered from, with what was found in them then.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanTexts {
+    /// The workflow file, then the files that it includes.
+    pub files: Vec<PlanFile>,
+    /// Findings as `sinew workflow validate -o json` lists them.
+    #[serde(default)]
+    pub diagnostics: Vec<Value>,
+}
+
+/// A file that a plan was lowered from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanFile {
+    /// Name of the file in findings.
+    pub name: String,
+    /// Text of the file.
+    pub text: String,
 }
 
 impl StoredPlan {

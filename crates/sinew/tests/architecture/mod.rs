@@ -58,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-executor",
             "sinew-mesh",
             "sinew-operations",
+            "sinew-case-runner",
         ],
     ),
     (

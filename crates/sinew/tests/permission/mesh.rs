@@ -62,8 +62,10 @@ fn nobody_needs_more_than_the_table_gives() {
 }
 
 fn end_to_end(more: &str) {
-    let world =
-        World::with(&accounts(&["Pricing", "Booking", "Writer", "Editor", "Asker:Pricing,approve"]), more);
+    let world = World::with(
+        &accounts(&["Pricing", "Booking", "Writer", "Editor", "Asker:Pricing,approve", "Outside"]),
+        more,
+    );
     let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
     run("provisioner", &["mesh", "provision", "--shards", "2"]);
     run("provisioner", &["mesh", "provision", "--retention", "2d"]);
@@ -160,6 +162,8 @@ fn end_to_end(more: &str) {
     let calls = calls.as_array().unwrap().iter().filter(|row| row["workflow"] == "call:Pricing").count();
     assert_eq!(calls, 1, "the agent was asked by an execution");
 
+    bridged(&world);
+
     // Commands of the operator.
     run("operator", &["mesh", "check"]);
     for role in ["operator", "admin"] {
@@ -176,6 +180,22 @@ fn end_to_end(more: &str) {
         .filter(|line| line.to_lowercase().contains("violation") && !line.contains(OWN_QUEUE))
         .collect();
     assert!(violations.is_empty(), "{violations:#?}");
+}
+
+/// A bridge works with the rights of an agent of its name, and a gateway with its own: the bridge asks a workflow of this mesh
+/// through the gateway.
+fn bridged(world: &World) {
+    let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let _gateway = world.serve(&NORTH, "gateway", &["serve", "gateway", "--listen", &address]);
+    world.write("outside.bridge.yaml", &format!("name: Outside\ncard: http://{address}/agents/orders\n"));
+    let _bridge = world.serve(&NORTH, "Outside", &["serve", "bridge", "outside.bridge.yaml"]);
+    world.until_online("Outside");
+    let called =
+        run("client", &["agent", "call", "Outside", "--mesh", "-i", r#"{"amount": 3}"#, "-o", "json"]);
+    assert_eq!(json(&called)["output"], json!({"booked": 14}), "{called}");
 }
 
 /// A start that no executor has taken is told of with the rights of each role, as far as the role may know of it.

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::{StreamResponse, Task};
 
 use super::*;
+use crate::operations::OpenQuestion;
 
 fn task(state: &str, more: Value) -> Task {
     let mut task =
@@ -19,7 +20,7 @@ fn artifacts(parts: &Value) -> Value {
 #[test]
 fn parts_of_a_result_are_content() {
     let check = |parts: Value, content: Value, structured: Option<Value>| {
-        let result = result_of_task(&task("COMPLETED", artifacts(&parts)), &[]);
+        let result = result_of_task(&task("COMPLETED", artifacts(&parts)), &AskedInput::Nothing);
         assert_eq!(serde_json::to_value(&result.content).unwrap(), content, "{parts}");
         assert_eq!(result.structured_content, structured, "{parts}");
         assert_eq!(result.is_error, Some(false), "{parts}");
@@ -55,8 +56,8 @@ fn parts_of_a_result_are_content() {
 fn other_ends_are_errors_that_say_what_to_do() {
     let fault = json!({"code": "SINEW-5100", "message": "it is broken", "retryable": false, "kind": "failure",
                        "details": ["one", "two"]});
-    let check = |task: &Task, questions: &[OpenQuestion], expected: &[&str]| {
-        let result = result_of_task(task, questions);
+    let check = |task: &Task, asked: AskedInput, expected: &[&str]| {
+        let result = result_of_task(task, &asked);
         assert_eq!((result.is_error, &result.structured_content), (Some(true), &None));
         let text = &result.content[0].as_text().unwrap().text;
         for one in expected {
@@ -64,17 +65,26 @@ fn other_ends_are_errors_that_say_what_to_do() {
         }
     };
     let failed = task("FAILED", json!({"metadata": {METADATA: {"fault": fault}}}));
-    check(&failed, &[], &["SINEW-5100: it is broken\n- one\n- two"]);
-    check(&task("FAILED", json!({})), &[], &["SINEW-5100: the task failed without saying why"]);
-    check(&task("CANCELED", json!({})), &[], &["x7f3 was cancelled"]);
-    check(&task("WORKING", json!({})), &[], &["x7f3 goes on", "sinew://tasks/x7f3"]);
+    check(&failed, AskedInput::Nothing, &["SINEW-5100: it is broken\n- one\n- two"]);
+    check(
+        &task("FAILED", json!({})),
+        AskedInput::Nothing,
+        &["SINEW-5100: the task failed without saying why"],
+    );
+    check(&task("CANCELED", json!({})), AskedInput::Nothing, &["x7f3 was cancelled"]);
+    check(&task("WORKING", json!({})), AskedInput::Nothing, &["x7f3 goes on", "sinew://tasks/x7f3"]);
     let waits = task(
         "INPUT_REQUIRED",
         json!({"status": {"state": "TASK_STATE_INPUT_REQUIRED", "message":
             {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Is this right?"}]}}}),
     );
-    let question = OpenQuestion { node: "h".to_owned(), activation: 3, prompt: "Is this right?".to_owned() };
-    check(&waits, &[question], &["Is this right?", "`sinew approval approve x7f3 --node h`"]);
+    let prompt = "Is this right?".to_owned();
+    let question = OpenQuestion { node: "h".to_owned(), activation: 3, prompt, answer_schema: None };
+    check(
+        &waits,
+        AskedInput::Questions(vec![question]),
+        &["Is this right?", "`sinew approval approve x7f3 --node h`"],
+    );
 }
 
 #[test]
@@ -120,7 +130,7 @@ fn events_are_worded_as_progress() {
             "taskId": "x7f3", "contextId": "c", "status": {"state": "TASK_STATE_WORKING", "message":
                 {"messageId": "m", "role": "ROLE_AGENT", "parts": [part.clone()]}}}}))
         .unwrap();
-        assert_eq!(progress_of(&event).as_deref(), expected, "{part}");
+        assert_eq!(news_of(&event).map(|news| news.text).as_deref(), expected, "{part}");
     };
     check(json!({"text": "half"}), Some("half"));
     check(json!({"text": ""}), None);

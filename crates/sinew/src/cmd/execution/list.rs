@@ -5,7 +5,7 @@ use serde_json::json;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
 use sinew_inspection::words;
 use sinew_operations::duration::parse_duration;
-use sinew_operations::execution_list::ListDepth;
+use sinew_operations::execution_list::{ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::local_records;
 use sinew_operations::mesh_operator::RowDetails;
@@ -87,7 +87,9 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         let details = if needs_labels { RowDetails::All } else { RowDetails::Faults };
         // A count needs no details.
         let limit = if args.count { 0 } else { args.limit };
-        let rows = remote.list(&wanted, ListDepth { limit, details, after: None }).await?;
+        let rows = remote
+            .list(&wanted, ListDepth { limit, details, after: None, counts_rest: RestOfList::Counted })
+            .await?;
         (rows, remote.client.unlisted_shards().await?.len())
     };
     list::sort(&mut rows);

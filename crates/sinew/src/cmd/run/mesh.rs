@@ -242,7 +242,8 @@ async fn put(
         }
     }
     let source = Some(args.file.as_path()).filter(|path| *path != Path::new("-"));
-    let version = deployment::store(remote.mesh(), &lowered.plan, source).await?;
+    let version =
+        deployment::store(remote.mesh(), &lowered.plan, source, deployment::texts_of(lowered)).await?;
     Ok((lowered.plan.name.clone(), version))
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, Fact, PersonAnswer, TerminalStatus,
+    ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus,
 };
 use sinew_inspection::node_rows;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
 use sinew_operations::artifact_folder::KeptArtifacts;
+use sinew_operations::dry_run::{WouldAsk, would_ask};
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
@@ -419,22 +420,11 @@ fn refused(execution: &Execution) -> bool {
 
 /// Reports the requests of a dry run, in order.
 fn report_asks(execution: &Execution, output: &Output) {
-    let plan = execution.program().graph.plan();
-    let facts = execution.journal().iter().flat_map(|round| &round.facts);
-    let asks: Vec<Value> = facts
-        .filter_map(|fact| match fact {
-            Fact::Noted { act: Some(act), note } if note["engine"] == "dry_run" => Some(json!({
-                "node": plan.node(execution.state().act(*act).node).id,
-                "agent": note["would_ask"],
-                "input": note["input"],
-            })),
-            _ => None,
-        })
-        .collect();
+    let asks = would_ask(execution);
     output.value(&asks, |asks| {
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let line = |ask: &Value| {
-            words::name(&format!("{} asks {} with {}", word(&ask["node"]), word(&ask["agent"]), ask["input"]))
+        let line = |ask: &WouldAsk| {
+            let agent = ask.agent.as_str().unwrap_or_default();
+            words::name(&format!("{} asks {agent} with {}", ask.node, ask.input))
         };
         asks.iter().map(line).collect::<Vec<_>>().join("\n")
     });

@@ -284,3 +284,55 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
             .hint("another process may have the port: choose one with --listen"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// The arguments by themselves.
+    #[derive(clap::Parser, Debug)]
+    struct LimitCommand {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    fn read(flags: &str) -> Result<(GatewayLimits, KeyLimits), String> {
+        let words = std::iter::once("gateway").chain(flags.split_whitespace());
+        let limits = LimitCommand::try_parse_from(words).map_err(|error| error.to_string())?.limits;
+        let failed = |failure: Failure| format!("{failure:?}");
+        Ok((limits.gateway().map_err(failed)?, limits.caller().map_err(failed)?))
+    }
+
+    #[test]
+    fn flags_of_limits_set_one_limit_each() {
+        let (usual, none) = (GatewayLimits::default(), KeyLimits::default());
+        for (flags, limits, caller) in [
+            ("", usual, none),
+            ("--max-in-flight 5", GatewayLimits { in_flight: 5, ..usual }, none),
+            ("--max-streams 6", GatewayLimits { streams: 6, ..usual }, none),
+            ("--max-connections 7", GatewayLimits { connections: 7, ..usual }, none),
+            ("--max-body 64KiB", GatewayLimits { body_bytes: 65_536, ..usual }, none),
+            ("--caller-requests-per-second 8", usual, KeyLimits { requests_per_second: Some(8), ..none }),
+            ("--caller-in-flight 9", usual, KeyLimits { in_flight: Some(9), ..none }),
+            ("--caller-streams 10", usual, KeyLimits { streams: Some(10), ..none }),
+            ("--caller-max-body 1MB", usual, KeyLimits { body_bytes: Some(1_000_000), ..none }),
+        ] {
+            let read = read(flags).unwrap_or_else(|error| panic!("{flags}: {error}"));
+            assert_eq!(format!("{read:?}"), format!("{:?}", (limits, caller)), "{flags}");
+        }
+        for wrong in [
+            "--max-in-flight 0",
+            "--max-streams -1",
+            "--max-connections many",
+            "--max-body big",
+            "--caller-requests-per-second 0",
+            "--caller-in-flight 0",
+            "--caller-streams 1.5",
+            "--caller-max-body 5parsecs",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Documents of the API about files at the author's desk, as far as pages show them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::documents::{FaultDocument, FindingDocument};
+
+/// A conversion function that was tried.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ConversionDocument {
+    #[serde(default)]
+    pub(crate) outcome: String,
+    #[serde(default)]
+    pub(crate) value: Value,
+    pub(crate) error: Option<ConversionErrorDocument>,
+}
+
+/// Why a conversion function gave no result.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ConversionErrorDocument {
+    #[serde(default)]
+    pub(crate) code: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    pub(crate) place: ConversionPlaceDocument,
+}
+
+/// Place in a file.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ConversionPlaceDocument {
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+}
+
+/// Cases that were run.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct CasesDocument {
+    #[serde(default)]
+    pub(crate) cases: Vec<CaseDocument>,
+    #[serde(default)]
+    pub(crate) passed: usize,
+    #[serde(default)]
+    pub(crate) failed: usize,
+    /// Findings in the test file itself.
+    #[serde(default)]
+    pub(crate) problems: Vec<FindingDocument>,
+}
+
+/// How a case went.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct CaseDocument {
+    pub(crate) name: String,
+    pub(crate) passed: bool,
+    #[serde(default)]
+    pub(crate) elapsed_ms: u64,
+    #[serde(default)]
+    pub(crate) failures: Vec<CaseFailureDocument>,
+}
+
+/// An expectation that does not hold.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct CaseFailureDocument {
+    #[serde(default)]
+    pub(crate) at: String,
+    #[serde(default)]
+    pub(crate) expectation: String,
+    #[serde(default)]
+    pub(crate) differences: Vec<String>,
+}
+
+/// A dry run.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct DryRunDocument {
+    pub(crate) workflow: String,
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) would_ask: Vec<WouldAskDocument>,
+    pub(crate) error: Option<FaultDocument>,
+}
+
+/// A task that would be sent.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct WouldAskDocument {
+    pub(crate) node: String,
+    #[serde(default)]
+    pub(crate) agent: Value,
+    #[serde(default)]
+    pub(crate) input: Value,
+}
+
+/// Files of a deployed workflow.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct SourceDocument {
+    #[serde(default)]
+    pub(crate) files: Vec<SourceFileDocument>,
+    #[serde(default)]
+    pub(crate) diagnostics: Vec<FindingDocument>,
+}
+
+/// A file of a deployed workflow.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct SourceFileDocument {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}

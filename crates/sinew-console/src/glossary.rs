@@ -1,0 +1,31 @@
+//! Words of the mesh as the help explains them.
+
+/// Each word with its meaning.
+pub(crate) const GLOSSARY: [(&str, &str); 26] = [
+    ("activation", "one run of one node in one execution; a node may have many"),
+    ("agent", "a program that answers tasks, known by name and card"),
+    ("artifact", "named, versioned, immutable bytes with media type and digest"),
+    ("attempt", "one try of an activation's work"),
+    ("back-off", "the time before the next attempt"),
+    ("card", "what an agent announces of itself: purpose, skills, schemas"),
+    ("command", "a request to an execution: start, cancel, pause, resume, approve, retry"),
+    ("critical path", "the activations that the end of an execution had to wait for"),
+    ("dialect", "a language for workflows: its files, its rules for values, its own events"),
+    ("event", "news of an execution for people and programs that watch"),
+    ("execution", "one run of a plan; ends as succeeded, failed or cancelled, exactly once"),
+    ("executor", "a process that decides for executions"),
+    ("fault", "the reason of a failure as data: code, kind, message, whether a retry may help"),
+    ("fork", "a new execution that leaves the way of an old one at a node"),
+    ("gateway", "a process that offers a mesh over HTTP: to programs, and by this console to people"),
+    ("heartbeat", "the sign by which an agent or executor shows that it is there"),
+    ("mesh", "agents, executors and gateways that share one namespace on one NATS account"),
+    ("node, edge", "parts of a plan: work, and the way of its output"),
+    ("plan", "the data that a workflow file is lowered to, named by its digest"),
+    ("quarantine", "messages that could not be read or used, each with the reason"),
+    ("shard", "a fixed slice of the executions, with one owner at a time"),
+    ("socket", "in covalt, the place of a node where a value of one type comes in or goes out"),
+    ("task", "the message that an agent receives: one for each attempt"),
+    ("turn", "one call of a language model and its answer"),
+    ("version", "one plan of a workflow; executions stay with the version that they were started with"),
+    ("workflow", "a definition in a file, in one of the dialects"),
+];

@@ -1,0 +1,251 @@
+//! An artifact as people look at it: an image, a table, JSON, or text; and the tasks that were given it. Nothing of it is run.
+
+use axum::extract::Path;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::ArtifactDocument;
+use crate::mesh_documents::ArtifactUsesDocument;
+use crate::page_frame::{page_or_problem, problem_box};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, size, text_block, value_line};
+
+/// Bytes of an artifact that is shown; a larger one is saved.
+const MAX_SHOWN_BYTES: u64 = 4 << 20;
+/// Rows and columns of a table that are shown.
+const MAX_ROWS: usize = 100;
+const MAX_COLUMNS: usize = 30;
+/// Uses that are listed.
+const MAX_USES: usize = 50;
+/// Pictures that browsers decode without running anything, by their first bytes.
+const IMAGES: [(&[u8], &str); 5] = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"RIFF", "image/webp"),
+];
+
+/// Address of the bytes of an artifact.
+pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
+    ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
+}
+
+/// Media type of a picture; `None` for all else, drawings with scripts among them.
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    let (_, media_type) = IMAGES.iter().find(|(begin, _)| bytes.starts_with(begin))?;
+    let is_webp = *media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
+    is_webp.then_some(*media_type)
+}
+
+/// An artifact with its content and its uses.
+pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocument) -> Markup {
+    let path = artifact_bytes(id, &row.reference());
+    let uses_path = ApiPath::of(&["executions", id, "artifact", "uses"]).with("name", &row.reference());
+    let (content, uses) =
+        futures_util::future::join(content(request, id, row, &path), request.api.get(&uses_path)).await;
+    html! {
+        section {
+            h2 { (shown_text::line(&row.reference(), 200)) }
+            (content)
+            (command_line(&CommandText::of_execution("sinew artifact get", id).word(&row.reference())))
+            (used(uses))
+        }
+    }
+}
+
+async fn content(request: &PageRequest, id: &str, row: &ArtifactDocument, path: &ApiPath) -> Markup {
+    if row.size > MAX_SHOWN_BYTES {
+        return html! { p.notice { "It has " (size(row.size)) ". " a href=(path.address()) { "Save it" } } };
+    }
+    let bytes = match request.api.get_bytes(path).await {
+        Ok(bytes) => bytes,
+        Err(error) => return problem_box(&error),
+    };
+    if image_type(&bytes).is_some() {
+        let address =
+            PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &row.reference());
+        return html! { img.preview-image src=(address) alt={ "Picture " (shown_text::line(&row.name, 100)) }; };
+    }
+    let text = std::str::from_utf8(&bytes).ok();
+    text.map_or_else(
+        || html! { p.notice { "It is not text. " a href=(path.address()) { "Save it" } } },
+        |text| table_of(row, text).unwrap_or_else(|| text_block(&pretty(text), &path.address())),
+    )
+}
+
+/// JSON with indents; any other text as it is.
+fn pretty(text: &str) -> String {
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let value = is_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+    value.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| text.to_owned())
+}
+
+/// The artifact as a table, if it is one: CSV, TSV, or a JSON list of objects.
+fn table_of(row: &ArtifactDocument, text: &str) -> Option<Markup> {
+    let name = row.name.to_ascii_lowercase();
+    let is = |end: &str, media_type: &str| name.ends_with(end) || row.media_type.starts_with(media_type);
+    let rows = if is(".csv", "text/csv") {
+        separated(text, ',')
+    } else if is(".tsv", "text/tab-separated-values") {
+        separated(text, '\t')
+    } else {
+        objects(text)?
+    };
+    let (head, body) = rows.split_first()?;
+    Some(html! {
+        div.scroll.preview-table tabindex="0" role="region" aria-label="Table" {
+            table.rows {
+                thead { tr { @for cell in head.iter().take(MAX_COLUMNS) { th scope="col" { (shown_text::line(cell, 80)) } } } }
+                tbody {
+                    @for line in body.iter().take(MAX_ROWS) {
+                        tr { @for cell in line.iter().take(MAX_COLUMNS) { td { (shown_text::line(cell, 160)) } } }
+                    }
+                }
+            }
+        }
+        p.quiet { (body.len()) " rows" @if body.len() > MAX_ROWS { ", the first " (MAX_ROWS) " of them" } @if head.len() > MAX_COLUMNS { ", " (MAX_COLUMNS) " of " (head.len()) " columns" } "." }
+    })
+}
+
+/// Rows of separated values, as RFC 4180 has them: a field in quotes may hold separators, line ends and doubled quotes.
+fn separated(text: &str, separator: char) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
+    let mut chars = text.chars().peekable();
+    let mut is_quoted = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' if is_quoted || field.is_empty() => is_quoted = !is_quoted,
+            '\r' if !is_quoted && chars.peek() == Some(&'\n') => {}
+            '\n' if !is_quoted => {
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            c if c == separator && !is_quoted => row.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    if !field.is_empty() || !row.is_empty() {
+        row.push(field);
+        rows.push(row);
+    }
+    rows
+}
+
+/// Rows of a JSON list of objects: the members of the first ones are the columns. `None` for other JSON.
+fn objects(text: &str) -> Option<Vec<Vec<String>>> {
+    let items: Vec<serde_json::Map<String, Value>> = serde_json::from_str(text).ok()?;
+    let mut columns: Vec<String> = Vec::new();
+    for name in items.iter().take(MAX_ROWS).flat_map(|item| item.keys()) {
+        if !columns.contains(name) && columns.len() <= MAX_COLUMNS {
+            columns.push(name.clone());
+        }
+    }
+    if columns.is_empty() {
+        return None;
+    }
+    let row = |item: &serde_json::Map<String, Value>| {
+        columns.iter().map(|name| item.get(name).map(value_line).unwrap_or_default()).collect()
+    };
+    Some(std::iter::once(columns.clone()).chain(items.iter().map(row)).collect())
+}
+
+fn used(uses: Result<ArtifactUsesDocument, ConsoleError>) -> Markup {
+    html! {
+        h3 { "Where used" }
+        @match uses {
+            Err(error) => (problem_box(&error)),
+            Ok(found) => {
+                @if found.uses.is_empty() {
+                    p.empty { "No task was given its address or digest, in its execution and the latest others (" (found.searched_executions) " searched)." }
+                } @else {
+                    ul.uses {
+                        @for one in found.uses.iter().take(MAX_USES) {
+                            li {
+                                @match &one.node {
+                                    Some(node) => { a href=(PageAddress::execution(&one.execution).with("node", node)) { (shown_text::line(node, 60)) } @if one.attempt > 1 { " attempt " (one.attempt) } " of " },
+                                    None => "input of ",
+                                }
+                                a.id href=(PageAddress::execution(&one.execution)) { (shown_text::line(&one.workflow, 50)) " " (shown_text::line(sinew_inspection::words::short_id(&one.execution), 30)) }
+                            }
+                        }
+                    }
+                    @if found.uses.len() > MAX_USES { p.quiet { (found.uses.len() - MAX_USES) " more" } }
+                }
+            }
+        }
+    }
+}
+
+/// Artifact that the address of a picture names.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct PictureChoice {
+    #[serde(default)]
+    artifact: String,
+}
+
+/// Serves a picture of an artifact; all else is refused, whatever its name or type says.
+pub(crate) async fn image(Path(id): Path<String>, request: PageRequest) -> Response {
+    let bytes = async {
+        let PictureChoice { artifact } = request.query()?;
+        request.api.get_bytes(&artifact_bytes(&id, &artifact)).await
+    };
+    match bytes.await {
+        Ok(bytes) => match image_type(&bytes) {
+            Some(media_type) => {
+                let headers = [
+                    (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
+                    (header::CONTENT_DISPOSITION, HeaderValue::from_static("inline")),
+                ];
+                (headers, bytes).into_response()
+            }
+            None => StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
+        },
+        Err(error) => page_or_problem(&request, Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_known_by_their_bytes() {
+        let check =
+            |bytes: &[u8], expected: Option<&str>| assert_eq!(image_type(bytes), expected, "{bytes:?}");
+        check(b"\x89PNG\r\n\x1a\nrest", Some("image/png"));
+        check(b"RIFF....WEBPVP8 ", Some("image/webp"));
+        check(b"RIFF....WAVE", None);
+        check(b"<svg onload=alert(1)>", None);
+        check(b"", None);
+    }
+
+    #[test]
+    fn separated_values_are_rows() {
+        let check = |text: &str, expected: &[&[&str]]| assert_eq!(separated(text, ','), expected, "{text:?}");
+        check("a,b\r\n1,2\n", &[&["a", "b"], &["1", "2"]]);
+        check("\"a,\"\"x\"\"\nb\",2", &[&["a,\"x\"\nb", "2"]]);
+        check("a,\n,b", &[&["a", ""], &["", "b"]]);
+        check("", &[]);
+        check("\"open", &[&["open"]]);
+    }
+
+    #[test]
+    fn lists_of_objects_are_tables() {
+        let rows = objects(r#"[{"a": 1}, {"b": "<b>", "a": null}]"#).unwrap();
+        assert_eq!(rows, [vec!["a", "b"], vec!["1", ""], vec!["null", "<b>"]]);
+        for other in ["[1]", "[]", "{}", "text"] {
+            assert_eq!(objects(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Files of workflows with what was found in them, in place.
+
+use maud::{Markup, html};
+
+use crate::desk_documents::{SourceDocument, SourceFileDocument};
+use crate::documents::FindingDocument;
+use crate::page_frame::code_link;
+use crate::shown_text;
+
+/// Lines of a file that are shown.
+const MAX_LINES: usize = 1_500;
+/// Bytes of all files that are shown.
+const MAX_BYTES: usize = 96 << 10;
+/// Characters of a line that are shown.
+const MAX_LINE_CHARS: usize = 400;
+
+/// Files with their findings; `whole` leads to all of it.
+pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
+    let mut left = MAX_BYTES;
+    html! {
+        @for (place, file) in source.files.iter().enumerate() {
+            @let found = findings_of(source, file, place == 0);
+            @let shown = file.text.floor_char_boundary(left);
+            @if { left -= shown.min(left); true } {
+                h3 { code { (shown_text::line(&file.name, 200)) } @if !found.is_empty() { " " span.quiet { (found.len()) " findings" } } }
+                (lines_of(&file.text[..shown], &found, &file.name))
+                @if shown < file.text.len() || file.text.lines().count() > MAX_LINES { p.more { "Not all of it is shown. " a href=(whole) { "All of it" } } }
+            }
+        }
+    }
+}
+
+/// Findings of a file. Those that name no file are of the first.
+fn findings_of<'s>(
+    source: &'s SourceDocument,
+    file: &SourceFileDocument,
+    is_first: bool,
+) -> Vec<&'s FindingDocument> {
+    let is_of = |finding: &&FindingDocument| match finding.file.as_deref() {
+        Some(name) => name == file.name,
+        None => is_first,
+    };
+    source.diagnostics.iter().filter(is_of).collect()
+}
+
+fn lines_of(text: &str, findings: &[&FindingDocument], name: &str) -> Markup {
+    html! {
+        div.source tabindex="0" role="region" aria-label={ "Source of " (shown_text::line(name, 80)) } {
+            ol.source-lines {
+                @for (number, line) in (1u32..).zip(text.lines().take(MAX_LINES)) {
+                    @let here: Vec<&&FindingDocument> = findings.iter().filter(|finding| finding.line == Some(number)).collect();
+                    li id=[(!here.is_empty()).then(|| format!("line-{number}"))] {
+                        code { (marked(line, &here)) }
+                        @for finding in here { (note(finding)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A line with the place of its first finding marked.
+fn marked(line: &str, here: &[&&FindingDocument]) -> Markup {
+    let Some(finding) = here.first() else { return html! { (shown_text::line(line, MAX_LINE_CHARS)) } };
+    // Columns count characters from 1; an end on another line is that of this one.
+    let chars = line.chars().count();
+    let begin = finding.column.map_or(0, |column| (column as usize).saturating_sub(1)).min(chars);
+    let is_here = finding.end_line == finding.line;
+    let end =
+        finding.end_column.filter(|_| is_here).map_or(chars, |column| (column as usize).saturating_sub(1));
+    let end = end.clamp((begin + 1).min(chars), chars);
+    let byte = |at: usize| line.char_indices().nth(at).map_or(line.len(), |(byte, _)| byte);
+    let (before, rest) = line.split_at(byte(begin));
+    let (inside, behind) = rest.split_at(byte(end) - byte(begin));
+    let class = if finding.severity == "error" { "is-error" } else { "is-warning" };
+    html! {
+        (shown_text::line(before, MAX_LINE_CHARS))
+        mark class=(class) title=(shown_text::line(&finding.message, 300)) { (shown_text::line(inside, MAX_LINE_CHARS)) }
+        (shown_text::line(behind, MAX_LINE_CHARS))
+    }
+}
+
+fn note(finding: &FindingDocument) -> Markup {
+    html! {
+        p class=(if finding.severity == "error" { "found is-error" } else { "found is-warning" }) {
+            b { (shown_text::line(&finding.severity, 20)) } " " (shown_text::line(&finding.message, 600)) " " (code_link(&finding.code))
+            @if let Some(hint) = &finding.hint { " " span.quiet { (shown_text::line(hint, 400)) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(line: u32, column: u32, end_column: u32) -> FindingDocument {
+        serde_json::from_value(serde_json::json!({
+            "severity": "warning", "code": "SINEW-2001", "message": "<b>odd</b>",
+            "line": line, "column": column, "end_line": line, "end_column": end_column,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn findings_stand_at_their_place() {
+        let check = |text: &str, column: u32, end_column: u32, expected: &str| {
+            let source = SourceDocument {
+                files: vec![SourceFileDocument { name: "a.yaml".to_owned(), text: text.to_owned() }],
+                diagnostics: vec![finding(1, column, end_column)],
+            };
+            let shown = source_files(&source, "/").into_string();
+            assert!(shown.contains(expected), "{expected} is not in {shown}");
+            assert!(shown.contains("&lt;b&gt;odd&lt;/b&gt;") && !shown.contains("<b>odd"), "{shown}");
+        };
+        check(
+            "id: é<x>",
+            5,
+            8,
+            "id: <mark class=\"is-warning\" title=\"&lt;b&gt;odd&lt;/b&gt;\">é&lt;x</mark>&gt;",
+        );
+        check("ab", 9, 9, "ab<mark");
+        check("ab", 1, 1, "<mark class=\"is-warning\" title=\"&lt;b&gt;odd&lt;/b&gt;\">a</mark>b");
+    }
+}

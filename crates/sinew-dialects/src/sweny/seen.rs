@@ -1,0 +1,28 @@
+//! Conditions of a node as people read them afterwards: the ways that were open, and what the agent that judged them saw.
+
+use serde_json::Value;
+use sinew_engine::{ActivationId, AdapterContext, BoundValue, SeenCondition, TaskRequest};
+use sinew_plan::EdgeIndex;
+
+/// Returns the conditions of the edges behind a node, of which one may have been chosen. What was judged is the input of the
+/// agent that judged.
+pub(super) fn conditions(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    edges: Vec<(EdgeIndex, &str)>,
+    chosen: Option<&str>,
+) -> Vec<SeenCondition> {
+    let given = ctx.act(act).last_task().filter(|ask| ask.tag == TaskRequest::ROUTE);
+    let given = given.map(|ask| Value::clone(&ask.input));
+    let context = given.and_then(|mut input| input.get_mut("context").map(Value::take));
+    let conditions = edges.into_iter().map(|(edge, text)| {
+        let target = ctx.plan().node(ctx.plan().edge(edge).to).id.as_str();
+        SeenCondition {
+            kind: "condition",
+            text: format!("{target}: {text}"),
+            bound: context.iter().map(|context| BoundValue::new("context", Some(context.clone()))).collect(),
+            holds: chosen.map(|chosen| chosen == target),
+        }
+    });
+    conditions.collect()
+}

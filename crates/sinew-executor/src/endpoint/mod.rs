@@ -1,0 +1,318 @@
+//! A2A endpoints of deployed workflows: a caller cannot tell a workflow from an agent.
+//!
+//! Every executor serves every workflow; replicas share the calls. Nothing is kept here: a task is an execution, its
+//! state is the fold of its record, so any executor answers for all of them, also when the one that started it is gone.
+
+mod announce;
+mod list;
+mod serving;
+mod start;
+mod story;
+mod task;
+
+pub(crate) use serving::serve;
+pub use story::{TaskEvent, count_task_events, task_events};
+
+use sinew_protocol::code;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sinew_mesh::a2a_endpoint::{
+    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, call_places,
+};
+use sinew_mesh::artifact::ArtifactStore;
+use sinew_mesh::card::Cards;
+use sinew_mesh::micro::Listed;
+use sinew_mesh::rpc::RpcServer;
+use sinew_mesh::trace::TraceParent;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::a2a::{
+    A2aError, AgentCard, CancelTaskParams, ListTasksParams, SendMessageRequest, TaskIdParams,
+    TaskQueryParams, is_terminal,
+};
+use sinew_protocol::command::{CancelCommand, Command};
+use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::{ExecutionId, Fault, ResultKey, Token, Vocabulary};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::client::{Client, ClientError};
+use crate::programs::Programs;
+use sinew_runtime::Execution;
+
+/// The executor ends before it could answer.
+const STOPPING: &str = code::EXECUTOR_STOPPING.as_str();
+/// Between tries to open an endpoint.
+const REOPEN: Duration = Duration::from_secs(1);
+/// How long the end of a cancelled execution is waited for.
+const CANCEL_PATIENCE: Duration = Duration::from_mins(10);
+
+/// Parts of an executor that its endpoints need.
+pub(crate) struct EndpointContext {
+    pub(crate) mesh: Mesh,
+    pub(crate) shards: NonZeroU32,
+    pub(crate) key: ResultKey,
+    pub(crate) programs: Programs,
+    pub(crate) cards: Cards,
+    pub(crate) artifacts: ArtifactStore,
+    pub(crate) vocabulary: Vocabulary,
+}
+
+/// The endpoints of all workflows in one executor.
+struct WorkflowEndpoints {
+    shared: Arc<EndpointContext>,
+    client: Client,
+    /// Executions whose events are republished, and until when somebody is believed to listen.
+    told: Mutex<HashMap<ExecutionId, Instant>>,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+/// Workflow behind an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndpointKind {
+    /// A deployed workflow, listed as a service.
+    Workflow,
+    /// The workflow that asks one agent, or a person.
+    BuiltIn,
+}
+
+/// An execution that the caller may see.
+struct Known {
+    record: ExecutionRecord,
+    folded: Execution,
+}
+
+/// The operations on tasks of one workflow.
+struct WorkflowTasks {
+    endpoints: Arc<WorkflowEndpoints>,
+    workflow: Arc<str>,
+}
+
+impl A2aService for WorkflowTasks {
+    async fn card(&self) -> Result<AgentCard, A2aError> {
+        let card = announce::card(&self.endpoints.shared, &self.workflow);
+        self.until_stopped(async { card.await.map_err(|fault| error_of(&fault)) }).await
+    }
+
+    async fn send_message(
+        &self,
+        call: &A2aCall,
+        params: SendMessageRequest,
+        moment: AnswerMoment,
+    ) -> A2aOutcome {
+        self.until_stopped(self.endpoints.send(&self.workflow, call, params, moment)).await
+    }
+
+    async fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> A2aOutcome {
+        self.until_stopped(async {
+            let known = self.endpoints.theirs(&self.workflow, &call.caller, &params.id).await?;
+            let task = self.endpoints.task(&known).await?;
+            Ok(A2aAnswer::of(&task).with_seq(story::length(&known.folded)))
+        })
+        .await
+    }
+
+    async fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> A2aOutcome {
+        let page = self.endpoints.list(&self.workflow, &call.caller, params);
+        self.until_stopped(async { page.await.map(|page| A2aAnswer::of(&page)) }).await
+    }
+
+    async fn cancel_task(&self, call: &A2aCall, params: CancelTaskParams) -> A2aOutcome {
+        self.until_stopped(self.endpoints.cancel(&self.workflow, &call.caller, params)).await
+    }
+
+    async fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> A2aOutcome {
+        self.until_stopped(async {
+            let known = self.endpoints.theirs(&self.workflow, &call.caller, &params.id).await?;
+            if known.folded.state().ended {
+                let text = "the task has ended: there is nothing to subscribe to";
+                return Err(A2aError::unsupported_operation(text));
+            }
+            self.endpoints.stream(&self.workflow, known).await
+        })
+        .await
+    }
+}
+
+impl WorkflowTasks {
+    /// The outcome of some work, or a refusal as soon as the executor stops.
+    fn until_stopped<'a, T: 'a>(
+        &'a self,
+        work: impl Future<Output = Result<T, A2aError>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, A2aError>> + Send + 'a {
+        // Folding a record takes much: a call that waits holds it beside the stack.
+        let work = Box::pin(work);
+        async move {
+            tokio::select! {
+                biased;
+                outcome = work => outcome,
+                () = self.endpoints.stop.cancelled() => Err(stopping()),
+            }
+        }
+    }
+}
+
+impl WorkflowEndpoints {
+    fn new(shared: Arc<EndpointContext>, stop: CancellationToken) -> Arc<Self> {
+        let client = Client::over(shared.mesh.clone(), shared.programs.clone());
+        Arc::new(Self { shared, client, told: Mutex::default(), places: call_places(), stop })
+    }
+
+    /// Answers calls of one workflow until it is `closed`.
+    async fn serve(self: Arc<Self>, workflow: Arc<str>, kind: EndpointKind, closed: CancellationToken) {
+        let Some((calls, listed)) = self.open(&workflow, kind, &closed).await else { return };
+        let places = Arc::clone(&self.places);
+        let tasks = Arc::new(WorkflowTasks { endpoints: self, workflow });
+        A2aEndpoint::new(tasks, calls, listed).within(places).serve(closed).await;
+    }
+
+    async fn open(
+        &self,
+        workflow: &Arc<str>,
+        kind: EndpointKind,
+        closed: &CancellationToken,
+    ) -> Option<(RpcServer, Option<Listed>)> {
+        let mesh = &self.shared.mesh;
+        loop {
+            let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
+            let opened = async {
+                let calls = mesh.services().serve_rpc(workflow).await?;
+                if kind == EndpointKind::BuiltIn {
+                    return Ok((calls, None));
+                }
+                let about = move || announce::about(&shared, &name);
+                Ok::<_, MeshError>((calls, Some(mesh.services().list_agent(workflow, about).await?)))
+            };
+            match opened.await {
+                Ok(opened) => return Some(opened),
+                Err(error) => debug!(workflow = &**workflow, %error, "the endpoint cannot be opened yet"),
+            }
+            tokio::select! {
+                biased;
+                () = closed.cancelled() => return None,
+                () = tokio::time::sleep(REOPEN) => {}
+            }
+        }
+    }
+
+    async fn send(
+        self: &Arc<Self>,
+        workflow: &str,
+        A2aCall { caller, headers }: &A2aCall,
+        params: SendMessageRequest,
+        moment: AnswerMoment,
+    ) -> A2aOutcome {
+        let message = &params.message;
+        if let Some(task) = &message.task_id {
+            self.theirs(workflow, caller, &task.0).await?;
+            let text = "a workflow takes all it needs with the first message; who is asked by it answers with the \
+                        command approve";
+            return Err(A2aError::unsupported_operation(text));
+        }
+        let at_once = moment != AnswerMoment::Settled;
+        let execution = ExecutionId::of(self.shared.mesh.namespace(), caller.as_str(), &message.id.0);
+        let of_others =
+            |known: &Known| known.record.meta.caller != *caller || known.record.meta.workflow != workflow;
+        let known = match self.find(&execution).await? {
+            Some(known) if settled(&known) || at_once || of_others(&known) => known,
+            Some(_) => self.until(&execution, caller, false).await?,
+            None => {
+                let command = self.start(workflow, caller, &execution, &params, headers).await?;
+                let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
+                match self.client.start_within(command, trace).await {
+                    // The same message with another content is the same message.
+                    Ok(_) | Err(ClientError::OtherStart(_)) => {}
+                    Err(error) => return Err(failed(&error)),
+                }
+                self.until(&execution, caller, at_once).await?
+            }
+        };
+        if of_others(&known) {
+            // One message id for two workflows: which of them is meant nobody knows.
+            return Err(A2aError::invalid_params("messageId: it was used for another workflow"));
+        }
+        if moment == AnswerMoment::Streamed && !known.folded.state().ended {
+            return self.stream(workflow, known).await;
+        }
+        let seq = story::length(&known.folded);
+        Ok(A2aAnswer::of_task(&self.task(&known).await?).with_seq(seq))
+    }
+
+    async fn cancel(&self, workflow: &str, caller: &Token, params: CancelTaskParams) -> A2aOutcome {
+        let known = self.theirs(workflow, caller, &params.id).await?;
+        let not_cancelable = || A2aError::task_not_cancelable(short(&params.id, 64));
+        if known.folded.state().ended {
+            return Err(not_cancelable());
+        }
+        let execution = known.record.meta.execution.clone();
+        let name = caller.name().unwrap_or_else(|| caller.to_string());
+        let reason = format!("asked for by {name}");
+        let command = Command::Cancel(CancelCommand { execution: execution.clone(), reason });
+        let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
+        let verdict =
+            self.client.signal(&id, command, CANCEL_PATIENCE).await.map_err(|error| failed(&error))?;
+        if !verdict.accepted {
+            return Err(not_cancelable());
+        }
+        let ended = tokio::time::timeout(CANCEL_PATIENCE, self.until_ended(&execution, caller)).await;
+        let known = ended.map_err(|_| failed(&ClientError::Undecided(CANCEL_PATIENCE)))??;
+        let task = self.task(&known).await?;
+        debug_assert!(is_terminal(task.status.state));
+        Ok(A2aAnswer::of(&task).with_seq(story::length(&known.folded)))
+    }
+
+    /// An execution of this id, whoever started it.
+    async fn find(&self, execution: &ExecutionId) -> Result<Option<Known>, A2aError> {
+        let found = self.client.execution(execution).await.map_err(|error| failed(&error))?;
+        Ok(found.map(|(record, folded)| Known { record, folded }))
+    }
+
+    /// The caller's own task. For everybody else it does not exist.
+    async fn theirs(&self, workflow: &str, caller: &Token, id: &str) -> Result<Known, A2aError> {
+        let absent = || A2aError::task_not_found(short(id, 64));
+        let execution = ExecutionId::parse(id).map_err(|_| absent())?;
+        let known = self.find(&execution).await?.ok_or_else(absent)?;
+        let meta = &known.record.meta;
+        if meta.caller != *caller || meta.workflow != workflow { Err(absent()) } else { Ok(known) }
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, HashMap<ExecutionId, Instant>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a blocking call is answered: the execution has ended, or waits for a person and nothing else.
+fn settled(known: &Known) -> bool {
+    known.folded.state().ended || task::asks(&known.folded)
+}
+
+/// An error of ours as A2A words it.
+fn failed(error: &ClientError) -> A2aError {
+    let retryable = matches!(error, ClientError::Mesh(error) if error.is_transient());
+    let fault = match error {
+        ClientError::Command(bad) => Fault::invalid(error.code().to_owned(), bad.to_string()),
+        ClientError::Plan(fault) => fault.clone(),
+        error => Fault::error(error.code().to_owned(), error.to_string()).with_retryable(retryable),
+    };
+    error_of(&fault)
+}
+
+fn broker(error: &MeshError) -> A2aError {
+    error_of(&Fault::error(error.code(), error.to_string()).with_retryable(error.is_transient()))
+}
+
+fn stopping() -> A2aError {
+    let text = "the executor stops before it could answer; the same message gets the same task";
+    error_of(&Fault::error(STOPPING, text).with_retryable(true))
+}
+
+/// A text from outside, bounded and without what steers a terminal.
+fn short(text: &str, most: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(most).collect()
+}

@@ -1,0 +1,331 @@
+//! A call becomes the start of an execution: its input, who asks, and how deep the calls are already.
+
+use sinew_protocol::code;
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_mesh::HeaderMap;
+use sinew_mesh::artifact::Place;
+use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::behalf::{CallingTask, OnBehalf};
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
+use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
+
+use super::{Known, WorkflowEndpoints, broker, settled, short};
+use sinew_shard::reply::{WorkflowInput, input, wants_result};
+
+/// The label that says that the caller wants a structured result beside the text.
+pub(super) const STRUCTURED: &str = "a2a.structured";
+/// The most callers before a call, by the header that agents count in.
+const DEEPEST: u32 = 32;
+/// How long an event is waited for before the record is asked, at first and at most.
+const ASK_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+/// How long events must be silent before it is worth looking whether somebody is waited for.
+const QUIET: Duration = Duration::from_millis(100);
+
+impl WorkflowEndpoints {
+    /// The command that a message becomes.
+    pub(super) async fn start(
+        &self,
+        workflow: &str,
+        caller: &Token,
+        execution: &ExecutionId,
+        params: &SendMessageRequest,
+        headers: &HeaderMap,
+    ) -> Result<StartCommand, A2aError> {
+        let bad = |code: &'static str, text: String| error_of(&Fault::invalid(code, text));
+        let depth = headers.get(header::CALL_DEPTH).and_then(|text| text.as_str().parse().ok());
+        if depth.is_some_and(|depth: u32| depth > DEEPEST) {
+            return Err(bad(
+                code::CALL_CYCLE.as_str(),
+                format!("more than {DEEPEST} agents and workflows called each other"),
+            ));
+        }
+        let parts = &params.message.parts;
+        let mut command = StartCommand::new(execution.clone(), workflow, Value::Null);
+        let address = parts.iter().find_map(|part| match &part.content {
+            PartContent::Url(url) if url.starts_with("artifact://") => Some(url.clone()),
+            _ => None,
+        });
+        let extra = TaskExtra::find(params.metadata.as_ref()).transpose();
+        let given = extra
+            .map_err(|error| bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string()))?
+            .and_then(|extra| extra.input);
+        let value = match (given, input(parts)) {
+            (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
+            (None, Ok(WorkflowInput::Artifact(_))) => None,
+            (None, Err(error)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string())),
+        };
+        match value {
+            None => command.input_artifact = address,
+            Some(value) => match named_artifact(params) {
+                None => self.give(&mut command, value).await?,
+                Some(Err(text)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text)),
+                Some(Ok(named)) => match self.artifact_of_caller(params, &named).await? {
+                    Some(NamedContent::Value(value)) => self.give(&mut command, value).await?,
+                    Some(NamedContent::Address(address)) => command.input_artifact = Some(address),
+                    None => {
+                        let text = format!(
+                            "the caller's execution has no artifact '{named}': a call during a task may name its \
+                             artifacts, others send the artifact as a part with its url"
+                        );
+                        return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
+                    }
+                },
+            },
+        }
+        command.user = caller.name().unwrap_or_else(|| caller.to_string());
+        command.user_config = user_config(params);
+        command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());
+        if wants_result(parts, None) {
+            command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
+        }
+        (command.depth, command.chain) = self.above(params).await?;
+        command.behalf = Some(OnBehalf::of(&self.shared.key, execution, caller.clone()));
+        Ok(command)
+    }
+
+    /// Finds an artifact that a message names by file name alone, among those of the execution during whose task the call
+    /// is made: what its agents left, and the inputs and outputs that its events name. The newest of several is meant.
+    async fn artifact_of_caller(
+        &self,
+        params: &SendMessageRequest,
+        named: &ArtifactRef,
+    ) -> Result<Option<NamedContent>, A2aError> {
+        let Some(Ok(calling)) = CallingTask::find(params.metadata.as_ref()) else { return Ok(None) };
+        if !calling.holds(&self.shared.key) {
+            return Ok(None);
+        }
+        let Some(above) = self.find(&calling.execution).await? else { return Ok(None) };
+        let ctx = above.folded.ctx();
+        let is_meant = |name: &ArtifactName, version: Option<u32>| {
+            *name == named.name && named.version.is_none_or(|wanted| version == Some(wanted))
+        };
+        let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
+        let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
+        let mut left = replies.flat_map(|reply| {
+            let read = move |artifact| ResultArtifact::from_value(artifact, &reply.output);
+            reply.artifacts.iter().filter_map(read)
+        });
+        let found = left.rfind(|one| is_meant(&one.meta.name, Some(one.meta.version)));
+        if let Some(found) = found {
+            return Ok(match &found.content {
+                Content::Url(address) => Some(NamedContent::Address(address.clone())),
+                inline => inline
+                    .bytes()
+                    .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+                    .map(NamedContent::Value),
+            });
+        }
+        let values = sinew_shard::events::value_artifacts(&ctx, above.folded.id());
+        let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
+        Ok(found.map(|found| NamedContent::Value(found.value)))
+    }
+
+    /// A large input is stored first; commands are small.
+    async fn give(&self, command: &mut StartCommand, value: Value) -> Result<(), A2aError> {
+        let bytes = serde_json::to_vec(&value).unwrap_or_default();
+        if bytes.len() <= INLINE_LIMIT {
+            command.input = value;
+            return Ok(());
+        }
+        let name = format!("input_{}.json", &sha256(&bytes)[..12]);
+        let name = ArtifactName::parse(&name).map_err(|error| error_of(&error.into()))?;
+        let task = super::task::task_id(&command.execution, &command.workflow);
+        let place =
+            Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
+        let stored =
+            self.shared.artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await;
+        if let PartContent::Url(address) = stored.map_err(|error| broker(&error))?.part.content {
+            command.input_artifact = Some(address);
+        }
+        Ok(())
+    }
+
+    /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.
+    async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
+        let unproved = |text: &str| error_of(&Fault::invalid(code::CALL_WITHOUT_PROOF.as_str(), text));
+        let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
+        let calling = calling.map_err(|error| unproved(&error.to_string()))?;
+        if !calling.holds(&self.shared.key) {
+            return Err(unproved("the call says that it is made during a task, and does not prove it"));
+        }
+        let Some(above) = self.find(&calling.execution).await? else {
+            return Err(unproved("nothing is known of the execution during whose task the call is made"));
+        };
+        let start = above.folded.state().start.clone().unwrap_or_default();
+        let mut chain = start.chain.clone();
+        chain.push(above.record.meta.workflow);
+        Ok((start.depth + 1, chain))
+    }
+
+    /// Waits until the caller's execution has begun (`begun`), or until a blocking call is answered.
+    pub(super) async fn until(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+        begun: bool,
+    ) -> Result<Known, A2aError> {
+        self.wait(execution, caller, |known| begun || settled(known)).await
+    }
+
+    pub(super) async fn until_ended(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+    ) -> Result<Known, A2aError> {
+        self.wait(execution, caller, |known| known.folded.state().ended).await
+    }
+
+    /// Fails if a start of this caller was refused before this executor listened.
+    async fn check_refused(&self, execution: &ExecutionId, caller: &Token) -> Result<(), A2aError> {
+        let verdicts = self.client.verdicts(execution).await.map_err(|error| super::failed(&error))?;
+        verdicts.iter().find_map(|verdict| refusal(verdict, caller)).map_or(Ok(()), Err)
+    }
+
+    /// Events only wake: what is true is what the record says.
+    async fn wait(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+        enough: impl Fn(&Known) -> bool,
+    ) -> Result<Known, A2aError> {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mut events = self
+            .shared
+            .mesh
+            .events()
+            .follow(&filter, EventStart::Beginning)
+            .await
+            .map_err(|error| broker(&error))?;
+        let mut patience = ASK_AFTER.0;
+        let mut moved = false;
+        let mut first = true;
+        // The record first: what was told before this executor listened is in it.
+        match self.find(execution).await? {
+            Some(known) if enough(&known) => return Ok(known),
+            Some(_) => {}
+            None => self.check_refused(execution, caller).await?,
+        }
+        loop {
+            let wait = if moved { QUIET } else { patience };
+            let mut refused = None;
+            match tokio::time::timeout(wait, events.next()).await {
+                Ok(event) if event.kind.as_str() == "command" => match told_refusal(&event.body, caller) {
+                    Some(error) => refused = Some(error),
+                    None => continue,
+                },
+                Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
+                // That it began at all is known with the first event.
+                Ok(_) if std::mem::take(&mut first) => moved = true,
+                Ok(_) => {
+                    moved = true;
+                    continue;
+                }
+                Err(_) => {
+                    if !std::mem::take(&mut moved) {
+                        patience = (patience * 2).min(ASK_AFTER.1);
+                    }
+                }
+            }
+            match (self.find(execution).await?, refused) {
+                (Some(known), Some(error)) if known.record.meta.caller != *caller => return Err(error),
+                // A start that lost the id to another one says nothing about the execution that has it.
+                (Some(known), _) if enough(&known) => return Ok(known),
+                (None, Some(error)) => return Err(error),
+                (None, None) => self.check_refused(execution, caller).await?,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The verdict on a start of this caller that was refused, as an event tells it.
+fn told_refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
+    refusal(&serde_json::from_slice::<Verdict>(event).ok()?, caller)
+}
+
+/// The verdict on a start of this caller that was refused.
+fn refusal(verdict: &Verdict, caller: &Token) -> Option<A2aError> {
+    if verdict.op != Operation::Start || verdict.accepted || verdict.caller != *caller {
+        return None;
+    }
+    // Executors word reasons as `CODE: text`.
+    let (code, text) =
+        verdict.reason.split_once(": ").unwrap_or((code::START_REFUSED.as_str(), &verdict.reason));
+    let (code, text) = match sinew_protocol::code::page(code) {
+        Some(_) => (code, text),
+        None => (code::START_REFUSED.as_str(), verdict.reason.as_str()),
+    };
+    Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
+}
+
+/// Content of an artifact that a message names.
+enum NamedContent {
+    Value(Value),
+    /// The address under which it is stored.
+    Address(String),
+}
+
+/// Settings of the user that a message carries (`a2aUserConfig`), in its metadata or in those of the request.
+fn user_config(params: &SendMessageRequest) -> Value {
+    let of = |metadata: &Option<Value>| metadata.as_ref()?.get("a2aUserConfig").cloned();
+    let found = of(&params.message.metadata).or_else(|| of(&params.metadata));
+    found.filter(Value::is_object).unwrap_or_default()
+}
+
+/// Returns the artifact that a message of the published specification names as its input: by file name, in
+/// `invoked_with_artifacts`, beside a text. None for other messages.
+fn named_artifact(params: &SendMessageRequest) -> Option<Result<ArtifactRef, String>> {
+    if params.message.parts.iter().any(|part| part_data(part).is_some()) {
+        return None;
+    }
+    let metadata = [&params.metadata, &params.message.metadata];
+    let named = metadata.into_iter().flatten().find_map(|metadata| metadata.get("invoked_with_artifacts"))?;
+    let Some([first, ..]) = named.as_array().map(Vec::as_slice) else {
+        return Some(Err("'invoked_with_artifacts' is not a list of artifacts".to_owned()));
+    };
+    let name = first.get("filename").or(first.get("name")).and_then(Value::as_str).unwrap_or_default();
+    let version = first.get("version").and_then(Value::as_u64).and_then(|version| version.try_into().ok());
+    let read = ArtifactName::parse(name).map(|name| ArtifactRef { name, version });
+    Some(read.map_err(|error| error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sinew_protocol::a2a::{Message, Part};
+
+    use super::*;
+
+    #[test]
+    fn inputs_are_named_as_the_specification_has_it() {
+        let named = |metadata: Value, parts: Vec<Part>| {
+            let message = Message::user("m", parts);
+            let params =
+                SendMessageRequest { tenant: None, message, configuration: None, metadata: Some(metadata) };
+            named_artifact(&params).map(|named| named.map(|named| named.to_string()))
+        };
+        let text = || vec![Part::text("Invoking workflow with input artifact: wi_F.json")];
+        let metadata = |named: Value| json!({ "invoked_with_artifacts": named });
+        let versioned = json!([{ "filename": "wi_F.json", "version": 1 }, { "filename": "other.json" }]);
+        assert_eq!(named(metadata(versioned), text()), Some(Ok("wi_F.json:v1".to_owned())));
+        assert_eq!(
+            named(metadata(json!([{ "filename": "wi_F.json" }])), text()),
+            Some(Ok("wi_F.json".to_owned()))
+        );
+        assert_eq!(named(json!({}), text()), None);
+        let data = vec![Part::data(json!({ "a": 1 }))];
+        assert_eq!(named(metadata(json!([{ "filename": "wi_F.json" }])), data), None);
+        for wrong in [json!([]), json!("wi_F.json"), json!([{ "filename": "../x" }]), json!([{}])] {
+            assert!(named(metadata(wrong.clone()), text()).is_some_and(|named| named.is_err()), "{wrong}");
+        }
+    }
+}

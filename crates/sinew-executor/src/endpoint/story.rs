@@ -1,0 +1,261 @@
+//! An execution as a stream of numbered A2A events.
+//!
+//! The numbers follow from the facts alone: whoever tells the story, and however often, tells the same. So two executors
+//! may tell it at once, and one may go on where another was killed; listeners pass over what they have heard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sinew_engine::{AdapterContext, Fact};
+use sinew_mesh::HeaderMap;
+use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aOutcome};
+use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_mesh::live::LARGEST_STATUS;
+use sinew_protocol::a2a::{
+    ContextId, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::{ExecutionId, MeshMessage, Vocabulary, header};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::task::{moment, said, session, task_id};
+use super::{Known, WorkflowEndpoints};
+use sinew_runtime::Execution;
+use sinew_shard::reply::result_content;
+
+/// How long a story is told to whoever may still listen; asking again prolongs it.
+const TOLD_FOR: Duration = Duration::from_mins(10);
+/// The most stories that one executor tells at once.
+const MOST_TOLD: usize = 1_024;
+/// Events that come together are told together.
+const GATHER: Duration = Duration::from_millis(20);
+/// The record is asked for without an event, in case one was lost.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// One event of the story before it is worded.
+enum Told {
+    /// An event of the execution.
+    Event(Box<MeshMessage>),
+    /// A person is asked.
+    Asked(String),
+    /// The result, small enough for a stream.
+    Result,
+    /// The end.
+    End,
+}
+
+/// Returns how many events an execution has as an A2A task so far.
+pub fn count_task_events(folded: &Execution) -> u64 {
+    length(folded)
+}
+
+/// How many events the story has so far.
+pub(super) fn length(folded: &Execution) -> u64 {
+    let mut length = 0;
+    folded.replay(|ctx, fact| length += tell(ctx, folded.id(), fact).len() as u64);
+    length
+}
+
+/// The events of one fact.
+fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<Told> {
+    match fact {
+        Fact::Awaited { wait, .. } => vec![Told::Asked(wait.prompt.clone())],
+        Fact::Ended => {
+            let small = ctx.outcome().is_some_and(|outcome| {
+                serde_json::to_vec(&result_content(outcome)).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT)
+            });
+            if small { vec![Told::Result, Told::End] } else { vec![Told::End] }
+        }
+        fact => {
+            let events = sinew_shard::events::project(ctx, execution, fact).into_iter();
+            events.map(|event| Told::Event(Box::new(event))).collect()
+        }
+    }
+}
+
+/// One numbered event of an execution, as a subscriber of its A2A task hears it.
+#[derive(Clone, Debug)]
+pub struct TaskEvent {
+    /// Number of the event in its task, from 1.
+    pub seq: u64,
+    /// Word of the terminal state, on the last event of an ended task.
+    pub end: Option<&'static str>,
+    /// JSON of a `StreamResponse`, at most 64 KiB.
+    pub body: Bytes,
+}
+
+/// Returns the events of an execution after this number. `task` is the execution's task as it is now. The numbers follow
+/// from the facts alone, so each reader of the record gets the same events.
+pub fn task_events(
+    meta: &ExecutionMeta,
+    folded: &Execution,
+    task: &Task,
+    vocabulary: Vocabulary,
+    after: u64,
+) -> Vec<TaskEvent> {
+    let mut lines = Vec::new();
+    let mut seq = 0;
+    let ended = folded.state().ended;
+    let ends = folded.journal().iter().flat_map(|round| &round.facts);
+    let mut ends = ends.filter(|fact| matches!(fact, Fact::Ended)).count();
+    folded.replay(|ctx, fact| {
+        let told = tell(ctx, folded.id(), fact);
+        // An end that an operator undid is none any more; its numbers stay.
+        let last = matches!(fact, Fact::Ended) && {
+            ends -= 1;
+            ends == 0 && ended
+        };
+        for one in told {
+            seq += 1;
+            if seq > after {
+                lines.push(line(meta, seq, &one, last.then_some(task), ctx.state.at, vocabulary));
+            }
+        }
+    });
+    lines
+}
+
+fn line(
+    meta: &ExecutionMeta,
+    seq: u64,
+    told: &Told,
+    last: Option<&Task>,
+    at: u64,
+    vocabulary: Vocabulary,
+) -> TaskEvent {
+    let status = |state: TaskState, part: Option<Part>| {
+        let mut status = TaskStatus::new(state);
+        status.timestamp = Some(moment(at));
+        status.message = part.map(|part| said(meta, &format!("{}-event-{seq}", meta.execution), part));
+        update(meta, status, None)
+    };
+    let working = |part| status(TaskState::Working, part);
+    let mut end = None;
+    let event = match (told, last) {
+        (Told::Event(message), _) => working(Some(message.to_part(vocabulary))),
+        (Told::Asked(prompt), _) => status(TaskState::InputRequired, Some(Part::text(prompt.clone()))),
+        (Told::Result, Some(task)) => match task.artifacts.iter().flatten().next() {
+            Some(artifact) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: TaskId::new(meta.execution.as_str()),
+                context_id: ContextId::new(session(meta)),
+                artifact: artifact.clone(),
+                append: None,
+                last_chunk: Some(true),
+                metadata: None,
+            }),
+            None => working(None),
+        },
+        (Told::End, Some(task)) => {
+            end = Some(word(task.status.state));
+            update(meta, task.status.clone(), task.metadata.clone())
+        }
+        (Told::Result | Told::End, None) => working(None),
+    };
+    let small = |event: &StreamResponse| {
+        let body = serde_json::to_vec(event).unwrap_or_default();
+        (body.len() <= LARGEST_STATUS).then(|| Bytes::from(body))
+    };
+    // Output that is too large for a stream stands in the task; its number must not be missing.
+    let state = last.filter(|_| end.is_some()).map_or(TaskState::Working, |task| task.status.state);
+    let body = small(&event).or_else(|| small(&status(state, None))).unwrap_or_default();
+    TaskEvent { seq, end, body }
+}
+
+fn update(meta: &ExecutionMeta, status: TaskStatus, metadata: Option<serde_json::Value>) -> StreamResponse {
+    StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+        task_id: TaskId::new(meta.execution.as_str()),
+        context_id: ContextId::new(session(meta)),
+        status,
+        metadata,
+    })
+}
+
+const fn word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Completed => "completed",
+        TaskState::Canceled => "canceled",
+        TaskState::Rejected => "rejected",
+        _ => "failed",
+    }
+}
+
+impl WorkflowEndpoints {
+    /// The stream's first event; the others follow on the task's progress.
+    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: Known) -> A2aOutcome {
+        let task = self.task(&known).await?;
+        let seq = length(&known.folded);
+        let execution = known.record.meta.execution;
+        let until = Instant::now() + TOLD_FOR;
+        let begun = {
+            let mut told = self.told();
+            let room = told.len() < MOST_TOLD || told.contains_key(&execution);
+            if !room {
+                let fault = sinew_protocol::Fault::error(super::STOPPING, "too many streams are open here")
+                    .with_retryable(true);
+                return Err(sinew_protocol::jsonrpc::error_of(&fault));
+            }
+            told.insert(execution.clone(), until).is_some()
+        };
+        if !begun {
+            let endpoints = Arc::clone(self);
+            let workflow = workflow.to_owned();
+            tokio::spawn(async move {
+                endpoints.narrate(&workflow, &execution, seq).await;
+                endpoints.told().remove(&execution);
+            });
+        }
+        Ok(A2aAnswer::of_task(&task).with_seq(seq))
+    }
+
+    /// Tells what happens after this number, until the end or until nobody is believed to listen.
+    async fn narrate(&self, workflow: &str, execution: &ExecutionId, mut seq: u64) {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mesh = &self.shared.mesh;
+        let mut events = match mesh.events().follow(&filter, EventStart::Now).await {
+            Ok(events) => events,
+            // Listeners ask again after a silence.
+            Err(error) => return debug!(%execution, %error, "a story cannot be told"),
+        };
+        let task_id = task_id(execution, workflow);
+        loop {
+            let began = Instant::now();
+            if let Ok(Some(known)) = self.find(execution).await
+                && length(&known.folded) > seq
+                && let Ok(task) = self.task(&known).await
+            {
+                let vocabulary = self.shared.vocabulary;
+                for line in task_events(&known.record.meta, &known.folded, &task, vocabulary, seq) {
+                    let mut headers = HeaderMap::new();
+                    headers.insert(header::A2A_SEQ, line.seq.to_string());
+                    if let Some(end) = line.end {
+                        headers.insert(header::A2A_END, end);
+                    }
+                    if let Err(error) =
+                        mesh.tasks().report_progress(execution, &task_id, headers, line.body).await
+                    {
+                        return debug!(%execution, %error, "a story breaks off");
+                    }
+                    seq = line.seq;
+                    if line.end.is_some() {
+                        return;
+                    }
+                }
+            }
+            // A record costs as much as the execution is long: the longer, the less often.
+            let rest = GATHER.max(began.elapsed() * 4);
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                _ = tokio::time::timeout(LOOK, events.next()) => {}
+            }
+            tokio::time::sleep(rest).await;
+            while events.try_next().is_some() {}
+            if self.told().get(execution).is_none_or(|until| *until < Instant::now()) {
+                return;
+            }
+        }
+    }
+}

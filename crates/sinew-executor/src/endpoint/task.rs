@@ -1,0 +1,139 @@
+//! An execution as the A2A task that its caller sees.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sinew_engine::{WaitingFor, execution_status, waiting};
+use sinew_mesh::artifact::Place;
+use sinew_protocol::a2a::{
+    A2aError, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus, format_timestamp,
+};
+use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
+use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
+
+use super::start::STRUCTURED;
+use super::{Known, WorkflowEndpoints, broker};
+use sinew_runtime::Execution;
+use sinew_shard::reply::{Ending, result_content, result_name};
+
+/// Member of a task's metadata with the dialect's own result object.
+const NATIVE_RESULT: &str = "native_result";
+
+/// The id under which a caller hears of an execution: made as for any agent, so that callers know it before they ask.
+pub(super) fn task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
+    let agent = Token::of(workflow);
+    TaskId::of(execution, &ActivationKey::of::<&str>(execution, agent.as_str(), &[], 0), 1)
+}
+
+/// Whether nothing goes on but that a person is waited for.
+pub(super) fn asks(folded: &Execution) -> bool {
+    let state = folded.state();
+    !state.ended && execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
+}
+
+pub(super) fn session(meta: &ExecutionMeta) -> &str {
+    if meta.session.is_empty() { meta.execution.as_str() } else { &meta.session }
+}
+
+/// A moment as A2A writes it.
+pub(super) fn moment(at: u64) -> String {
+    format_timestamp(i64::try_from(at).unwrap_or(i64::MAX))
+}
+
+impl WorkflowEndpoints {
+    /// The task as it is now.
+    pub(super) async fn task(&self, known: &Known) -> Result<Task, A2aError> {
+        let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };
+        task.status.timestamp = Some(moment(known.folded.state().at));
+        Ok(task)
+    }
+
+    async fn ended(&self, known: &Known) -> Result<Task, A2aError> {
+        let meta = &known.record.meta;
+        let outcome = known.folded.state().outcome.clone();
+        let outcome = outcome.ok_or_else(|| A2aError::internal("the execution ended without an outcome"))?;
+        let execution = &meta.execution;
+        let name =
+            result_name(&meta.workflow, execution.as_str()).map_err(|error| error_of(&error.into()))?;
+        let content = result_content(&outcome);
+        let bytes: Bytes = serde_json::to_vec(&content).unwrap_or_default().into();
+        let large = bytes.len() > INLINE_LIMIT;
+        let (app, user, id) =
+            (meta.workflow.as_str(), meta.caller.as_str(), task_id(execution, &meta.workflow));
+        let place = Place { app, user, execution, task: &id };
+        // The same bytes have the same key, whoever stores them and how often.
+        let stored = self.shared.artifacts.put(&place, name, 0, "application/json", bytes).await;
+        let stored = stored.map_err(|error| broker(&error))?;
+        let inside = Content::of(&stored.part).unwrap_or(Content::Data(content));
+        let artifact = ResultArtifact { meta: stored.meta, content: inside };
+        let mut task = sinew_shard::reply::task(&Ending {
+            workflow: &meta.workflow,
+            task: execution.as_str(),
+            session: session(meta),
+            outcome: &outcome,
+            artifact: artifact.reference(),
+            structured: meta.labels.contains_key(STRUCTURED),
+            vocabulary: self.shared.vocabulary,
+        });
+        task.artifacts = Some(vec![artifact.to_a2a()]);
+        add_native_result(&mut task, &known.folded);
+        if let Some(Value::Object(metadata)) = &mut task.metadata {
+            if large {
+                metadata.shift_remove("output");
+            }
+            let usage = sinew_shard::usage::usage_of_child(known.folded.state());
+            if outcome.fault.is_some() || !usage.is_null() {
+                let extra = ResultExtra { fault: outcome.fault, usage, ..ResultExtra::default() };
+                metadata.insert(METADATA.to_owned(), serde_json::to_value(extra).unwrap_or_default());
+            }
+        }
+        Ok(task)
+    }
+}
+
+/// The task of an execution that goes on.
+fn open(known: &Known) -> Task {
+    let (meta, state) = (&known.record.meta, known.folded.state());
+    let waits = waiting(state);
+    let asks = asks(&known.folded);
+    let mut status = TaskStatus::new(if asks { TaskState::InputRequired } else { TaskState::Working });
+    let prompts = waits.iter().filter_map(|wait| match &wait.what {
+        WaitingFor::Person(wait) => Some(wait.prompt.as_str()),
+        _ => None,
+    });
+    let text =
+        if asks { Some(prompts.collect::<Vec<_>>().join("\n")) } else { sinew_shard::summary::words(&waits) };
+    status.message = text
+        .filter(|text| !text.is_empty())
+        .map(|text| said(meta, &format!("{}-status", meta.execution), Part::text(text)));
+    let mut task = Task {
+        id: A2aTaskId::new(meta.execution.as_str()),
+        context_id: ContextId::new(session(meta)),
+        status,
+        artifacts: None,
+        history: None,
+        metadata: Some(json!({ "workflow_name": meta.workflow, "agent_name": meta.workflow })),
+    };
+    if asks {
+        add_native_result(&mut task, &known.folded);
+    }
+    task
+}
+
+/// Tells the dialect's own result object, if it is small.
+fn add_native_result(task: &mut Task, folded: &Execution) {
+    let native = folded.native_result();
+    let small = serde_json::to_vec(&native).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT);
+    if let Some(Value::Object(metadata)) = task.metadata.as_mut().filter(|_| small) {
+        metadata.insert(NATIVE_RESULT.to_owned(), native);
+    }
+}
+
+/// A message of the workflow about its task.
+pub(super) fn said(meta: &ExecutionMeta, id: &str, part: Part) -> Message {
+    let message = Message::agent(id, vec![part]).with_task_id(meta.execution.as_str());
+    message.with_context_id(session(meta))
+}

@@ -1,0 +1,79 @@
+//! Work on files that an author has not deployed yet: cases of a test file, and dry runs. Nothing is kept, and nobody is asked.
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_case_runner::{CaseReport, PostedCases};
+use sinew_operations::dry_run::dry_run;
+use sinew_operations::failure::Failure;
+use sinew_operations::posted_file::posted_workflow;
+use sinew_operations::workflow_search::diagnostic_values;
+
+use super::api_call::{ApiCall, answer, compute};
+use super::workflows::FileQuery;
+use crate::http_error::HttpProblem;
+
+/// Cases of a test file, and the workflow file that they name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CasesBody {
+    /// Name of the workflow file, as the cases name it.
+    name: Option<String>,
+    /// Text of the workflow file.
+    text: String,
+    /// Name of the test file in places.
+    cases_name: Option<String>,
+    /// Text of the test file.
+    cases: String,
+}
+
+/// Runs cases in virtual time. What is wrong with the test file itself is in `problems`.
+pub(super) async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
+    let CasesBody { name, text, cases_name, cases } = call.json()?;
+    let name = FileQuery::named(name).name()?.to_owned();
+    let cases_name = cases_name.or_else(|| Some("workflow.test.yaml".to_owned()));
+    let cases_name = FileQuery::named(cases_name).name()?.to_owned();
+    let report = compute(move || {
+        let posted = PostedCases { workflow_name: &name, workflow: &text, name: &cases_name, cases: &cases };
+        report_document(&sinew_case_runner::run_posted_cases(posted))
+    });
+    answer(&report.await?)
+}
+
+fn report_document(report: &CaseReport) -> Value {
+    let mut document = report.json(false);
+    let problems = report.broken.iter().flat_map(|failure| match &failure.diagnostics {
+        Some(diagnostics) => diagnostic_values(diagnostics),
+        None => vec![json!({ "severity": "error", "code": failure.code, "message": failure.message })],
+    });
+    document["problems"] = problems.collect();
+    document
+}
+
+/// A workflow file, and the input of an execution.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DryRunBody {
+    /// Name of the file in findings.
+    name: Option<String>,
+    /// Text of the workflow file.
+    text: String,
+    /// Name of the workflow; the first of the file unless given.
+    workflow: Option<String>,
+    /// Input of the execution.
+    #[serde(default)]
+    input: Value,
+}
+
+/// Says which agents an execution would ask, with what.
+pub(super) async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
+    let DryRunBody { name, text, workflow, input } = call.json()?;
+    let name = FileQuery::named(name).name()?.to_owned();
+    let tried = compute(move || {
+        let loaded = posted_workflow(&name, text.as_bytes(), None)?;
+        let run = dry_run(&loaded, workflow.as_deref(), input)?;
+        Ok::<_, Failure>(run)
+    });
+    answer(&tried.await??)
+}

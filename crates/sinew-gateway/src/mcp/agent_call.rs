@@ -1,0 +1,470 @@
+//! One call of an agent or workflow for a host: begins a task, waits for it, and asks the client what the task asks.
+
+use std::time::Duration;
+
+use rmcp::model::{
+    CreateTaskResult, ElicitRequestParams, ErrorCode, ErrorData, InputRequest, InputRequests,
+    InputRequiredResult, InputResponses, ProgressNotificationParam, ProgressToken, ServerRequest,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use serde_json::{Value, json};
+use sinew_protocol::a2a::{
+    A2aError, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task,
+    TaskState, format_timestamp, is_terminal,
+};
+use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::code;
+use sinew_protocol::jsonrpc::raw;
+use sinew_protocol::mcp_offer::McpOffer;
+use uuid::Uuid;
+
+use super::MESSAGE_ID_META;
+use super::client_abilities::{ClientAbilities, LogSeverity, tell_log};
+use super::client_input::{GivenInput, given_input, requests_of};
+use super::question_form::{answer_of, form_of};
+use super::tool_result::{TaskNews, coded_error, mcp_task, news_of};
+use crate::operations::{
+    A2aOperations, AskedInput, OpenQuestion, OperationCall, OperationReply, StreamItem, TaskStream,
+};
+
+/// How long a client that keeps tasks waits for a result instead.
+const TASK_GRACE: Duration = Duration::from_secs(1);
+/// Rounds of input that one call asks for.
+const MAX_ROUNDS: u32 = 32;
+/// Bytes of a result in the store of artifacts that are put into the answer.
+const MAX_FETCHED_RESULT: usize = 1 << 20;
+/// Bytes of a message id that a client chooses.
+const MAX_MESSAGE_ID: usize = 200;
+/// Sign between the id of a task and the round of its input, in the state that a client repeats.
+const ROUND_SIGN: char = '~';
+
+/// A call of an agent or workflow.
+pub(super) struct AgentCall {
+    operations: A2aOperations,
+    pub(super) call: OperationCall,
+    card: AgentCard,
+    abilities: ClientAbilities,
+    message_id: String,
+    /// Id of the task, which follows from the message.
+    pub(super) task: String,
+    progress: Option<ProgressToken>,
+    /// Least severity of messages that the client reads.
+    log: Option<LogSeverity>,
+    peer: Peer<RoleServer>,
+}
+
+/// Parts of a client's request that a call needs.
+pub(super) struct CallRequest {
+    /// Input of a new task, or words for the reason why there is none.
+    pub(super) input: Result<Value, String>,
+    /// State that the client repeats; `None` for a new task.
+    pub(super) state: Option<String>,
+    /// Answers to what the call asked.
+    pub(super) responses: Option<InputResponses>,
+}
+
+/// Outcome of a call.
+pub(super) enum CallOutcome {
+    /// The agent answered with a message instead of a task.
+    Message(Box<Message>),
+    /// The task has ended, or waits for something that this client does not give.
+    Task(Box<Task>, AskedInput),
+    /// The task goes on, and the client keeps it.
+    Begun(CreateTaskResult),
+    /// The client repeats the call with this input.
+    InputRequired(InputRequiredResult),
+    /// The input cannot be one of the agent.
+    BadInput(String),
+}
+
+/// Reason why a call has no outcome.
+pub(super) enum CallError {
+    /// The operation was refused.
+    Refused(A2aError),
+    /// The request breaks the protocol.
+    Protocol(ErrorData),
+}
+
+impl From<A2aError> for CallError {
+    fn from(error: A2aError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// A task that goes no further by itself, or a message instead of a task.
+enum Settled {
+    Task(Box<Task>),
+    Message(Box<Message>),
+}
+
+/// Beginning of a task whose progress is told.
+enum BegunTask {
+    Events(TaskStream),
+    /// The agent answered with a message instead of a task.
+    Message(Box<Message>),
+}
+
+/// Effect of the answers that a client gave.
+enum GivenEffect {
+    /// No answer is to something that is asked.
+    Nothing,
+    /// The user has put the forms away.
+    Declined,
+    /// The task goes on, up to here.
+    Settled(Settled),
+}
+
+impl AgentCall {
+    /// A call of this agent. Fails for a client that lacks what the agent's offer needs.
+    pub(super) fn new(
+        operations: &A2aOperations,
+        call: OperationCall,
+        card: AgentCard,
+        log: Option<LogSeverity>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Self, ErrorData> {
+        let abilities = ClientAbilities::of(context);
+        abilities.check(&McpOffer::of(&card))?;
+        let chosen = context.meta.0.0.get(MESSAGE_ID_META);
+        let message_id = match chosen.map(Value::as_str) {
+            None => Uuid::now_v7().to_string(),
+            Some(Some(id)) if (1..=MAX_MESSAGE_ID).contains(&id.len()) => id.to_owned(),
+            Some(_) => {
+                let text = format!("_meta {MESSAGE_ID_META}: expected a text of 1 to {MAX_MESSAGE_ID} bytes");
+                return Err(malformed(&text));
+            }
+        };
+        let task = operations.task_of_message(&call, &card.name, &message_id);
+        Ok(Self {
+            operations: operations.clone(),
+            call,
+            card,
+            abilities,
+            message_id,
+            task,
+            progress: context.meta.get_progress_token(),
+            log: LogSeverity::of_request(context).or(log.filter(|_| !abilities.repeats_with_answers)),
+            peer: context.peer.clone(),
+        })
+    }
+
+    /// The same call for a request that never becomes a task.
+    pub(super) fn without_tasks(mut self) -> Self {
+        self.abilities.keeps_tasks = false;
+        self
+    }
+
+    /// Answers the call.
+    pub(super) async fn answer(&self, request: CallRequest) -> Result<CallOutcome, CallError> {
+        let CallRequest { input, state, mut responses } = request;
+        let (mut settled, mut round) = match state.as_deref() {
+            Some(state) => self.resume(state).await?,
+            None => match input {
+                Ok(input) => (self.begin(&input).await?, 0),
+                Err(text) => return Ok(CallOutcome::BadInput(text)),
+            },
+        };
+        let mut is_new = state.is_none();
+        loop {
+            let task = match settled {
+                Settled::Message(message) => return Ok(CallOutcome::Message(message)),
+                Settled::Task(task) => *task,
+            };
+            if is_terminal(task.status.state) {
+                return Ok(CallOutcome::Task(Box::new(task), AskedInput::Nothing));
+            }
+            let asked = self.operations.asked_input(&self.call, &task).await?;
+            if let Some(given) = responses.take() {
+                match self.give(&task, &asked, &given).await? {
+                    GivenEffect::Nothing => {}
+                    GivenEffect::Declined => return Ok(CallOutcome::Task(Box::new(task), asked)),
+                    GivenEffect::Settled(next) => {
+                        (settled, round, is_new) = (next, round + 1, false);
+                        continue;
+                    }
+                }
+            }
+            let requests = requests_of(&self.card.name, &asked, self.abilities);
+            // Questions of an agent before it begins to work come before there is a task to keep.
+            let asks_first = is_new && !self.is_workflow() || state.is_some();
+            if self.abilities.keeps_tasks && (requests.is_empty() || !asks_first) {
+                let begun = begun_at(&self.operations, &self.call, &task).await;
+                return Ok(CallOutcome::Begun(CreateTaskResult::new(mcp_task(&task, &begun))));
+            }
+            if requests.is_empty() || round >= MAX_ROUNDS {
+                return Ok(CallOutcome::Task(Box::new(task), asked));
+            }
+            if self.abilities.repeats_with_answers {
+                let state = format!("{}{ROUND_SIGN}{round}", task.id.0);
+                return Ok(CallOutcome::InputRequired(InputRequiredResult::new(Some(requests), Some(state))));
+            }
+            let next = match &asked {
+                AskedInput::Questions(questions) => match questions.first() {
+                    Some(question) => self.ask_question(&task, question).await?,
+                    None => None,
+                },
+                _ => self.ask_requests(&task, &asked, requests).await?,
+            };
+            match next {
+                Some(next) => (settled, round, is_new) = (next, round + 1, false),
+                None => return Ok(CallOutcome::Task(Box::new(task), asked)),
+            }
+        }
+    }
+
+    /// Begins the task, and waits until it goes no further by itself.
+    async fn begin(&self, input: &Value) -> Result<Settled, A2aError> {
+        if self.abilities.keeps_tasks {
+            return self.begin_task(input).await;
+        }
+        if self.progress.is_none() && self.log.is_none() {
+            return self.send(input, false).await;
+        }
+        let mut events = match self.begin_events(input).await? {
+            BegunTask::Events(events) => events,
+            BegunTask::Message(message) => return Ok(Settled::Message(message)),
+        };
+        let mut told = 0_u32;
+        while let Some(item) = events.next().await {
+            let event: StreamResponse = match item {
+                StreamItem::Event { body, .. } => match serde_json::from_slice(&body) {
+                    Ok(event) => event,
+                    Err(_) => continue,
+                },
+                StreamItem::Failed(error) => return Err(error),
+            };
+            match &event {
+                StreamResponse::Message(message) => return Ok(Settled::Message(Box::new(message.clone()))),
+                StreamResponse::Task(task) if is_settled(task.status.state) => break,
+                StreamResponse::StatusUpdate(update) if is_settled(update.status.state) => {
+                    // One node may ask while others go on: the task itself says whether it waits.
+                    let (_, task) = self.operations.find_task(&self.call, &self.task).await?;
+                    if is_settled(task.status.state) {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            if let Some(news) = news_of(&event) {
+                told += 1;
+                self.tell(told, news).await;
+            }
+        }
+        let task = self.operations.settled_task(&self.call, &self.task).await?;
+        Ok(Settled::Task(Box::new(task)))
+    }
+
+    /// Begins the task and gives its events: of a workflow from the first one, of an agent from now on.
+    async fn begin_events(&self, input: &Value) -> Result<BegunTask, A2aError> {
+        let reply = if self.is_workflow() {
+            if let Settled::Message(message) = self.send(input, true).await? {
+                return Ok(BegunTask::Message(message));
+            }
+            let call = OperationCall { last_event: Some(0), ..self.call.clone() };
+            let params = raw(&json!({"id": self.task}));
+            self.operations.perform(&call, CoreMethod::SubscribeToTask, &params).await?
+        } else {
+            self.perform(CoreMethod::SendStreamingMessage, &self.message(input, false)).await?
+        };
+        match reply {
+            OperationReply::Stream(events) => Ok(BegunTask::Events(events)),
+            OperationReply::Value(_) | OperationReply::Incomplete { .. } => {
+                Err(A2aError::internal("a stream was expected"))
+            }
+        }
+    }
+
+    fn is_workflow(&self) -> bool {
+        card::kind(&self.card) == AgentKind::Workflow
+    }
+
+    /// Begins a task for a client that keeps tasks, and waits for its end only a moment.
+    async fn begin_task(&self, input: &Value) -> Result<Settled, A2aError> {
+        let begun = self.send(input, true).await?;
+        let goes_on = matches!(&begun, Settled::Task(task) if !is_settled(task.status.state));
+        // The same message is the same execution, so a second one waits for it. An agent would begin anew.
+        if !goes_on || !self.is_workflow() {
+            return Ok(begun);
+        }
+        let waited = tokio::time::timeout(TASK_GRACE, self.send(input, false)).await;
+        waited.unwrap_or(Ok(begun))
+    }
+
+    async fn tell(&self, count: u32, news: TaskNews) {
+        if self.log.is_some_and(|least| news.severity >= least) {
+            tell_log(&self.peer, &self.card.name, news.severity, &news.text).await;
+        }
+        let Some(token) = self.progress.clone() else { return };
+        let told = ProgressNotificationParam::new(token, f64::from(count)).with_message(news.text);
+        // A client that went away needs no progress.
+        let _ = self.peer.notify_progress(told).await;
+    }
+
+    async fn send(&self, input: &Value, at_once: bool) -> Result<Settled, A2aError> {
+        let reply = self.perform(CoreMethod::SendMessage, &self.message(input, at_once)).await?;
+        let OperationReply::Value(value) = reply else {
+            return Err(A2aError::internal("one value was expected"));
+        };
+        let response = serde_json::from_str(value.get());
+        settled_of(response.map_err(|error| A2aError::internal(error.to_string()))?)
+    }
+
+    async fn perform(&self, method: CoreMethod, params: &Value) -> Result<OperationReply, A2aError> {
+        self.operations.perform(&self.call, method, &raw(params)).await
+    }
+
+    fn message(&self, input: &Value, at_once: bool) -> Value {
+        json!({
+            "message": {
+                "messageId": self.message_id,
+                "role": "ROLE_USER",
+                "parts": [{"data": input}],
+                "metadata": {"skill": self.card.name},
+            },
+            "configuration": {"returnImmediately": at_once},
+        })
+    }
+
+    /// Goes on with a task that asked for input. The id comes back from the client, so it is only a name: whether this caller
+    /// has the task is asked as for any other.
+    async fn resume(&self, state: &str) -> Result<(Settled, u32), CallError> {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let read = state.rsplit_once(ROUND_SIGN).filter(|(_, round)| is_number(round));
+        let read = read.and_then(|(task, round)| Some((task, round.parse::<u32>().ok()?)));
+        let Some((task, round)) = read else {
+            return Err(CallError::Protocol(malformed("requestState: it is not one of this server")));
+        };
+        let (agent, task) = self.operations.find_task(&self.call, task).await?;
+        if agent != self.card.name {
+            let text = "requestState: it belongs to a call of something else";
+            return Err(CallError::Protocol(malformed(text)));
+        }
+        if is_settled(task.status.state) || self.abilities.keeps_tasks {
+            return Ok((Settled::Task(Box::new(task)), round));
+        }
+        // Another person has answered meanwhile.
+        let task = self.operations.settled_task(&self.call, &task.id.0).await?;
+        Ok((Settled::Task(Box::new(task)), round))
+    }
+
+    /// Gives a task the answers of a client, and waits until it goes no further by itself.
+    async fn give(
+        &self,
+        task: &Task,
+        asked: &AskedInput,
+        responses: &InputResponses,
+    ) -> Result<GivenEffect, A2aError> {
+        match given_input(asked, responses) {
+            GivenInput::Nothing => Ok(GivenEffect::Nothing),
+            GivenInput::Declined => Ok(GivenEffect::Declined),
+            GivenInput::Decisions(answers) => {
+                for answer in answers {
+                    self.operations.answer_question(&self.call, &task.id.0, answer).await?;
+                }
+                let task = self.operations.settled_task(&self.call, &task.id.0).await?;
+                Ok(GivenEffect::Settled(Settled::Task(Box::new(task))))
+            }
+            GivenInput::Answer(answer) => {
+                let at_once = self.abilities.keeps_tasks;
+                let response = self.operations.answer_agent(&self.call, task, answer, at_once).await?;
+                Ok(GivenEffect::Settled(settled_of(response)?))
+            }
+        }
+    }
+
+    /// Asks the user of an older client, and gives the task as it is after the answer. `None` if there is no answer.
+    async fn ask_question(&self, task: &Task, question: &OpenQuestion) -> Result<Option<Settled>, A2aError> {
+        let id = task.id.0.as_str();
+        let form = form_of(&self.card.name, question);
+        let asked = self.peer.create_elicitation_with_timeout(form, Some(self.operations.blocking_timeout()));
+        let closed = self.operations.question_closed(&self.call, id, question);
+        tokio::select! {
+            asked = asked => {
+                let Some(answer) = asked.ok().and_then(|result| answer_of(question, &result)) else {
+                    return Ok(None);
+                };
+                self.operations.answer_question(&self.call, id, answer).await?;
+            }
+            // Another person has decided, or the time of the call is over.
+            closed = closed => closed?,
+        }
+        self.operations.settled_task(&self.call, id).await.map(|task| Some(Settled::Task(Box::new(task))))
+    }
+
+    /// Asks an older client what an agent asks, one by one, and gives the task as it is after the answers. `None` if there is
+    /// no answer.
+    async fn ask_requests(
+        &self,
+        task: &Task,
+        asked: &AskedInput,
+        requests: InputRequests,
+    ) -> Result<Option<Settled>, A2aError> {
+        let mut responses = InputResponses::new();
+        for (key, request) in requests {
+            let Some(request) = server_request(request) else { continue };
+            let answer =
+                tokio::time::timeout(self.operations.blocking_timeout(), self.peer.send_request(request));
+            // A client that refuses gives no answer to this one.
+            let answer = answer.await.ok().and_then(Result::ok);
+            if let Some(answer) = answer.and_then(|answer| serde_json::to_value(answer).ok()) {
+                responses.insert(key, answer);
+            }
+        }
+        match self.give(task, asked, &responses).await? {
+            GivenEffect::Settled(settled) => Ok(Some(settled)),
+            GivenEffect::Nothing | GivenEffect::Declined => Ok(None),
+        }
+    }
+}
+
+/// A request as older clients hear it, while the call waits.
+fn server_request(request: InputRequest) -> Option<ServerRequest> {
+    Some(match request {
+        InputRequest::Elicitation(request) => {
+            debug_assert!(matches!(request.params, ElicitRequestParams::FormElicitationParams { .. }));
+            ServerRequest::ElicitRequest(request)
+        }
+        InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+        InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
+        _ => return None,
+    })
+}
+
+fn settled_of(response: SendMessageResponse) -> Result<Settled, A2aError> {
+    match response {
+        SendMessageResponse::Task(task) => Ok(Settled::Task(Box::new(task))),
+        SendMessageResponse::Message(message) => Ok(Settled::Message(Box::new(message))),
+        _ => Err(A2aError::internal("the answer is not a task and not a message")),
+    }
+}
+
+fn malformed(text: &str) -> ErrorData {
+    coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_MESSAGE_MALFORMED.as_str(), text, false)
+}
+
+/// When a task began, as A2A writes moments; its last change if nobody knows.
+pub(super) async fn begun_at(operations: &A2aOperations, call: &OperationCall, task: &Task) -> String {
+    let begun = operations.begun_at(call, &task.id.0).await.ok().flatten();
+    let begun = begun.and_then(|at| i64::try_from(at).ok()).map(format_timestamp);
+    begun.or_else(|| task.status.timestamp.clone()).unwrap_or_else(|| format_timestamp(0))
+}
+
+/// Puts JSON results that lie in the store of artifacts into the task.
+pub(super) async fn fetch_results(operations: &A2aOperations, task: &mut Task) {
+    let parts = task.artifacts.iter_mut().flatten().flat_map(|artifact| &mut artifact.parts);
+    for part in parts.filter(|part| part.media_type.as_deref() == Some("application/json")) {
+        if let Some(data) = fetched(operations, part).await {
+            part.content = PartContent::Data(data);
+        }
+    }
+}
+
+async fn fetched(operations: &A2aOperations, part: &Part) -> Option<Value> {
+    let PartContent::Url(address) = &part.content else { return None };
+    let bytes = operations.stored_bytes(&address.parse().ok()?, MAX_FETCHED_RESULT).await.ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn is_settled(state: TaskState) -> bool {
+    is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
+}

@@ -1,0 +1,294 @@
+//! The A2A endpoint of an agent or workflow on the mesh: reads calls, has their operations performed, and answers.
+//!
+//! Everything that does not depend on the work behind an endpoint is here: envelopes, headers, parameters, operations that
+//! a bus does not have, the order in which an endpoint closes. Callers cannot tell an agent from a workflow.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_nats::{HeaderMap, HeaderValue};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sinew_protocol::a2a::{
+    A2A_VERSION, A2aError, AgentCard, CancelTaskParams, CoreMethod, ErrorCode, ListTasksParams,
+    SendMessageRequest, TaskIdParams, TaskQueryParams,
+};
+use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, raw};
+use sinew_protocol::{Token, header};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::crash;
+use crate::micro::Listed;
+use crate::rpc::{RpcRequest, RpcServer};
+
+/// Calls that one process answers at once, unless it says otherwise.
+const MAX_CALLS: usize = 4_096;
+/// Answer to requests for webhooks.
+const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
+/// Answer to requests for an extended card.
+const ONE_CARD: &str = "there is one card, the same for everybody";
+
+/// Caller and headers of a call.
+#[derive(Clone, Debug)]
+pub struct A2aCall {
+    /// Caller, as the subject names it.
+    pub caller: Token,
+    /// Headers without commands to the server.
+    pub headers: HeaderMap,
+}
+
+/// Moment at which a message is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerMoment {
+    /// Once the task has ended, or waits for somebody.
+    Settled,
+    /// Once the task is there.
+    Begun,
+    /// Once the task is there; its events follow on the task's progress.
+    Streamed,
+}
+
+/// Result of an operation.
+#[derive(Debug)]
+pub struct A2aAnswer {
+    result: Box<RawValue>,
+    seq: Option<u64>,
+}
+
+impl A2aAnswer {
+    /// An answer with this result.
+    pub fn of(result: &impl Serialize) -> Self {
+        Self { result: raw(result), seq: None }
+    }
+
+    /// The answer of an operation that names its kind of result: a task.
+    pub fn of_task(task: &impl Serialize) -> Self {
+        #[derive(Serialize)]
+        struct NamedTask<'a, T> {
+            task: &'a T,
+        }
+        Self::of(&NamedTask { task })
+    }
+
+    /// The same answer, which contains everything up to the event of this number.
+    #[must_use]
+    pub fn with_seq(mut self, seq: u64) -> Self {
+        self.seq = Some(seq);
+        self
+    }
+}
+
+/// Outcome of an operation.
+pub type A2aOutcome = Result<A2aAnswer, A2aError>;
+
+/// The operations of A2A behind an endpoint, with parameters that were read. Operations about webhooks and extended cards
+/// never arrive here.
+pub trait A2aService: Send + Sync + 'static {
+    /// Returns the public card.
+    fn card(&self) -> impl Future<Output = Result<AgentCard, A2aError>> + Send;
+
+    /// Takes a message with an id and at least one part, and answers at this moment.
+    fn send_message(
+        &self,
+        call: &A2aCall,
+        params: SendMessageRequest,
+        moment: AnswerMoment,
+    ) -> impl Future<Output = A2aOutcome> + Send;
+
+    /// Answers with a task of the caller.
+    fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> impl Future<Output = A2aOutcome> + Send;
+
+    /// Answers with a page of the caller's tasks.
+    fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> impl Future<Output = A2aOutcome> + Send;
+
+    /// Cancels a task of the caller, and answers once it has ended.
+    fn cancel_task(
+        &self,
+        call: &A2aCall,
+        params: CancelTaskParams,
+    ) -> impl Future<Output = A2aOutcome> + Send;
+
+    /// Answers with an open task of the caller, whose events follow on the task's progress.
+    fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> impl Future<Output = A2aOutcome> + Send;
+
+    /// Returns the refusal of calls that are found after the endpoint was closed; `None` if they are answered like others.
+    fn late_refusal(&self) -> Option<A2aError> {
+        None
+    }
+}
+
+/// An endpoint: its calls, and the service that answers them.
+pub struct A2aEndpoint<S> {
+    service: Arc<S>,
+    calls: RpcServer,
+    /// Entry for `nats micro`, if the endpoint is listed; counts calls.
+    listed: Option<Arc<Listed>>,
+    places: Arc<Semaphore>,
+    answering: TaskTracker,
+}
+
+impl<S: A2aService> A2aEndpoint<S> {
+    /// The endpoint over these calls.
+    pub fn new(service: Arc<S>, calls: RpcServer, listed: Option<Listed>) -> Self {
+        Self {
+            service,
+            calls,
+            listed: listed.map(Arc::new),
+            places: call_places(),
+            answering: TaskTracker::new(),
+        }
+    }
+
+    /// The same endpoint, which shares its places with others of the process.
+    #[must_use]
+    pub fn within(mut self, places: Arc<Semaphore>) -> Self {
+        self.places = places;
+        self
+    }
+
+    /// The same endpoint, whose answers are counted among the work that goes on.
+    #[must_use]
+    pub fn tracked_by(mut self, answering: TaskTracker) -> Self {
+        self.answering = answering;
+        self
+    }
+
+    /// Answers calls until `closed` fires, then those that have arrived by then. Answers under way go on.
+    pub async fn serve(mut self, closed: CancellationToken) {
+        loop {
+            let call = tokio::select! {
+                biased;
+                () = closed.cancelled() => break,
+                call = self.calls.next() => call,
+            };
+            let Some(call) = call else { return };
+            self.take(call).await;
+        }
+        if let Err(error) = self.calls.stop().await {
+            tracing::debug!(%error, "an A2A endpoint was not closed");
+        }
+        while let Some(call) = self.calls.next().await {
+            match self.service.late_refusal() {
+                Some(refusal) => respond(call, Value::Null, Err(refusal)).await,
+                None => self.take(call).await,
+            }
+        }
+    }
+
+    async fn take(&self, call: RpcRequest) {
+        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+        let (service, listed) = (Arc::clone(&self.service), self.listed.clone());
+        self.answering.spawn(async move {
+            answer(&*service, listed.as_deref(), call).await;
+            drop(place);
+        });
+    }
+}
+
+/// Places for calls that are answered at once.
+pub fn call_places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_CALLS))
+}
+
+async fn answer<S: A2aService>(service: &S, listed: Option<&Listed>, mut call: RpcRequest) {
+    let began = Instant::now();
+    let (id, outcome) = match read_call(&call) {
+        Err(Refused { id, error }) => (id, Err(*error)),
+        Ok(request) => {
+            let about = A2aCall { caller: call.caller.clone(), headers: std::mem::take(&mut call.headers) };
+            let outcome = perform(service, &about, &request).await;
+            (request.id, outcome)
+        }
+    };
+    if let Some(listed) = listed {
+        // The message may quote the task, and everybody may ask for the figures.
+        let error = outcome.as_ref().err().map(|error| error.code.to_string());
+        listed.answered(began.elapsed(), error.as_deref());
+    }
+    crash::point("reply.before");
+    respond(call, id, outcome).await;
+}
+
+async fn respond(call: RpcRequest, id: Value, outcome: A2aOutcome) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, A2A_VERSION);
+    let body = match outcome {
+        Ok(A2aAnswer { result, seq }) => {
+            if let Some(seq) = seq {
+                headers.insert(header::A2A_SEQ, seq.to_string());
+            }
+            jsonrpc::result(&id, &result)
+        }
+        Err(error) => Response::error(id, &error).to_bytes(),
+    };
+    if let Err(error) = call.respond(headers, body).await {
+        tracing::debug!(%error, "a call was not answered");
+    }
+}
+
+/// Reads a call, if the endpoint understands it.
+fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
+    let request = Request::read(&call.body)?;
+    let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
+    if let Some(defect) = &call.defect {
+        return Err(refused(A2aError::new(ErrorCode::InvalidRequest, defect)));
+    }
+    let text = |name: &str| call.headers.get(name).map(HeaderValue::as_str);
+    check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
+    // Permissions are given by subject: what the body asks for must be what the caller may ask for.
+    if request.method.as_str() == call.method {
+        return Ok(request);
+    }
+    Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject")))
+}
+
+async fn perform<S: A2aService>(service: &S, call: &A2aCall, request: &Request) -> A2aOutcome {
+    let Method::Core(method) = request.method else {
+        return service.card().await.map(|card| A2aAnswer::of(&card));
+    };
+    match method {
+        CoreMethod::SendMessage => {
+            let params = read_message(request)?;
+            let configuration = params.configuration.as_ref();
+            let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
+            let moment = if at_once { AnswerMoment::Begun } else { AnswerMoment::Settled };
+            service.send_message(call, params, moment).await
+        }
+        CoreMethod::SendStreamingMessage => {
+            service.send_message(call, read_message(request)?, AnswerMoment::Streamed).await
+        }
+        CoreMethod::GetTask => service.get_task(call, request.params()?).await,
+        CoreMethod::ListTasks => service.list_tasks(call, request.params()?).await,
+        CoreMethod::CancelTask => service.cancel_task(call, request.params()?).await,
+        CoreMethod::SubscribeToTask => service.subscribe(call, request.params()?).await,
+        CoreMethod::CreateTaskPushNotificationConfig
+        | CoreMethod::GetTaskPushNotificationConfig
+        | CoreMethod::ListTaskPushNotificationConfigs
+        | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(NO_PUSH)),
+        CoreMethod::GetExtendedAgentCard => Err(A2aError::extended_card_not_configured(ONE_CARD)),
+        other => Err(A2aError::unsupported_operation(other.wire_name())),
+    }
+}
+
+/// Reads a message, if it has what every endpoint needs.
+fn read_message(request: &Request) -> Result<SendMessageRequest, A2aError> {
+    let params: SendMessageRequest = request.params()?;
+    if params.message.parts.is_empty() || params.message.id.0.is_empty() {
+        return Err(A2aError::invalid_params("message: expected a messageId and at least one part"));
+    }
+    let configuration = params.configuration.as_ref();
+    if configuration.is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
+        return Err(A2aError::push_not_supported(NO_PUSH));
+    }
+    Ok(params)
+}
+
+impl<S> std::fmt::Debug for A2aEndpoint<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("A2aEndpoint").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! The processes of an agent, as they tell it themselves: `$SRV.STATS`, which `nats micro stats` reads too.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use serde_json::Value;
+use sinew_mesh::Mesh;
+use sinew_protocol::Token;
+use sinew_protocol::code;
+use tokio::time::timeout;
+
+use crate::failure::{Failure, FailureKind};
+
+/// Longest time for the first answer.
+const FIRST_ANSWER: Duration = Duration::from_millis(500);
+/// Silence after which nobody else answers.
+const SILENCE: Duration = Duration::from_millis(120);
+/// Processes that are told.
+const MAX_PROCESSES: usize = 64;
+/// Bytes of an answer that is read.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// Characters of a text that a process tells.
+const MAX_TEXT_CHARS: usize = 200;
+
+/// A process of an agent. All of it is the word of the process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AgentProcess {
+    /// Id of the process.
+    pub id: String,
+    /// Version of the agent.
+    pub version: String,
+    /// When it began to serve (RFC 3339).
+    pub started: String,
+    /// Calls of its A2A endpoint.
+    pub calls: WorkFigures,
+    /// Tasks of its queue; `None` if it tells nothing of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<WorkFigures>,
+}
+
+/// Work that was done, since the process began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WorkFigures {
+    /// Pieces of work.
+    pub count: u64,
+    /// Pieces of work that failed.
+    pub errors: u64,
+    /// Mean time of one, in milliseconds.
+    pub average_ms: f64,
+    /// The latest error: a code, or a message; empty if there was none.
+    pub last_error: String,
+}
+
+impl WorkFigures {
+    fn of(figures: &Value) -> Option<Self> {
+        let count = figures.get("num_requests")?.as_u64()?;
+        let number = |key: &str| figures.get(key).and_then(Value::as_u64).unwrap_or_default();
+        Some(Self {
+            count,
+            errors: number("num_errors"),
+            average_ms: number("average_processing_time") as f64 / 1e6,
+            last_error: text_of(figures, "last_error"),
+        })
+    }
+}
+
+impl AgentProcess {
+    /// Reads an answer; `None` if it is not one of a service.
+    fn of(answer: &Value) -> Option<Self> {
+        let endpoint = answer.get("endpoints")?.as_array()?.first()?;
+        Some(Self {
+            id: text_of(answer, "id"),
+            version: text_of(answer, "version"),
+            started: text_of(answer, "started"),
+            calls: WorkFigures::of(endpoint)?,
+            tasks: endpoint.get("data").and_then(tasks_of),
+        })
+    }
+}
+
+/// The figures of tasks, wherever an agent keeps them in its own data.
+fn tasks_of(data: &Value) -> Option<WorkFigures> {
+    let members = data.as_object().into_iter().flat_map(|members| members.values());
+    WorkFigures::of(data).or_else(|| members.into_iter().find_map(WorkFigures::of))
+}
+
+fn text_of(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().chars().take(MAX_TEXT_CHARS).collect()
+}
+
+/// Asks all processes of an agent for their figures. None answers where the agent is not online.
+///
+/// # Errors
+/// Fails if the connection is closed, or may not ask.
+pub async fn ask_processes(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> {
+    let denied = mesh.admin().denied();
+    tokio::select! { biased;
+        asked = gather(mesh, agent) => asked,
+        denied = denied => Err(denied.into()),
+    }
+}
+
+async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> {
+    let unsent = |error: &dyn std::fmt::Display| {
+        let text = format!("the processes of an agent cannot be asked: {error}");
+        Failure::new(FailureKind::Failed, code::NATS_SERVER_REFUSED.as_str(), text)
+    };
+    let client = mesh.client();
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| unsent(&error))?;
+    let subject = format!("$SRV.STATS.{}", Token::of(agent));
+    client.publish_with_reply(subject, inbox, "".into()).await.map_err(|error| unsent(&error))?;
+    let mut found = Vec::new();
+    let mut patience = FIRST_ANSWER;
+    while found.len() < MAX_PROCESSES {
+        let Ok(Some(answer)) = timeout(patience, answers.next()).await else { break };
+        // A status instead of an answer says that nobody serves.
+        if answer.status.is_some() {
+            break;
+        }
+        if answer.payload.len() > MAX_ANSWER_BYTES {
+            continue;
+        }
+        let read = serde_json::from_slice::<Value>(&answer.payload).ok();
+        found.extend(read.as_ref().and_then(AgentProcess::of));
+        patience = SILENCE;
+    }
+    found.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_of_services_are_read_and_others_passed_over() {
+        let figures = json!({"num_requests": 4, "num_errors": 1, "average_processing_time": 2_500_000, "last_error": "SINEW-5020"});
+        let wanted =
+            WorkFigures { count: 4, errors: 1, average_ms: 2.5, last_error: "SINEW-5020".to_owned() };
+        let mut endpoint = figures.clone();
+        endpoint["data"] = json!({"tasks": figures});
+        let answer = json!({"id": "x", "version": "1.0.0", "started": "2026-01-01T00:00:00Z", "endpoints": [endpoint]});
+        let process = AgentProcess::of(&answer).unwrap();
+        assert_eq!((&process.calls, &process.tasks), (&wanted, &Some(wanted.clone())));
+        for other in [json!(null), json!({"endpoints": []}), json!({"endpoints": [{"num_requests": "many"}]})]
+        {
+            assert_eq!(AgentProcess::of(&other), None, "{other}");
+        }
+    }
+}

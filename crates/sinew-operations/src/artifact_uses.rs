@@ -1,0 +1,92 @@
+//! Where an artifact is used: tasks whose input names its address or its digest.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::Fact;
+use sinew_inspection::record::Record;
+use sinew_protocol::task::Content;
+use sinew_runtime::events;
+
+use crate::execution_artifacts::LeftArtifact;
+
+/// Depth to which an input is searched.
+const MAX_DEPTH: usize = 32;
+
+/// A task that was given an artifact, or an execution that was started with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArtifactUse {
+    /// Execution of the task.
+    pub execution: String,
+    /// Name of its workflow.
+    pub workflow: String,
+    /// The node, with its place in maps and loops; `None` for the input of the execution itself.
+    pub node: Option<String>,
+    /// Number of the attempt, from 1; 0 for the input of the execution itself.
+    pub attempt: u32,
+}
+
+/// Texts by which an artifact is known in inputs.
+#[derive(Clone, Debug)]
+pub struct ArtifactMarks {
+    sha256: String,
+    url: Option<String>,
+}
+
+impl ArtifactMarks {
+    /// The marks of an artifact.
+    pub fn of(left: &LeftArtifact) -> Self {
+        let url = match &left.artifact.content {
+            Content::Url(url) => Some(url.clone()),
+            _ => None,
+        };
+        Self { sha256: left.artifact.meta.sha256.clone(), url }
+    }
+
+    fn is_in(&self, value: &Value, depth: usize) -> bool {
+        match value {
+            Value::String(text) => {
+                *text == self.sha256 || self.url.as_ref().is_some_and(|url| text.contains(url.as_str()))
+            }
+            Value::Array(items) if depth > 0 => items.iter().any(|item| self.is_in(item, depth - 1)),
+            Value::Object(members) if depth > 0 => members.values().any(|item| self.is_in(item, depth - 1)),
+            _ => false,
+        }
+    }
+}
+
+/// Returns the tasks of an execution that were given an artifact, in order.
+pub fn uses_in(record: &Record, marks: &ArtifactMarks) -> Vec<ArtifactUse> {
+    let ctx = record.execution.ctx();
+    let found = |node: Option<String>, attempt: u32| ArtifactUse {
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        node,
+        attempt,
+    };
+    let started = marks.is_in(ctx.input(), MAX_DEPTH).then(|| found(None, 0));
+    let facts = record.execution.journal().iter().flat_map(|round| &round.facts);
+    let given = facts.filter_map(|fact| match fact {
+        Fact::Dispatched { act, attempt, ask, .. } if marks.is_in(&ask.input, MAX_DEPTH) => {
+            Some(found(Some(events::label(&ctx, *act)), *attempt))
+        }
+        _ => None,
+    });
+    started.into_iter().chain(given).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn artifacts_are_known_by_digest_and_address() {
+        let marks = ArtifactMarks { sha256: "abc".to_owned(), url: Some("sinew:one".to_owned()) };
+        let check = |value: Value, expected: bool| assert_eq!(marks.is_in(&value, 4), expected, "{value}");
+        check(json!({"files": [{"sha256": "abc"}]}), true);
+        check(json!({"text": "read sinew:one first"}), true);
+        check(json!({"sha256": "abcd", "abc": 1}), false);
+        check(json!([[[[["abc"]]]]]), false);
+    }
+}
