@@ -8,9 +8,9 @@ use crate::page_frame::code_link;
 use crate::shown_text;
 
 /// Lines of a file that are shown.
-const MAX_LINES: usize = 1_500;
+const MAX_LINES: usize = 400;
 /// Bytes of all files that are shown.
-const MAX_BYTES: usize = 96 << 10;
+const MAX_BYTES: usize = 40 << 10;
 /// Characters of a line that are shown.
 const MAX_LINE_CHARS: usize = 400;
 
