@@ -39,7 +39,8 @@ struct EqualStubs;
 
 impl RehearsalStubs for EqualStubs {
     fn call(&mut self, call: &ToolCall, earlier: usize) -> StubAnswer {
-        StubAnswer { result: Ok(Value::from(format!("{} {earlier}", call.tool))), after_ms: 1 }
+        let result = Ok(Value::from(format!("{} {earlier}", call.tool)));
+        StubAnswer { result, after_ms: 1, artifact: None }
     }
 
     fn decide(&mut self, call: &ToolCall) -> bool {
@@ -58,6 +59,7 @@ pub(crate) fn conversation_log(bytes: &[u8]) {
     let log: Vec<StepRecord> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
     for end in 0..log.len() {
         let _ = ConversationState::fold(&log[..end]);
+        let _ = ConversationState::fold_within(&log[..end], log[end].within.as_deref());
     }
     let answers = [serde_json::json!({"text": "the end"}), serde_json::json!({"echo": true})];
     let Ok(script) = ModelScript::read(&answers) else { return };
@@ -100,7 +102,7 @@ fn spec() -> ConversationSpec {
         models: vec![model],
         summary_model: 0,
         fallback: FallbackRule { unavailable: true, limited: true, filtered: false, refused: false },
-        tools: Vec::new(),
+        tools: std::sync::Arc::default(),
         output: OutputSpec { schema: None, mode: OutputMode::Auto, repairs: 1 },
         budget: BudgetSpec::default(),
         compaction: CompactionSpec::default(),

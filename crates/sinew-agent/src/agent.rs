@@ -57,7 +57,7 @@ impl Agent {
         F: Fn(I, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let input = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<I>().to_value();
+        let input = input_schema_of::<I>();
         let settings = SchemaSettings::draft2020_12().for_serialize();
         let output = settings.into_generator().into_root_schema_for::<O>().to_value();
         Self::of(name.into(), Some(input), Some(output), handler::typed(handler))
@@ -241,6 +241,11 @@ impl Agent {
             agent: self,
         })
     }
+}
+
+/// JSON Schema of the values that a type is read from.
+pub(crate) fn input_schema_of<I: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<I>().to_value()
 }
 
 impl std::fmt::Debug for Agent {

@@ -20,6 +20,14 @@ pub enum AgentError {
         /// Defect of the schema.
         reason: SchemaError,
     },
+    /// A file that is not a valid agent; holds all that is wrong with it.
+    #[cfg(feature = "files")]
+    #[error("{0}")]
+    File(String),
+    /// Functions for an agent that calls no language model.
+    #[cfg(feature = "files")]
+    #[error("agent {0:?} calls no language model, so nothing would call the functions of the program")]
+    NoModel(String),
     /// The mesh.
     #[error(transparent)]
     Mesh(#[from] MeshError),
@@ -33,6 +41,8 @@ impl AgentError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Name(_) | Self::Schema { .. } | Self::Signals(_) => crate::failure::BAD_AGENT,
+            #[cfg(feature = "files")]
+            Self::File(_) | Self::NoModel(_) => crate::failure::BAD_AGENT,
             Self::Mesh(error) => error.code(),
         }
     }

@@ -18,6 +18,8 @@
 //!   behind them.
 //! - [`Context`] has the deadline, the cancellation token, progress, artifacts, and the other agents and workflows.
 //! - [`Agent::dynamic`] takes JSON with schemas known at run time, [`Agent::model`] a language model's last message.
+//! - With the feature `files`, `Agent::from_file` serves an agent of a file; functions of the program are further tools of its
+//!   language model.
 //! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
 
 mod agent;
@@ -28,6 +30,8 @@ mod context;
 mod error;
 mod failure;
 mod feed;
+#[cfg(feature = "files")]
+mod file_agent;
 mod handler;
 mod node_endpoint;
 mod node_tasks;
@@ -57,12 +61,16 @@ pub use artifacts::Artifacts;
 pub use context::Context;
 pub use error::AgentError;
 pub use failure::Failure;
+#[cfg(feature = "files")]
+pub use file_agent::FileAgent;
 pub use peer_request::ask_until_answered;
 pub use peers::CallAnswer;
 pub use person_question::{PersonAnswer, QuestionToPerson};
 pub use schemars;
 pub use schemars::JsonSchema;
 pub use session_log::SessionLog;
+#[cfg(feature = "files")]
+pub use sinew_agents::EffectClass;
 pub use sinew_mesh::Mesh;
 pub use sinew_protocol::card::Delivery;
 pub use sinew_source::HostReferences;

@@ -2,6 +2,8 @@
 
 mod common;
 mod door;
+#[cfg(feature = "files")]
+mod file_agents;
 mod life;
 mod node;
 mod python;

@@ -1,5 +1,6 @@
 //! An agent: its card and the one way to call it.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
 use sinew_protocol::mcp_offer::McpOffer;
-use sinew_source::{Schema, Sources, Span};
+use sinew_source::{Diagnostics, Schema, Sources, Span};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,7 @@ use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
+use crate::run::compiled_schema;
 use crate::run::{AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong};
 use crate::run::{
     AgentProfile, AnnouncedTools, Command, Http, Limits, McpAgent, ModelAgent, Output, RunnerSurroundings,
@@ -43,6 +45,7 @@ pub struct Agent {
     tools: OnceLock<AnnouncedTools>,
     /// Where the file gives the name, for complaints about it.
     pub(crate) place: (Sources, Span),
+    pub(crate) warnings: Diagnostics,
 }
 
 #[derive(Debug)]
@@ -63,7 +66,18 @@ impl Agent {
         place: (Sources, Span),
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
-        Self { file, offer, runner, input, output, slots, around, tools: OnceLock::new(), place }
+        let warnings = Diagnostics::new(place.0.clone());
+        Self { file, offer, runner, input, output, slots, around, tools: OnceLock::new(), place, warnings }
+    }
+
+    /// Path of the agent file, as it was given.
+    pub fn file(&self) -> &Path {
+        Path::new(self.place.0.files().first().map_or("", |file| file.name.as_str()))
+    }
+
+    /// Returns what is doubtful about the file, although the agent can be used.
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.warnings
     }
 
     /// Name under which it is called.
@@ -181,11 +195,14 @@ impl Agent {
         let own = if self.is_model() { None } else { Some(self.timeout()) };
         let limits = Limits::new(own, call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts, usage, events } = match &self.runner {
-            AgentRunner::Script(script) => script.run(call, &limits).await,
-            AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
-            AgentRunner::Mcp(agent) => agent.run(call, &limits, &self.around).await,
-            AgentRunner::Http(http) => http.run(call, &limits, &self.around).await,
-            AgentRunner::Model(model) => model.run(self.profile(), call, &limits, &self.around).await,
+            // A call that waits for long must not hold the memory of the largest kind.
+            AgentRunner::Script(script) => Box::pin(script.run(call, &limits)).await,
+            AgentRunner::Command(command) => Box::pin(command.run(call, &limits, &self.around)).await,
+            AgentRunner::Mcp(agent) => Box::pin(agent.run(call, &limits, &self.around)).await,
+            AgentRunner::Http(http) => Box::pin(http.run(call, &limits, &self.around)).await,
+            AgentRunner::Model(model) => {
+                Box::pin(model.run(self.profile(), call, &limits, &self.around)).await
+            }
         }?;
         check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
             .map_err(|found| found.or(AgentError::Output))?;
@@ -307,7 +324,7 @@ fn check(
     value: &Value,
 ) -> Result<(), RefusedValue> {
     let compiled = own
-        .map(Schema::compile)
+        .map(compiled_schema)
         .transpose()
         .map_err(|error| RefusedValue::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
     let Some(schema) = compiled.as_ref().or(agents) else {

@@ -1,6 +1,6 @@
 //! One call of an agent: what goes in and what comes back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,8 +8,10 @@ use sinew_protocol::ArtifactRef;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
+use crate::host_tools::HostTools;
 use crate::peers::{NoPeers, Peers};
 use crate::people::{NoPeople, People};
+use crate::run::ConversationRecording;
 use crate::sessions::Sessions;
 use crate::steps::Steps;
 use crate::template::Scope;
@@ -39,6 +41,10 @@ pub struct Call {
     pub peers: Arc<dyn Peers>,
     /// People whom the agent may ask.
     pub people: Arc<dyn People>,
+    /// Functions of the program around the agent that a model may call.
+    pub tools: Option<Arc<dyn HostTools>>,
+    /// Hears a conversation with a model, for a case that replays it.
+    pub recording: Option<Arc<ConversationRecording>>,
     /// Log of a conversation with a model; in memory if none.
     pub steps: Option<Arc<dyn Steps>>,
     /// Session of a conversation with a model; none if it stands alone.
@@ -47,6 +53,8 @@ pub struct Call {
     pub conversation: Option<String>,
     /// How often a queue has delivered the task, this time included; 0 if it came otherwise.
     pub delivery: u64,
+    /// Tokens and cost of the call so far, for callers that want to know them of failed calls too; null if it has none.
+    pub usage: Arc<Mutex<Value>>,
     /// Whether the caller limits how many calls run at the same time, instead of the agent.
     pub limited_by_caller: bool,
     /// Ends the call gracefully; dropping the call's future ends it too.
@@ -81,13 +89,21 @@ impl Call {
             progress: tokio::sync::mpsc::unbounded_channel().0,
             peers: Arc::new(NoPeers),
             people: Arc::new(NoPeople),
+            tools: None,
+            recording: None,
             steps: None,
             session: None,
             conversation: None,
             delivery: 0,
+            usage: Arc::default(),
             limited_by_caller: false,
             cancel: CancellationToken::new(),
         }
+    }
+
+    /// Takes the tokens and cost of the call so far; null if it has none.
+    pub fn take_usage(&self) -> Value {
+        std::mem::take(&mut *self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The request as one object: what a command with `stdin: request` reads.

@@ -3,12 +3,15 @@
 use sinew_protocol::code;
 
 /// A complaint about the part of the file at a JSON pointer.
+#[derive(Debug)]
 pub(crate) struct FileComplaint {
     pub(crate) pointer: String,
     pub(crate) code: &'static str,
     pub(crate) message: String,
     /// Line and column within the text there, from 1.
     pub(crate) within: Option<(u32, u32)>,
+    /// Whether the agent can be used all the same.
+    pub(crate) is_warning: bool,
 }
 
 impl FileComplaint {
@@ -18,6 +21,7 @@ impl FileComplaint {
             code: code::AGENT_FILE_CANNOT_BE_USED.as_str(),
             message: message.into(),
             within: None,
+            is_warning: false,
         }
     }
 }

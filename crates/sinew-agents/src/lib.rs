@@ -28,6 +28,7 @@ mod complaint;
 mod error;
 mod file;
 mod file_time;
+mod host_tools;
 mod load;
 mod local_peers;
 mod mcp_file;
@@ -49,17 +50,20 @@ pub use call::{Call, Reply};
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;
 pub use file_time::Time as FileTime;
+pub use host_tools::{HostTool, HostTools};
 pub use local_peers::LocalPeers;
 pub use peers::{PeerAnswer, PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
 pub use run::{
-    AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,
-    remove_stale_task_folders,
+    AgentCase, AgentTools, CaseOutcome, ConversationRecording, ModelDescription, ModelPong, PinnedTool,
+    ToolPin, ToolStubs, fetch, remove_stale_task_folders,
 };
 pub use sessions::{MemorySession, Sessions};
 pub use set::AgentSet;
 pub use sinew_model::rehearsal::StubAnswer;
-pub use sinew_model::{CallStatus, ConversationEnd, KeptArtifact, SessionTurn, StepBody, StepRecord};
+pub use sinew_model::{
+    CallStatus, ConversationEnd, EffectClass, KeptArtifact, SessionTurn, StepBody, StepRecord,
+};
 pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;

@@ -105,8 +105,8 @@ fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
             let span = within.and_then(|((line, column), text)| {
                 place_within(&document.sources, node.span, text, line, column)
             });
-            return Diagnostic::error(complaint.code, complaint.message.clone())
-                .at(span.unwrap_or(node.span));
+            let told = if complaint.is_warning { Diagnostic::warning } else { Diagnostic::error };
+            return told(complaint.code, complaint.message.clone()).at(span.unwrap_or(node.span));
         }
         pointer = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
     }
@@ -149,14 +149,22 @@ fn build(
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
-            let place = document.root.at_pointer("/name").map_or(document.root.span, |node| node.span);
-            Ok(Agent::new(
+            let name = document.root.at_pointer("/name").map_or(document.root.span, |node| node.span);
+            let doubts = match &runner {
+                AgentRunner::Model(model) => {
+                    model.doubts.iter().map(|doubt| place(document, doubt)).collect()
+                }
+                _ => Vec::new(),
+            };
+            let mut agent = Agent::new(
                 (file, offer),
                 runner,
                 (input, output),
                 RunnerSurroundings { environment: environment.clone() },
-                (document.sources.clone(), place),
-            ))
+                (document.sources.clone(), name),
+            );
+            agent.warnings.extend(doubts);
+            Ok(agent)
         }
         Ok(_) => Err(complaints),
         Err(more) => Err(complaints.into_iter().chain(more).collect()),
@@ -185,7 +193,13 @@ fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<FileComp
         // The script of another file has its lines there.
         let within =
             error.line.filter(|_| file.source.is_some()).map(|line| (line, error.column.unwrap_or(1)));
-        vec![FileComplaint { pointer: pointer.to_owned(), code: error.code(), message, within }]
+        vec![FileComplaint {
+            pointer: pointer.to_owned(),
+            code: error.code(),
+            message,
+            within,
+            is_warning: false,
+        }]
     })
 }
 

@@ -1,6 +1,6 @@
 //! Agents of one process as each other's peers.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -57,12 +57,17 @@ impl Peers for LocalPeers {
             task.peers = Arc::new(below);
             task.cancel = call.cancel;
             task.conversation = Some(call.key);
+            let used = Arc::clone(&task.usage);
             match agent.call(task).await {
                 Ok(reply) => {
                     let usage = TaskUsage::of(&reply.usage).unwrap_or_default().total();
                     PeerAnswer { result: Ok(reply.output), usage }
                 }
-                Err(fault) => Err(fault).into(),
+                Err(fault) => {
+                    let used = used.lock().unwrap_or_else(PoisonError::into_inner);
+                    let usage = TaskUsage::of(&used).unwrap_or_default().total();
+                    PeerAnswer { result: Err(fault), usage }
+                }
             }
         }
         .boxed()

@@ -359,6 +359,8 @@ pub(crate) struct RequestTools {
     pub(crate) peers: Vec<String>,
     /// Names of MCP servers of this file, whose tools are offered only to nodes that name the server.
     pub(crate) mcp: Vec<String>,
+    /// Whether agents that a graph puts below this one are tools: conversations within the one that calls them.
+    pub(crate) subagents: bool,
 }
 
 /// Effect of a repeated call.

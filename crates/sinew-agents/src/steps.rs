@@ -22,6 +22,10 @@ pub trait Steps: Send + Sync {
     fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, Fault>>;
     /// Writes a record to a place, counted from 0, unless another record stands there.
     fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, Fault>>;
+    /// Whether the log lies outside this process, so that it is there again when this process has forgotten it.
+    fn is_shared(&self) -> bool {
+        false
+    }
     /// Hears that another process holds the conversation now: the answer of this one must not count.
     fn give_way(&self) {}
 }

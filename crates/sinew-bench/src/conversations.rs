@@ -13,6 +13,7 @@ use sinew_model::script::ModelScript;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::{ActivationKey, ExecutionId, Token, code};
 
+use crate::delta::delta_times;
 use crate::order::{DriverOrder, MeasuredTime, median};
 use crate::site::{BenchSite, connect};
 
@@ -83,6 +84,8 @@ pub(crate) struct ConversationFigures {
     pub(crate) replayed_records: usize,
     /// Milliseconds until a process has read and folded them.
     pub(crate) replay_ms: f64,
+    /// Milliseconds from a model's server to a client that watches, in the middle and at most for 99 of 100 pieces of text.
+    pub(crate) delta_ms: (f64, f64),
     /// Conversations that wait for a person at the same time.
     pub(crate) parked: usize,
     /// Memory of the agent's process for them, in MiB.
@@ -121,6 +124,11 @@ pub(crate) async fn conversations(
     note("the replay of a conversation of 50 turns");
     let mesh = connect(site.url()).await?;
     let (replayed_records, replay_ms) = replay(&mesh).await?;
+    note("text of a model on its way to a client");
+    let mut delta_times = delta_times(&mesh, smoke).await?;
+    delta_times.sort_by(f64::total_cmp);
+    let slow = delta_times.get(delta_times.len() * 99 / 100).copied().unwrap_or_default();
+    let delta_ms = (median(delta_times), slow);
     note(&format!("{parked} conversations that wait for a person"));
     let before = site.talking_memory();
     // Each is an execution, and so is its question.
@@ -135,6 +143,7 @@ pub(crate) async fn conversations(
         p50_ms: alone.p50_us / 1e3,
         replayed_records,
         replay_ms,
+        delta_ms,
         parked,
         parked_mib,
     })
@@ -176,6 +185,7 @@ fn long_log() -> Result<Vec<StepRecord>, Failure> {
         instruction: None,
         output_schema: None,
         context: serde_json::Value::Null,
+        begun_at: None,
         script: ModelScript::read(&answers).map_err(|bad| broken(&bad.to_string()))?,
         tools: std::collections::BTreeMap::new(),
         peers: Vec::new(),
@@ -187,6 +197,6 @@ fn long_log() -> Result<Vec<StepRecord>, Failure> {
     Ok(outcome.map_err(|fault| broken(&fault.message))?.rehearsal.log)
 }
 
-fn broken(reason: &str) -> Failure {
+pub(crate) fn broken(reason: &str) -> Failure {
     Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason.to_owned())
 }

@@ -7,6 +7,7 @@
 
 mod child;
 mod conversations;
+mod delta;
 mod floor;
 mod gateway_part;
 mod http_load;

@@ -109,6 +109,7 @@ fn read_case(node: &Node, peers: &[PeerDescription]) -> Result<AgentCase, (Span,
         instruction: node.get("instruction").and_then(Node::as_str).map(str::to_owned),
         output_schema: json("output_schema"),
         context: json("context").unwrap_or_default(),
+        begun_at: json("begun_at").and_then(|time| time.as_u64()),
         script,
         tools,
         peers: peers.to_vec(),
@@ -124,7 +125,8 @@ fn stub_answer(node: &Node) -> Result<StubAnswer, String> {
         (_, Some(error)) => Err(error.to_owned()),
         (output, None) => Ok(output.map(Node::to_json).unwrap_or_default()),
     };
-    Ok(StubAnswer { result, after_ms })
+    let artifact = node.get("artifact").and_then(Node::as_str).map(str::to_owned);
+    Ok(StubAnswer { result, after_ms, artifact })
 }
 
 fn judge_case(agent: &Agent, case: &AgentCase, node: &Node, span: Span) -> (Vec<Mismatch>, u64) {

@@ -41,7 +41,8 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
             state.dispatch(*act, *attempt, *tries, ask);
             state.set_deadline(*act, *deadline, TimerKind::Attempt);
         }
-        Fact::Replied { act, attempt, result, retried } => {
+        Fact::Replied { act, attempt, result, retried, usage } => {
+            state.note_usage(*act, result.as_ref().map_or(usage, |reply| &reply.usage));
             state.take_reply(*act, (!retried).then(|| (*attempt, result.clone())));
         }
         Fact::BackedOff { act, until, ask } => state.back_off(*act, *until, ask.as_ref()),

@@ -129,6 +129,9 @@ pub enum Fact {
         result: Result<Arc<TaskReply>, Fault>,
         /// True if the same ask is tried again, so the adapter does not see this result.
         retried: bool,
+        /// Tokens and cost that a failed attempt told; null if it told none. Those of an answer are in the answer.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        usage: Value,
     },
     /// An answer came for an attempt that no longer counts; kept for the audit only.
     Late {

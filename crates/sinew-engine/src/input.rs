@@ -33,6 +33,17 @@ pub enum EngineInput {
         /// The answer, or why there is none.
         result: Result<TaskReply, Fault>,
     },
+    /// An attempt failed, and told what it used.
+    Failed {
+        /// The activation.
+        act: ActivationId,
+        /// The attempt.
+        attempt: u32,
+        /// The reason.
+        fault: Fault,
+        /// Tokens and cost of the attempt; null if it told none.
+        usage: Value,
+    },
     /// An agent said something while working.
     Progress {
         /// The activation.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
+use sinew_protocol::usage::{ActivationUsage, ModelTotals};
 
 use crate::ask::{TaskReply, TaskRequest};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, ExecutionOutcome, ExecutionStart, PersonRequest};
@@ -97,6 +98,9 @@ pub struct Activation {
     pub asked_before: Option<Arc<TaskRequest>>,
     /// Replies the adapter has seen, in order.
     pub replies: Vec<RecordedReply>,
+    /// Model calls of all attempts, failed ones included, as their agents told them; none if none told any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<ActivationUsage>>,
     /// Question for a person.
     pub wait: Option<Arc<PersonRequest>>,
     /// Children of a map, loop or fork.
@@ -336,6 +340,20 @@ pub(crate) enum TimerKind {
 }
 
 impl ExecutionState {
+    /// Returns the model calls behind all activations, failed attempts, sub-workflows and agents of agents included.
+    pub fn model_totals(&self) -> ModelTotals {
+        let mut totals = ModelTotals::default();
+        for usage in self.acts.iter().filter_map(|one| one.usage.as_ref()) {
+            totals.add(usage.sum().total());
+        }
+        totals
+    }
+
+    /// Price in USD of these model calls, as far as agents tell one.
+    pub(crate) fn cost_usd(&self) -> f64 {
+        self.model_totals().cost_usd.unwrap_or(0.0)
+    }
+
     /// A state before the first fact.
     pub fn new() -> Self {
         Self::default()

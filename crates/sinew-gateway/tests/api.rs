@@ -94,6 +94,31 @@ async fn an_execution_is_started_followed_and_read() {
 }
 
 #[tokio::test]
+async fn model_calls_of_results_and_failures_are_told() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let agent = Agent::dynamic("one", None, None, |input: Value, context| async move {
+        let usage =
+            json!({"turns": 2, "input_tokens": 40, "output_tokens": 7, "cost_usd": 0.25, "cumulative": true});
+        context.usage(usage);
+        if input["value"] == "bad" { Err(Failure::new("spent").for_good()) } else { Ok(input) }
+    });
+    world.serve(agent).await;
+    for (id, value) in [("good", "hello"), ("failed", "bad")] {
+        post(&world, "/executions", json!({"workflow": "single", "input": {"value": value}, "id": id})).await;
+        stream(&world, id, None).await;
+        let described = get(&world, &format!("/executions/{id}")).await;
+        let model = &described["models"][0];
+        assert_eq!((&model["node"], &model["turns"]), (&json!("a"), &json!(2)), "{described}");
+        assert_eq!((&model["input_tokens"], &model["cost_usd"]), (&json!(40), &json!(0.25)), "{described}");
+    }
+    let page = get(&world, "/executions").await;
+    for row in page["executions"].as_array().unwrap() {
+        assert_eq!((&row["usage"]["turns"], &row["usage"]["cost_usd"]), (&json!(2), &json!(0.25)), "{row}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn lists_are_filtered_and_paged() {
     let world = GatewayWorld::new(&[("single", SINGLE)]).await;
     world.serve_echo().await;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::Fact;
-use sinew_protocol::usage::TaskUsage;
+use sinew_engine::{ActivationId, Fact};
+use sinew_protocol::usage::{TaskUsage, is_cumulative};
 
 use crate::record::Record;
 use crate::words;
@@ -14,8 +14,7 @@ use crate::words;
 /// Most decisions of people that are told of one node.
 const MAX_DECISIONS: usize = 8;
 
-/// Work of language models for one node, over all of its activations and attempts that gave a result. The numbers are the
-/// word of its agent.
+/// Work of language models for one node, over all of its activations and attempts. The numbers are the word of its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelUsage {
     /// The node.
@@ -139,23 +138,56 @@ fn short(tokens: u64) -> String {
     if tokens < 1_000 { tokens.to_string() } else { format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100) }
 }
 
-/// Returns the usage of each node whose agents told one, in the order in which the first result came.
+/// Returns the usage of each node whose agents told one, in the order in which the first result came. Failed attempts count.
 pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     let (mut found, mut places): (Vec<ModelUsage>, BTreeMap<String, usize>) = Default::default();
+    let mut told: Vec<ToldUsage> = Vec::new();
     record.execution.replay(|ctx, fact| {
-        let Fact::Replied { act, result: Ok(reply), .. } = fact else { return };
-        let Some(used) = TaskUsage::of(&reply.usage) else { return };
+        let Fact::Replied { act, result, usage, .. } = fact else { return };
+        let usage = result.as_ref().map_or(usage, |reply| &reply.usage);
+        if TaskUsage::of(usage).is_none() {
+            return;
+        }
         let node = ctx.node_of(*act).id.clone();
         let place = *places.entry(node.clone()).or_insert_with(|| {
             found.push(ModelUsage { node, ..ModelUsage::default() });
             found.len() - 1
         });
-        found[place].add(&used, &reply.usage);
-        let decisions = reply.events.iter().filter_map(ToolDecision::of);
+        let agent = ctx.act(*act).ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
+        add_told(&mut told, ToldUsage { place, act: *act, agent, usage: usage.clone() });
+        let events = result.as_ref().map_or(&[][..], |reply| reply.events.as_slice());
+        let decisions = events.iter().filter_map(ToolDecision::of);
         let room = MAX_DECISIONS.saturating_sub(found[place].decisions.len());
         found[place].decisions.extend(decisions.take(room));
     });
+    for one in &told {
+        if let Some(used) = TaskUsage::of(&one.usage) {
+            found[one.place].add(&used, &one.usage);
+        }
+    }
     found
+}
+
+/// A usage as it was told.
+struct ToldUsage {
+    /// Place of the node among those found.
+    place: usize,
+    act: ActivationId,
+    agent: String,
+    usage: Value,
+}
+
+/// Adds a usage. One that tells of all attempts replaces what the agent told of the activation before.
+fn add_told(told: &mut Vec<ToldUsage>, new: ToldUsage) {
+    let is_before = |one: &ToldUsage| {
+        (one.act, &one.agent) == (new.act, &new.agent)
+            && is_cumulative(&one.usage)
+            && is_cumulative(&new.usage)
+    };
+    match told.iter().position(is_before) {
+        Some(at) => told[at] = new,
+        None => told.push(new),
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +218,23 @@ mod tests {
         );
         let huge = used(&[second, json!({"turns": u64::MAX, "cost_usd": 0.01})]);
         assert_eq!((huge.used.own.turns, huge.used.own.cost_usd), (u64::MAX, Some(0.0313)));
+    }
+
+    #[test]
+    fn a_cumulative_usage_takes_the_place_of_the_one_before() {
+        let usage = |turns: u64, cumulative: bool| json!({"turns": turns, "cumulative": cumulative});
+        let mut told = Vec::new();
+        for (act, agent, usage) in [
+            (0, "a", usage(1, true)),
+            (0, "a", usage(4, true)),
+            (0, "b", usage(8, true)),
+            (1, "a", usage(16, true)),
+            (0, "a", usage(32, false)),
+        ] {
+            add_told(&mut told, ToldUsage { place: 0, act, agent: agent.to_owned(), usage });
+        }
+        let turns: Vec<u64> = told.iter().filter_map(|one| one.usage["turns"].as_u64()).collect();
+        assert_eq!(turns, [4, 8, 16, 32]);
     }
 
     #[test]

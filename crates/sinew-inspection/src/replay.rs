@@ -112,6 +112,10 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
             chain: start.chain.clone(),
         },
         Fact::Replied { result: Err(fault), .. } if fault.code == ATTEMPT_TIMED_OUT => return None,
+        Fact::Replied { act, attempt, result: Err(fault), usage, .. } if !usage.is_null() => {
+            let (fault, usage) = (fault.clone(), usage.clone());
+            EngineInput::Failed { act: *act, attempt: *attempt, fault, usage }
+        }
         Fact::Replied { act, attempt, result, .. } => EngineInput::Done {
             act: *act,
             attempt: *attempt,

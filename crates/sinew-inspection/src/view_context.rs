@@ -75,7 +75,7 @@ impl ViewContext {
         // The journal is read only if something was tried more than once.
         if execution.state().acts.iter().any(|one| one.attempt > 1 || one.tries > 0) {
             for fact in execution.journal().iter().flat_map(|round| &round.facts) {
-                if let Fact::Replied { act, attempt, result: Err(fault), retried: true } = fact {
+                if let Fact::Replied { act, attempt, result: Err(fault), retried: true, .. } = fact {
                     let message = fault.message.lines().next().unwrap_or_default().to_owned();
                     retried.insert(*act, RetriedAttempt { attempt: *attempt, message });
                 }

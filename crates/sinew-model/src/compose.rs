@@ -108,11 +108,11 @@ fn as_words(message: PromptMessage) -> PromptMessage {
     }
 }
 
-/// Estimated tokens of a prompt: by its bytes, corrected by the provider's last count.
-pub(crate) fn estimated_tokens(state: &ConversationState, prompt: &Prompt) -> u64 {
+/// Estimated tokens of a prompt of so many bytes, corrected by the provider's last count.
+pub(crate) fn estimated_tokens(state: &ConversationState, prompt_bytes: u64) -> u64 {
     let per_byte =
         state.tokens_per_byte.filter(|ratio| (0.02..=2.0).contains(ratio)).unwrap_or(1.0 / BYTES_PER_TOKEN);
-    let tokens = prompt.bytes() as f64 * per_byte;
+    let tokens = prompt_bytes as f64 * per_byte;
     // A prompt has far fewer bytes than this number could lose.
     #[expect(clippy::cast_sign_loss, reason = "bytes and ratio are positive")]
     let tokens = tokens as u64;

@@ -28,7 +28,7 @@ mod turn;
 
 pub use next::{ApprovalTest, ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
 pub use output::ANSWER_TOOL;
-pub use prompt::{AnswerForm, Prompt, PromptMessage, PromptResult};
+pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};
 pub use record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
     KeptArtifact, SessionTurn, StepBody, StepRecord,
@@ -39,5 +39,5 @@ pub use spec::{
     TokenPrice, ToolAbility, ToolSpec, UnknownRule,
 };
 pub use state::{CallState, ConversationState, ConversationTotals, Exchange, MissedAsk, PersonDecision};
-pub use text::{CappedResult, canonical, cap_result, value_without_hidden, without_hidden};
+pub use text::{CappedResult, canonical, cap_result, shortened, value_without_hidden, without_hidden};
 pub use turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage, TurnDelta};

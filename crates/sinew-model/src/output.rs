@@ -201,7 +201,7 @@ fn action_instruction(spec: &ConversationSpec) -> String {
         "You can use tools. To use one, answer with {{\"tool\": NAME, \"arguments\": {{…}}}} and nothing else; its result \
          comes with the next message. When the work is done, answer with {{\"{ANSWER_TOOL}\": OUTPUT}}. Tools:"
     );
-    for tool in &spec.tools {
+    for tool in spec.tools.iter() {
         let _ = write!(text, "\n- {}: {}", tool.declaration.name, tool.declaration.description);
     }
     text

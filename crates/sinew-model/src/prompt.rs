@@ -75,30 +75,64 @@ pub enum AnswerForm {
     Schema(Value),
 }
 
-impl Prompt {
+/// Digest and length of a prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptMeasure {
     /// The sha256 over all parts, in hex.
-    pub fn digest(&self) -> String {
-        sinew_protocol::artifact::sha256(self.parts().to_string().as_bytes())
+    pub digest: String,
+    /// Length of the parts in bytes, for the estimate of tokens.
+    pub bytes: u64,
+}
+
+/// The parts of a prompt that a model sees.
+#[derive(Serialize)]
+struct PromptParts<'a> {
+    system: &'a [String],
+    tools: Vec<ToolParts<'a>>,
+    must_call: bool,
+    messages: &'a [PromptMessage],
+    form: Value,
+    max_output: u64,
+}
+
+#[derive(Serialize)]
+struct ToolParts<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl Prompt {
+    /// Measures the prompt.
+    pub fn measure(&self) -> PromptMeasure {
+        // A prompt has text keys only, so it always serialises.
+        let text = serde_json::to_vec(&self.parts()).unwrap_or_default();
+        PromptMeasure { digest: sinew_protocol::artifact::sha256(&text), bytes: text.len() as u64 }
     }
 
-    /// Length in bytes, for the estimate of its tokens.
-    pub fn bytes(&self) -> u64 {
-        self.parts().to_string().len() as u64
+    /// Returns the prompt as recordings keep it: of tools the names, because other processes describe them.
+    pub fn recorded(&self) -> Value {
+        let mut parts = serde_json::to_value(self.parts()).unwrap_or_default();
+        parts["tools"] = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+        parts
     }
 
-    fn parts(&self) -> Value {
-        let form = match &self.form {
-            AnswerForm::Free => Value::Null,
-            AnswerForm::Json => true.into(),
-            AnswerForm::Schema(schema) => schema.clone(),
-        };
-        serde_json::json!({
-            "system": self.system,
-            "tools": self.tools.iter().map(ToolDeclaration::spec).collect::<Vec<_>>(),
-            "must_call": self.must_call,
-            "messages": self.messages,
-            "form": form,
-            "max_output": self.max_output,
-        })
+    fn parts(&self) -> PromptParts<'_> {
+        fn tool(tool: &ToolDeclaration) -> ToolParts<'_> {
+            let ToolDeclaration { name, description, parameters, .. } = tool;
+            ToolParts { name, description, parameters }
+        }
+        PromptParts {
+            system: &self.system,
+            tools: self.tools.iter().map(tool).collect(),
+            must_call: self.must_call,
+            messages: &self.messages,
+            form: match &self.form {
+                AnswerForm::Free => Value::Null,
+                AnswerForm::Json => true.into(),
+                AnswerForm::Schema(schema) => schema.clone(),
+            },
+            max_output: self.max_output,
+        }
     }
 }

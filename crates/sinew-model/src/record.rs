@@ -14,6 +14,9 @@ pub struct StepRecord {
     pub by: String,
     /// When it was written, in milliseconds since 1970.
     pub at: u64,
+    /// Key of the call behind which a nested conversation wrote it; none for the conversation of the task itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
     /// Content of the entry.
     #[serde(flatten)]
     pub body: StepBody,
@@ -185,6 +188,32 @@ pub struct CallResult {
     /// Model calls behind the result: those of the agent or workflow that was called, and of all that it called.
     #[serde(default, skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,
+    /// Whether these model calls were made by a conversation nested in this one, within its budget.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nested: bool,
+    /// Milliseconds for which a nested conversation waited for people.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl CallResult {
+    /// A result without model calls behind it.
+    pub fn new(status: CallStatus, content: impl Into<Value>) -> Self {
+        Self {
+            status,
+            content: content.into(),
+            artifact: None,
+            open: false,
+            usage: ModelTotals::default(),
+            nested: false,
+            waited_ms: 0,
+        }
+    }
 }
 
 /// Outcome of a call.

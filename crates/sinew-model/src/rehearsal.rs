@@ -3,7 +3,6 @@
 //! A rehearsal keeps its log in memory and can begin from any prefix of a log, as a process does after a crash.
 
 use serde_json::Value;
-use sinew_protocol::usage::ModelTotals;
 
 use crate::next::{ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
 use crate::record::{AskStep, BeginStep, CallResult, CallStatus, ConversationEnd, StepBody, StepRecord};
@@ -24,6 +23,8 @@ pub struct StubAnswer {
     pub result: Result<Value, String>,
     /// Virtual milliseconds until it is there.
     pub after_ms: u64,
+    /// Name of the artifact with the whole output, if the output is a part of it.
+    pub artifact: Option<String>,
 }
 
 /// Everything outside a conversation: stubs of tools and people.
@@ -127,7 +128,7 @@ struct Shell<'a> {
 impl Shell<'_> {
     fn append(&mut self, body: StepBody) {
         self.now = self.now.saturating_add(TICK_MS);
-        let record = StepRecord { by: self.by.to_owned(), at: self.now, body };
+        let record = StepRecord { by: self.by.to_owned(), at: self.now, within: None, body };
         self.state.apply(&record);
         self.log.push(record);
     }
@@ -139,8 +140,8 @@ impl Shell<'_> {
         self.append(StepBody::Ask(AskStep {
             turn: ask.turn,
             alias: alias.clone(),
-            prompt: ask.prompt.digest(),
-            bytes: ask.prompt.bytes(),
+            prompt: ask.measure.digest.clone(),
+            bytes: ask.measure.bytes,
         }));
         match self.script.answer(asked, &ask.prompt) {
             Ok(answer) => self.append(self.spec.turn_record(ask, answer)),
@@ -167,11 +168,11 @@ impl Shell<'_> {
             };
             let max = tool.map_or(usize::MAX, |tool| tool.max_result);
             let (content, artifact) = match cap_result(&content, max) {
-                CappedResult::Whole(value) => (value, None),
+                CappedResult::Whole(value) => (value, answer.artifact),
                 CappedResult::Cut(text) => (text.into(), Some(format!("{}.json", call.position.key))),
             };
             let open = tool.is_none_or(|tool| tool.open);
-            let result = CallResult { status, content, artifact, open, usage: ModelTotals::default() };
+            let result = CallResult { artifact, open, ..CallResult::new(status, content) };
             self.append(StepBody::Done { call: call.position.clone(), result });
         }
     }

@@ -8,6 +8,8 @@
 //! - {refuse: "I will not"}                           # the model refuses
 //! - {length: "cut of"}                               # the answer is cut off
 //! - {error: {status: 429, retry_after: 2}}           # the provider refuses
+//! - {turn: {…}, prompt: {…}}                         # a recorded answer, and the question that it belongs to
+//! - {miss: {…}, prompt: {…}}                         # a recorded refusal
 //! - {when: refund, text: "some words"}               # the first answer whose `when` is in the instruction or last message
 //! ```
 
@@ -36,7 +38,14 @@ pub struct BadModelScript {
 }
 
 /// Keys of an answer, one of them each.
-const KINDS: [&str; 8] = ["call", "answer", "text", "echo", "raw", "refuse", "length", "error"];
+const KINDS: [&str; 10] =
+    ["call", "answer", "text", "echo", "raw", "refuse", "length", "error", "turn", "miss"];
+/// Keys that may stand beside those.
+const BESIDE: [&str; 3] = ["usage", "when", "prompt"];
+/// Most differences between two questions that a refusal tells.
+const MAX_TOLD_DIFFERENCES: usize = 5;
+/// Longest text of a difference, in characters.
+const MAX_DIFFERENCE_CHARS: usize = 120;
 
 impl ModelScript {
     /// Reads answers. Each is an object with one of the known keys; `usage` may stand beside it.
@@ -44,8 +53,7 @@ impl ModelScript {
         for (index, answer) in answers.iter().enumerate() {
             let bad = |problem: &str| BadModelScript { index, problem: problem.to_owned() };
             let members = answer.as_object().ok_or_else(|| bad("expected an object"))?;
-            let kinds: Vec<&String> =
-                members.keys().filter(|key| *key != "usage" && *key != "when").collect();
+            let kinds: Vec<&String> = members.keys().filter(|key| !BESIDE.contains(&key.as_str())).collect();
             let [kind] = kinds[..] else {
                 return Err(bad(&format!("expected exactly one of {}", KINDS.join(", "))));
             };
@@ -55,6 +63,8 @@ impl ModelScript {
                 "text" | "refuse" | "length" => value.is_string(),
                 "error" => value.get("status").and_then(Value::as_u64).is_some_and(|status| status < 600),
                 "answer" | "raw" | "echo" => true,
+                "turn" => serde_json::from_value::<ModelTurn>(value.clone()).is_ok(),
+                "miss" => serde_json::from_value::<ModelRefusal>(value.clone()).is_ok(),
                 _ => return Err(bad(&format!("'{kind}' is not one of {}", KINDS.join(", ")))),
             };
             if !fits {
@@ -88,8 +98,15 @@ impl ModelScript {
                 format!("the script has {} answers, and a further one was asked for", self.answers.len());
             return Err(ModelRefusal::new(RefusalKind::Denied, text));
         };
+        if let Some(recorded) = answer.get("prompt") {
+            let found = differences(recorded, &prompt.recorded());
+            if !found.is_empty() {
+                let text = format!("the question differs from the recorded one:\n- {}", found.join("\n- "));
+                return Err(ModelRefusal::new(RefusalKind::Denied, text));
+            }
+        }
         let usage = TokenUsage {
-            input: answer["usage"]["input"].as_u64().unwrap_or_else(|| prompt.bytes() / 4),
+            input: answer["usage"]["input"].as_u64().unwrap_or_else(|| prompt.measure().bytes / 4),
             output: answer["usage"]["output"].as_u64().unwrap_or_else(|| answer.to_string().len() as u64 / 4),
             cached: answer["usage"]["cached"].as_u64().unwrap_or(0),
             reasoning: 0,
@@ -117,7 +134,7 @@ impl ModelScript {
 fn turn_of(answer: &Value, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
     let Some((kind, value)) = answer
         .as_object()
-        .and_then(|members| members.iter().find(|(key, _)| *key != "usage" && *key != "when"))
+        .and_then(|members| members.iter().find(|(key, _)| !BESIDE.contains(&key.as_str())))
     else {
         return Err(ModelRefusal::unreadable("the script's answer is empty"));
     };
@@ -141,11 +158,61 @@ fn turn_of(answer: &Value, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
         }
         ("raw", Value::String(bytes)) => read_raw(bytes.as_bytes()),
         ("raw", document) => read_raw(document.to_string().as_bytes()),
+        ("turn", turn) => serde_json::from_value(turn.clone()).map_err(ModelRefusal::unreadable),
+        ("miss", refusal) => {
+            Err(serde_json::from_value(refusal.clone()).unwrap_or_else(ModelRefusal::unreadable))
+        }
         ("call", calls) => Ok(calling(calls)),
         ("answer", output) => Ok(answering(output, prompt)),
         ("echo", _) => Ok(answering(&echo_of(prompt), prompt)),
         _ => Err(ModelRefusal::unreadable("the script's answer is not valid")),
     }
+}
+
+/// The first differences between a recorded question and the one that is asked, each with its place.
+fn differences(recorded: &Value, asked: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    add_differences("", recorded, asked, &mut found);
+    found.truncate(MAX_TOLD_DIFFERENCES);
+    found
+}
+
+fn add_differences(place: &str, recorded: &Value, asked: &Value, found: &mut Vec<String>) {
+    if recorded == asked || found.len() > MAX_TOLD_DIFFERENCES {
+        return;
+    }
+    match (recorded, asked) {
+        (Value::Object(one), Value::Object(other)) => {
+            let more = other.keys().filter(|key| !one.contains_key(*key));
+            for key in one.keys().chain(more) {
+                let at = |members: &Map<String, Value>| members.get(key).cloned().unwrap_or_default();
+                add_differences(&format!("{place}/{key}"), &at(one), &at(other), found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            for index in 0..one.len().max(other.len()) {
+                let at = |items: &[Value]| items.get(index).cloned().unwrap_or_default();
+                add_differences(&format!("{place}/{index}"), &at(one), &at(other), found);
+            }
+        }
+        _ => {
+            let (one, other) = told_difference(recorded, asked);
+            found.push(format!("{place}: recorded {one}, asked {other}"));
+        }
+    }
+}
+
+/// Two values from the place on where they differ.
+fn told_difference(one: &Value, other: &Value) -> (String, String) {
+    const BEFORE: usize = 20;
+    let (one, other) = (one.to_string(), other.to_string());
+    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let from = |text: &str| {
+        let rest: String = text.chars().skip(same.saturating_sub(BEFORE)).collect();
+        let before = if same > BEFORE { "…" } else { "" };
+        format!("{before}{}", crate::text::shortened(&rest, MAX_DIFFERENCE_CHARS))
+    };
+    (from(&one), from(&other))
 }
 
 fn read_raw(bytes: &[u8]) -> Result<ModelTurn, ModelRefusal> {

@@ -28,7 +28,7 @@ pub struct ConversationSpec {
     /// Classes of refusals after which the next model is asked, beside unavailable ones.
     pub fallback: FallbackRule,
     /// Tools that the model may call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<Vec<ToolSpec>>,
     /// Form of the output.
     pub output: OutputSpec,
     /// Limits of the whole conversation, over all attempts.

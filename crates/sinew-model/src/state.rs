@@ -119,15 +119,22 @@ pub struct ConversationTotals {
     pub unknown_calls: u32,
     /// Milliseconds of waiting for people.
     pub waited_ms: u64,
-    /// Model calls of the agents and workflows that were called.
+    /// Model calls of the agents and workflows that were called, and of nested conversations.
     pub children: ModelTotals,
+    /// The part of `children` that nested conversations made, within the budget of this one.
+    pub nested: ModelTotals,
 }
 
 impl ConversationState {
-    /// Folds a log. Records that contradict the log before them change nothing.
+    /// Folds a log without its nested conversations. Records that contradict the log before them change nothing.
     pub fn fold<'a>(records: impl IntoIterator<Item = &'a StepRecord>) -> Self {
+        Self::fold_within(records, None)
+    }
+
+    /// Folds one conversation of a log: the one nested behind the call of this key, or that of the task itself.
+    pub fn fold_within<'a>(records: impl IntoIterator<Item = &'a StepRecord>, within: Option<&str>) -> Self {
         let mut state = Self::default();
-        for record in records {
+        for record in records.into_iter().filter(|record| record.within.as_deref() == within) {
             state.apply(record);
         }
         state
@@ -261,6 +268,10 @@ impl ConversationState {
             return;
         }
         self.totals.children.add(result.usage);
+        if result.nested {
+            self.totals.nested.add(result.usage);
+            self.totals.waited_ms = self.totals.waited_ms.saturating_add(result.waited_ms);
+        }
         // The words of a failure are the tool's words too.
         self.tainted |= result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed);
         match result.status {
@@ -305,6 +316,17 @@ impl ConversationState {
     /// Model calls whose outcome is in the log.
     pub fn answered_asks(&self) -> u32 {
         self.totals.turns.saturating_add(self.totals.misses).saturating_add(self.totals.summaries)
+    }
+
+    /// Tokens of prompts and of answers, nested conversations included.
+    pub fn spent_tokens(&self) -> (u64, u64) {
+        let ConversationTotals { usage, nested, .. } = &self.totals;
+        (usage.input.saturating_add(nested.input_tokens), usage.output.saturating_add(nested.output_tokens))
+    }
+
+    /// Price in USD, nested conversations included.
+    pub fn spent_usd(&self) -> f64 {
+        self.totals.cost_usd + self.totals.nested.cost_usd.unwrap_or(0.0)
     }
 
     /// Model calls that count against the budget of turns.

@@ -86,7 +86,7 @@ pub fn canonical(value: &Value) -> String {
 }
 
 /// At most so many characters of a text, with `…` where more follow.
-pub(crate) fn shortened(text: &str, max_chars: usize) -> String {
+pub fn shortened(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),

@@ -9,7 +9,7 @@ use sinew_inspection::words;
 /// Longest text in a line, in characters.
 const MAX_TEXT: usize = 200;
 
-/// Returns the records as rows of `n`, `at`, `kind` and `text`. With `content`, rows have what was said as `content`.
+/// Returns the records as rows of `n`, `at`, `kind` and `text`, those of nested agents with `within`, the key of their call. With `content`, rows have what was said as `content`.
 pub fn conversation_rows(records: &[StepRecord], content: bool) -> Vec<Value> {
     let row = |(n, record): (usize, &StepRecord)| {
         let at = i64::try_from(record.at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
@@ -20,6 +20,9 @@ pub fn conversation_rows(records: &[StepRecord], content: bool) -> Vec<Value> {
             "kind": kind(&record.body),
             "text": text(&record.body),
         });
+        if let Some(key) = &record.within {
+            row["within"] = key.clone().into();
+        }
         if content {
             row["content"] = said(&record.body);
         }
@@ -35,7 +38,9 @@ pub fn conversation_lines(records: &[StepRecord], content: bool) -> String {
     let lines = records.iter().zip(&rows).map(|(record, row)| {
         let since = words::duration(record.at.saturating_sub(first));
         let text = words::one_line(row["text"].as_str().unwrap_or_default(), MAX_TEXT);
-        let mut line = format!("  +{since:<8} {:<9} {text}", row["kind"].as_str().unwrap_or_default());
+        // Conversations of nested agents stand among the records of the one above.
+        let mark = if record.within.is_some() { "· " } else { "" };
+        let mut line = format!("  +{since:<8} {:<9} {mark}{text}", row["kind"].as_str().unwrap_or_default());
         if let Some(said) = row.get("content").filter(|said| !said.is_null()) {
             let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
             // Writing to a String cannot fail.

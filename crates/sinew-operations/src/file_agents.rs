@@ -1,13 +1,13 @@
 //! Ready-made agents behind the in-process driver.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{AgentSet, Artifacts, LocalPeers};
+use sinew_agents::{AgentSet, Artifacts, LocalPeers, People};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
 use sinew_inspection::words;
@@ -32,7 +32,12 @@ pub struct FileAgents {
     pub set: AgentSet,
     /// Where they leave artifacts.
     pub artifacts: Arc<dyn Artifacts>,
+    /// The people whom agents may ask, by the node that asks; nobody if none.
+    pub people: Option<PeopleOfNode>,
 }
+
+/// Gives the people whom the agent of a node may ask.
+pub type PeopleOfNode = Box<dyn Fn(&str) -> Arc<dyn People> + Send + Sync>;
 
 /// File that marks the folder of a node plugin.
 const PLUGIN: &str = "definition.json";
@@ -104,9 +109,13 @@ impl Agents for FileAgents {
         task.context = context(&call);
         task.cancel = cancel;
         task.progress = sender;
+        if let Some(people) = &self.people {
+            task.people = people(&call.node);
+        }
         task.peers = Arc::new(LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts)));
         async move {
             // Ends with the call: its sender goes away with `task`.
+            let (usage, teller) = (Arc::clone(&task.usage), progress.clone());
             let told = tokio::spawn(async move {
                 while let Some(value) = said.recv().await {
                     // Pieces of an answer that is still arriving are for people who watch, not facts.
@@ -118,7 +127,10 @@ impl Agents for FileAgents {
             let reply = agent.call(task).await;
             // Messages count until the attempt ends.
             let _ = tokio::time::timeout(MESSAGES_TIMEOUT, told).await;
-            let reply = reply?;
+            let reply = reply.inspect_err(|_| {
+                let used = std::mem::take(&mut *usage.lock().unwrap_or_else(PoisonError::into_inner));
+                teller.tell_usage(used);
+            })?;
             let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
             let (usage, events) = (reply.usage, reply.events);
             Ok(TaskReply { artifacts, usage, events, ..TaskReply::new(reply.output) })

@@ -56,6 +56,8 @@ pub struct Options {
     pub fetch: bool,
     /// Environment variables that application files may name.
     pub variables: VariableRules,
+    /// Budget of one execution in USD for all model calls that its agents tell; none = no limit.
+    pub cost_usd: Option<f64>,
     /// Schemas of agents beside the file, by `agent-input:NAME` and `agent-output:NAME`.
     pub agent_schemas: BTreeMap<String, serde_json::Value>,
 }
@@ -135,7 +137,7 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
     let dialect = dialect_of(&document, options.dialect.as_deref())?;
     let stem = path.file_stem().map_or_else(|| "workflow".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = folder_of(path);
-    let workflows = dialect
+    let mut workflows = dialect
         .lower(
             document,
             &LowerOptions {
@@ -159,6 +161,9 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
             },
         )
         .map_err(Failure::diagnostics)?;
+    for lowered in workflows.iter_mut().filter(|_| options.cost_usd.is_some()) {
+        lowered.plan.limits.cost_usd = options.cost_usd;
+    }
     Ok(Loaded { path: path.to_owned(), dialect, workflows })
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Budgets of one execution. Reaching one ends the execution with a fault that names it; nothing hangs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanLimits {
     /// Activations in all, over loops, maps and cycles.
@@ -20,6 +20,9 @@ pub struct PlanLimits {
     pub value_bytes: u64,
     /// Wall time of the whole execution in milliseconds; none = no limit.
     pub wall_ms: Option<u64>,
+    /// Price in USD of all model calls that the agents tell, sub-workflows and agents of agents included; none = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 impl Default for PlanLimits {
@@ -32,6 +35,7 @@ impl Default for PlanLimits {
             depth: 10,
             value_bytes: 16 << 20,
             wall_ms: None,
+            cost_usd: None,
         }
     }
 }

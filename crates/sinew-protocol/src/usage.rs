@@ -102,6 +102,47 @@ impl TaskUsage {
     }
 }
 
+/// Usage of all attempts of one activation, from what the replies tell.
+///
+/// Most agents tell what one attempt used. Those that keep a log of the activation tell, with `"cumulative": true`, what all
+/// attempts used so far: such a usage takes the place of the one that the agent told before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ActivationUsage {
+    /// Sums of single attempts.
+    #[serde(default)]
+    attempts: TaskUsage,
+    /// Latest cumulative usage of each agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    logs: Vec<(String, TaskUsage)>,
+}
+
+impl ActivationUsage {
+    /// Adds the usage that an agent told with a result or a failure. Usage that tells of no model changes nothing.
+    pub fn add(&mut self, agent: &str, usage: &Value) {
+        let Some(used) = TaskUsage::of(usage) else { return };
+        if !is_cumulative(usage) {
+            self.attempts.add(&used);
+            return;
+        }
+        match self.logs.iter_mut().find(|(known, _)| known == agent) {
+            Some((_, latest)) => *latest = used,
+            None => self.logs.push((agent.to_owned(), used)),
+        }
+    }
+
+    /// Returns the sum over all attempts.
+    pub fn sum(&self) -> TaskUsage {
+        let mut sum = self.attempts;
+        self.logs.iter().for_each(|(_, latest)| sum.add(latest));
+        sum
+    }
+}
+
+/// Whether a usage tells of all attempts of the activation so far.
+pub fn is_cumulative(usage: &Value) -> bool {
+    usage.get("cumulative").is_some_and(|flag| flag == true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +161,23 @@ mod tests {
         }
         for foreign in [json!(null), json!({"tokens": 3}), json!({"turns": "2"}), json!({"children": {}})] {
             assert_eq!(TaskUsage::of(&foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_cumulative_usage_replaces_what_the_agent_told_before() {
+        let told = |turns: u64, cumulative: bool| json!({"turns": turns, "cumulative": cumulative});
+        let mut used = ActivationUsage::default();
+        for (agent, usage, sum) in [
+            ("a", told(2, true), 2),
+            ("a", told(5, true), 5),
+            ("b", told(1, true), 6),
+            ("c", told(3, false), 9),
+            ("c", told(3, false), 12),
+            ("a", json!(null), 12),
+        ] {
+            used.add(agent, &usage);
+            assert_eq!(used.sum().own.turns, sum, "{agent} {usage}");
         }
     }
 

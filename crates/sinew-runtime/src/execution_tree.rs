@@ -225,9 +225,15 @@ impl ExecutionTree {
     fn finish(&mut self, now: Time, run: usize, outcome: &ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
         let usage = usage_of_child(self.runs[run].execution.state());
-        let result = child_result(outcome).map(|output| TaskReply { usage, ..TaskReply::new(output) });
-        let _ =
-            self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
+        let (act, attempt) = (key.act, key.attempt);
+        let input = match child_result(outcome) {
+            Ok(output) => {
+                let reply = TaskReply { usage, ..TaskReply::new(output) };
+                EngineInput::Done { act, attempt, result: Ok(reply) }
+            }
+            Err(fault) => EngineInput::Failed { act, attempt, fault, usage },
+        };
+        let _ = self.feed(now, key.run, input, out);
     }
 
     fn call(&self, key: TaskKey, ask: Arc<TaskRequest>, deadline: Option<Time>) -> Call {

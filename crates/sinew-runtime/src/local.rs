@@ -46,6 +46,11 @@ impl Progress {
     pub fn say(&self, value: Value) {
         let _ = self.sender.send(Message::Progress(self.key, value));
     }
+
+    /// Tells the tokens and cost of an attempt that is about to fail; those of an answer are in the answer.
+    pub fn tell_usage(&self, usage: Value) {
+        let _ = self.sender.send(Message::Usage(self.key, usage));
+    }
 }
 
 /// Looks on: called after each round of facts, with the execution that made them (0 = the one asked for).
@@ -91,6 +96,7 @@ impl std::fmt::Debug for Inspection {
 enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
+    Usage(TaskKey, Value),
     Command(EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
     Inspect(Inspection),
 }
@@ -107,6 +113,8 @@ struct World {
     observer: Observer,
     sender: mpsc::UnboundedSender<Message>,
     tasks: BTreeMap<TaskKey, CancellationToken>,
+    /// Usage of attempts that are about to fail.
+    usages: BTreeMap<TaskKey, Value>,
     /// Calls of agents that have not returned.
     calls: TaskTracker,
 }
@@ -115,7 +123,14 @@ impl Local {
     /// A driver with these workflows and agents.
     pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        let world = World { agents, observer, sender, tasks: BTreeMap::new(), calls: TaskTracker::new() };
+        let world = World {
+            agents,
+            observer,
+            sender,
+            tasks: BTreeMap::new(),
+            usages: BTreeMap::new(),
+            calls: TaskTracker::new(),
+        };
         Self { tree: ExecutionTree::new(library), world, inbox }
     }
 
@@ -176,7 +191,11 @@ impl Local {
         match message {
             Message::Done(key, result) => {
                 self.world.tasks.remove(&key);
-                let input = EngineInput::Done { act: key.act, attempt: key.attempt, result };
+                let (act, attempt) = (key.act, key.attempt);
+                let input = match (result, self.world.usages.remove(&key)) {
+                    (Err(fault), Some(usage)) => EngineInput::Failed { act, attempt, fault, usage },
+                    (result, _) => EngineInput::Done { act, attempt, result },
+                };
                 if let Err(refused) = self.tree.input(now(), key.run, input, &mut self.world) {
                     debug!(%refused, "a result was not taken");
                 }
@@ -184,6 +203,11 @@ impl Local {
             Message::Progress(key, value) => {
                 let input = EngineInput::Progress { act: key.act, attempt: key.attempt, value };
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
+            }
+            Message::Usage(key, usage) => {
+                if self.world.tasks.contains_key(&key) {
+                    self.world.usages.insert(key, usage);
+                }
             }
             Message::Command(input, reply) => {
                 let _ = reply.send(self.tree.input(now(), 0, input, &mut self.world));

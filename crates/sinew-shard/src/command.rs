@@ -239,7 +239,7 @@ impl ShardState {
 
     /// Takes the end of a task, unless the task is over or another agent was asked.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
-        let ResultInput { execution, task, agent, mut result, logs, is_checked } = input;
+        let ResultInput { execution, task, agent, mut result, mut usage, logs, is_checked } = input;
         let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
         let Some(((act, attempt), active)) = found else {
             self.notices.push(ShardNotice::ResultLate { execution, task });
@@ -254,6 +254,7 @@ impl ShardState {
                 && let Ok(reply) = &result
                 && let Err(fault) = schemas.check(ask, &reply.output)
             {
+                usage = reply.usage.clone();
                 result = Err(fault);
             }
         }
@@ -273,7 +274,10 @@ impl ShardState {
             // Only the end of the attempt decides about the execution; a message that cannot be kept is missing.
             let _ = self.table.input(&mut self.builder, now, &execution, input);
         }
-        let input = EngineInput::Done { act, attempt, result };
+        let input = match result {
+            Err(fault) => EngineInput::Failed { act, attempt, fault, usage },
+            result => EngineInput::Done { act, attempt, result },
+        };
         if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {
             // The same result would break it again: it ends the attempt as a failure instead.
             let input = EngineInput::Done { act, attempt, result: Err(fault) };

@@ -104,7 +104,9 @@ impl ShardInput {
         result: Result<TaskReply, Fault>,
         logs: Vec<LogLine>,
     ) -> Self {
-        Self::TaskResult(Box::new(ResultInput { execution, task, agent, result, logs, is_checked: false }))
+        let usage = Value::Null;
+        let input = ResultInput { execution, task, agent, result, usage, logs, is_checked: false };
+        Self::TaskResult(Box::new(input))
     }
 
     /// Returns the result of a task as an input.
@@ -163,6 +165,8 @@ pub struct ResultInput {
     pub agent: Token,
     /// The answer, or why there is none.
     pub result: Result<TaskReply, Fault>,
+    /// Tokens and cost that a failed attempt told; null if it told none.
+    pub usage: Value,
     /// Messages about the work, oldest first.
     pub logs: Vec<LogLine>,
     /// Whether the output was checked against its schema.
@@ -415,7 +419,8 @@ impl PendingInput {
     /// Returns the result of a task as a pending input; an output that lies elsewhere has to be looked up.
     pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, mut result: NodeResult) -> Self {
         let logs = std::mem::take(&mut result.logs);
-        let input = |result| ResultInput { execution, task, agent, result, logs, is_checked: false };
+        let usage = if result.fault.is_some() { std::mem::take(&mut result.usage) } else { Value::Null };
+        let input = |result| ResultInput { execution, task, agent, result, usage, logs, is_checked: false };
         match reply_at_hand(result) {
             Ok(reply) => Self::ready(ShardInput::TaskResult(Box::new(input(reply)))),
             Err(elsewhere) => {

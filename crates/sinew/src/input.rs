@@ -49,6 +49,12 @@ pub(crate) fn pairs(texts: &[String], flag: &str) -> Result<Vec<(String, String)
         .collect()
 }
 
+/// Reads an amount of USD: more than nothing.
+pub(crate) fn price(text: &str) -> Result<f64, String> {
+    let amount = text.trim_start_matches('$').parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd > 0.0);
+    amount.ok_or_else(|| "expected an amount of USD above 0, such as 0.50".to_owned())
+}
+
 /// JSON if it reads as JSON, else text.
 pub(crate) fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))

@@ -18,6 +18,7 @@ mod paint;
 mod short_help;
 mod signals;
 mod status_words;
+mod terminal_people;
 mod variable_args;
 
 use std::process::ExitCode;

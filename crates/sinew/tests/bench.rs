@@ -72,6 +72,7 @@ fn a_bench_of_a_few_conversations_gives_all_figures() {
     for figure in ["agent_cpu_ms", "all_cpu_ms", "p50_ms", "replay_ms"] {
         assert!(talks[figure].as_f64() > Some(0.0), "{figure}: {report:#}");
     }
+    assert!(talks["delta_ms"][0].as_f64() > Some(0.0), "{report:#}");
 }
 
 #[test]

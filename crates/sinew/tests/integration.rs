@@ -26,6 +26,7 @@ mod gateway;
 mod local_model;
 mod mcp;
 mod mesh;
+mod model_commands;
 mod people;
 mod permission;
 mod python_project;

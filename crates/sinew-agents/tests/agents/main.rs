@@ -10,6 +10,7 @@ mod mcp;
 mod mcp_tools;
 mod model;
 mod model_files;
+mod nested;
 mod real_servers;
 mod script;
 mod server;

@@ -159,6 +159,29 @@ fn models_are_checked() {
 }
 
 #[test]
+fn words_of_others_beside_tools_that_act_are_doubtful() {
+    let script = "{name: total, source: 'lambda args: 1'}";
+    for (taint, tools, is_doubtful) in [
+        ("allow", "[{peer: Inbox}, {peer: Payment, effect: once}]".to_owned(), true),
+        ("allow", "[{mcp: mail, command: [mail], allow: ['*']}]".to_owned(), true),
+        ("allow", "[{mcp: mail, command: [mail], allow: ['*'], trust_hints: true}]".to_owned(), false),
+        ("allow", "[{peer: Inbox}, {peer: Payment, effect: once, approve: true}]".to_owned(), false),
+        ("allow", "[{peer: Inbox, trust: own}, {peer: Payment, effect: once, trust: own}]".to_owned(), false),
+        ("allow", format!("[{{peer: Inbox}}, {{script: {script}}}]"), false),
+        ("approve", "[{peer: Inbox}, {peer: Payment, effect: once}]".to_owned(), false),
+    ] {
+        let file = format!(
+            "name: x\nrun:\n  model:\n    use: [main]\n    models: {{main: {{provider: script}}}}\n    taint: {taint}\n    tools: {tools}\n"
+        );
+        let agent = Agent::from_text(std::path::Path::new("x.agent.yaml"), &file).unwrap();
+        let told: Vec<_> =
+            agent.warnings().items.iter().map(|one| (one.code, one.span.map(|at| at.line))).collect();
+        let want = if is_doubtful { vec![("SINEW-5214", Some(6))] } else { Vec::new() };
+        assert_eq!(told, want, "{taint} {tools}");
+    }
+}
+
+#[test]
 fn models_may_stand_in_a_file_beside_the_agents() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("x.agent.yaml");

@@ -462,7 +462,7 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     {
         check_contract(ctx, act, &schema::output_violations(&extra, payload))?;
     }
-    let used = reported_usage(ctx, act);
+    let used = ReportedWork::of(ctx, act);
     let mut shaped: Vec<(String, Value)> = Vec::with_capacity(raw.len());
     let mut kept = Map::new();
     let mut failure = None;
@@ -480,14 +480,14 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
             let message = if rules.by_text { message.with_parsed_json() } else { message };
             (payload, message.to_json())
         } else {
-            let whole = whole_payload(&extra, rules, payload, used, (&node.id, stamp));
+            let whole = whole_payload(&extra, rules, payload, &used, (&node.id, stamp));
             let value = if rules.is_start(&extra.kind) && extra.shape.is_some() {
                 spec::shape_trigger(&extra.shape, &whole)
             } else if rules.by_text || !is_shaped_agent(&extra) || whole.get("content").is_some() {
                 spec::shape(&extra.shape, &whole)
             } else {
                 let stamp = message::timestamp(ctx.now);
-                spec::shape(&extra.shape, &adapt_agent(&whole, used, &node.id, stamp))
+                spec::shape(&extra.shape, &adapt_agent(&whole, &used, &node.id, stamp))
             };
             (whole, value)
         };
@@ -515,10 +515,39 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
     })
 }
 
-/// Tokens and cost that the agent reported beside its output; none if it reported nothing.
-fn reported_usage<'a>(ctx: &'a AdapterContext<'_>, act: ActivationId) -> Option<&'a Value> {
-    let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
-    Some(&reply.usage).filter(|usage| usage.as_object().is_some_and(|members| !members.is_empty()))
+/// Everything that an agent reported beside its output.
+#[derive(Default)]
+pub(super) struct ReportedWork<'a> {
+    /// Tokens and cost; none if it reported nothing.
+    pub(super) usage: Option<&'a Value>,
+    /// Calls of tools, in order.
+    pub(super) calls: Vec<Value>,
+}
+
+impl<'a> ReportedWork<'a> {
+    fn of(ctx: &'a AdapterContext<'_>, act: ActivationId) -> Self {
+        let reply = ctx.act(act).last_reply().and_then(|reply| reply.result.as_ref().ok());
+        let Some(reply) = reply else { return Self::default() };
+        let usage = Some(&reply.usage).filter(|usage| usage.as_object().is_some_and(|it| !it.is_empty()));
+        Self { usage, calls: function_calls(&reply.events) }
+    }
+}
+
+/// Calls of tools among the events of a reply, each with the result that followed.
+pub(super) fn function_calls(events: &[Value]) -> Vec<Value> {
+    let is = |event: &Value, kind: &str| event["type"] == kind;
+    let mut calls: Vec<Value> = Vec::new();
+    for event in events {
+        if is(event, "tool:call") {
+            calls.push(json!({ "name": event["tool"], "arguments": event["input"] }));
+        } else if is(event, "tool:result") {
+            let open = |call: &&mut Value| call["name"] == event["tool"] && call.get("result").is_none();
+            if let Some(call) = calls.iter_mut().find(open) {
+                call["result"] = event["output"].clone();
+            }
+        }
+    }
+    calls
 }
 
 /// Whether outputs of the node have the shape of an agent's.
@@ -531,7 +560,7 @@ fn whole_payload(
     extra: &TeamNodeData,
     rules: PlanRules,
     payload: Value,
-    used: Option<&Value>,
+    used: &ReportedWork<'_>,
     (id, stamp): (&str, String),
 ) -> Value {
     if !rules.by_text {
@@ -550,10 +579,13 @@ fn whole_payload(
 }
 
 /// An agent's reply of any shape as the shape of agents, as plans of earlier versions have it.
-fn adapt_agent(payload: &Value, used: Option<&Value>, id: &str, stamp: String) -> Value {
+fn adapt_agent(payload: &Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
     let mut standard = StandardMessage::adapt(payload, Some(id), Some(stamp)).to_json();
-    if let Some(used) = used {
-        standard["token_usage"] = used.clone();
+    if let Some(usage) = used.usage {
+        standard["token_usage"] = usage.clone();
+    }
+    if !used.calls.is_empty() {
+        standard["function_calls"] = json!(used.calls);
     }
     for key in ["token_usage", "function_calls"] {
         if let Some(own) = payload.get(key) {

@@ -1,5 +1,6 @@
 //! One message format, and what is needed to live with those that came before it.
 
+use super::adapter::ReportedWork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_script::python_str;
@@ -114,8 +115,8 @@ pub(super) fn parsed_json(content: &Value) -> Option<Value> {
 /// An agent's answer of any shape with all members that runners of agents give.
 ///
 /// Members of the agent's own answer come first, then the members of the standard message, then the members of a JSON answer.
-/// `used` is the agent's usage report, for answers that do not tell tokens themselves.
-pub(super) fn agent_output(payload: Value, used: Option<&Value>, id: &str, stamp: String) -> Value {
+/// `used` is the agent's report of its work, for answers that do not tell it themselves.
+pub(super) fn agent_output(payload: Value, used: &ReportedWork<'_>, id: &str, stamp: String) -> Value {
     let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
     let parsed = parsed_json(&message.content);
     let mut members = match (&parsed, &payload) {
@@ -142,8 +143,11 @@ pub(super) fn agent_output(payload: Value, used: Option<&Value>, id: &str, stamp
     if let Value::Object(standard) = standard {
         add(standard);
     }
-    if let Some(used) = used {
-        add(Map::from_iter([("token_usage".to_owned(), used.clone())]));
+    if let Some(usage) = used.usage {
+        add(Map::from_iter([("token_usage".to_owned(), usage.clone())]));
+    }
+    if !used.calls.is_empty() {
+        add(Map::from_iter([("function_calls".to_owned(), json!(used.calls))]));
     }
     if let Value::Object(own) = payload {
         if let Some(used) = own.get("_tokens").filter(|_| !own.contains_key("token_usage")) {

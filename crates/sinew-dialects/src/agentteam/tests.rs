@@ -5,6 +5,7 @@ use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
+use super::adapter::ReportedWork;
 use super::convert::{self, ConversionResult};
 use super::expr::ExpressionScope;
 use super::message::StandardMessage;
@@ -447,9 +448,40 @@ fn tokens_that_an_agent_reports_reach_its_output() {
         (json!({ "content": "done", "_tokens": { "total": 8 } }), Some(&used), json!({ "total": 8 })),
         (json!("done"), None, Value::Null),
     ] {
-        let output = message::agent_output(payload.clone(), reported, "ai", String::new());
+        let reported = ReportedWork { usage: reported, ..ReportedWork::default() };
+        let output = message::agent_output(payload.clone(), &reported, "ai", String::new());
         assert_eq!(output["token_usage"], want, "{payload}");
     }
+}
+
+#[test]
+fn calls_of_tools_reach_the_output_of_an_agent() {
+    let calls = vec![json!({ "name": "look", "arguments": { "id": 1 }, "result": "found" })];
+    for (payload, want) in [
+        (json!("done"), json!(calls)),
+        (json!({ "content": "done" }), json!(calls)),
+        (json!({ "content": "done", "function_calls": [] }), json!([])),
+    ] {
+        let reported = ReportedWork { calls: calls.clone(), ..ReportedWork::default() };
+        let output = message::agent_output(payload.clone(), &reported, "ai", String::new());
+        assert_eq!(output["function_calls"], want, "{payload}");
+    }
+    let event = |kind: &str, tool: &str, value: Value| match kind {
+        "tool:call" => json!({ "type": kind, "tool": tool, "input": value }),
+        _ => json!({ "type": kind, "tool": tool, "output": value }),
+    };
+    let events = [
+        event("tool:call", "look", json!({ "id": 1 })),
+        event("tool:call", "look", json!({ "id": 2 })),
+        event("tool:result", "look", json!("one")),
+        json!({ "type": "person", "approved": true }),
+        event("tool:result", "other", json!("stray")),
+    ];
+    let want = json!([
+        { "name": "look", "arguments": { "id": 1 }, "result": "one" },
+        { "name": "look", "arguments": { "id": 2 } },
+    ]);
+    assert_eq!(json!(super::adapter::function_calls(&events)), want);
 }
 
 #[test]

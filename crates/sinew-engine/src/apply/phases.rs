@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use sinew_plan::{FailurePolicy, PausePolicy};
 use sinew_protocol::Fault;
+use sinew_protocol::usage::TaskUsage;
 
 use crate::ask::{TaskReply, TaskRequest};
 use crate::fact::{ActivationOutput, ChildSpec, PersonRequest};
@@ -82,6 +84,16 @@ impl ExecutionState {
             let tag = one.ask.as_ref().map(|ask| ask.tag.clone()).unwrap_or_default();
             one.replies.push(RecordedReply { tag, attempt, result });
         }
+    }
+
+    /// Adds what an attempt used to the sums of its activation.
+    pub(super) fn note_usage(&mut self, act: ActivationId, usage: &Value) {
+        if TaskUsage::of(usage).is_none() {
+            return;
+        }
+        let one = &mut self.acts[act as usize];
+        let agent = one.ask.as_ref().map(|ask| ask.target.name()).unwrap_or_default();
+        one.usage.get_or_insert_default().add(agent, usage);
     }
 
     /// The agent of a cancelled attempt was to be told; it has answered, so there is nothing left to tell.

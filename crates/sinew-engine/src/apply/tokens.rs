@@ -117,6 +117,7 @@ impl ExecutionState {
             ask: None,
             asked_before: None,
             replies: Vec::new(),
+            usage: None,
             wait: None,
             children: None,
             end: None,

@@ -33,6 +33,7 @@ pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
 const ACTIVATION_TIMED_OUT: &str = code::ACTIVATION_TIMED_OUT.as_str();
 const WALL_TIMED_OUT: &str = code::EXECUTION_TIMED_OUT.as_str();
 const BUDGET_USED_UP: &str = code::BUDGET_USED_UP.as_str();
+const COST_BUDGET_SPENT: &str = code::COST_BUDGET_SPENT.as_str();
 const CANCELLED: &str = code::EXECUTION_CANCELLED.as_str();
 
 /// Decides what an input means, and folds the facts it makes into `state`.
@@ -104,7 +105,8 @@ impl Decider<'_> {
         match input {
             EngineInput::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
             _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
-            EngineInput::Done { act, attempt, result } => self.done(act, attempt, result),
+            EngineInput::Done { act, attempt, result } => self.done(act, attempt, result, Value::Null),
+            EngineInput::Failed { act, attempt, fault, usage } => self.done(act, attempt, Err(fault), usage),
             EngineInput::Progress { act, attempt, value } => {
                 let fits = size::too_large("progress", &value, MAX_PROGRESS_VALUE_BYTES).is_none();
                 if fits && self.is_current(act, attempt) && self.state.has_room_for_progress() {
@@ -367,6 +369,17 @@ impl Decider<'_> {
         let act = self.state.acts.len() as ActivationId;
         self.emit(Fact::Activated(NewActivation { act, ..made }));
         true
+    }
+
+    /// Gives the execution up if its model calls cost more than the plan allows.
+    fn check_cost(&mut self) {
+        let Some(limit) = self.graph.plan().limits.cost_usd else { return };
+        let spent = self.state.cost_usd();
+        if spent > limit && self.state.outcome.is_none() {
+            let text =
+                format!("the execution's model calls cost ${spent:.4}, more than its budget of ${limit}");
+            self.give_up(Fault::failure(COST_BUDGET_SPENT, text).with_retryable(false));
+        }
     }
 
     /// Gives up every open activation.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
 use sinew_protocol::{Fault, FaultKind};
 
@@ -141,7 +141,13 @@ impl Decider<'_> {
     }
 
     /// An attempt ended.
-    pub(super) fn done(&mut self, act: ActivationId, attempt: u32, result: Result<TaskReply, Fault>) {
+    pub(super) fn done(
+        &mut self,
+        act: ActivationId,
+        attempt: u32,
+        result: Result<TaskReply, Fault>,
+        usage: Value,
+    ) {
         if (act as usize) >= self.state.acts.len() || attempt == 0 || attempt > self.state.act(act).attempt {
             return; // never dispatched: not ours, and nothing to record it under
         }
@@ -156,7 +162,12 @@ impl Decider<'_> {
         });
         let draining = self.draining();
         let wait = result.as_ref().err().filter(|_| !draining).and_then(|fault| self.retry_delay(act, fault));
-        self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some() });
+        let usage = if size::too_large("usage", &usage, limit).is_some() { Value::Null } else { usage };
+        self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some(), usage });
+        self.check_cost();
+        if self.state.outcome.is_some() && self.state.act(act).phase == ActivationPhase::Closed {
+            return; // the budget of the execution was spent
+        }
         if let Some(wait) = wait {
             self.back_off(act, wait);
         } else if draining {
@@ -388,7 +399,7 @@ impl Decider<'_> {
         let fault = Fault::timeout(super::ACTIVATION_TIMED_OUT, text).with_retryable(false);
         if let Some(attempt) = one.running {
             let gone = Fault { code: ATTEMPT_TIMED_OUT.into(), ..fault.clone() };
-            self.emit(Fact::Replied { act, attempt, result: Err(gone), retried: false });
+            self.emit(Fact::Replied { act, attempt, result: Err(gone), retried: false, usage: Value::Null });
         }
         self.cancel_children(act, "its map, loop or fork timed out");
         self.emit(Fact::Failed { act, fault, output: None });

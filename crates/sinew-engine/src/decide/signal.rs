@@ -36,7 +36,7 @@ impl Decider<'_> {
             TimerKind::Attempt => {
                 let fault = self.attempt_timeout(act);
                 let attempt = self.state.act(act).attempt;
-                self.done(act, attempt, Err(fault));
+                self.done(act, attempt, Err(fault), serde_json::Value::Null);
             }
             TimerKind::Backoff => self.attempt_again(act),
             TimerKind::Sleep if self.state.act(act).began_at.is_none() => {

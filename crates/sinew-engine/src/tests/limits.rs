@@ -139,3 +139,32 @@ fn progress() {
     );
     check("a", json!({}), &script);
 }
+
+#[test]
+fn money() {
+    let plan = |limit: f64| json!({ "@": { "limits": { "cost_usd": limit }, "exits": { "x": "always" } }, "a": { "retry": { "limit": 2 } } });
+    // Failed attempts count; what is open is given up, and exit nodes run.
+    check(
+        "a b",
+        plan(1.0),
+        "
+        start      | +a a?1 +b b?1
+        a! $0.6    | a?! a?2
+        a=1 $0.6   | ax bx failure!SINEW-6011 +x x?1
+        b=1 $0.6   | b#1 late
+        x=1 $9.0   | x=1 end
+",
+    );
+    // A usage of all attempts so far takes the place of the one before.
+    check(
+        "a b",
+        plan(1.0),
+        "
+        start      | +a a?1 +b b?1
+        a! $+0.6   | a?! a?2
+        a=1 $+0.9  | a=1
+        b=1 $0.1   | b=1 success +x x?1
+        x=1        | x=1 end
+",
+    );
+}

@@ -87,8 +87,17 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
     let act = find(world, name);
     let running = world.state().acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
     let attempt = attempt.or(running).unwrap_or(1);
+    let (rest, cost) = rest.split_once(" $").map_or((rest, None), |(rest, cost)| (rest, Some(cost)));
+    // Tokens and cost: each attempt tells its own, or those of all attempts so far if a `+` stands before the price.
+    let usage = cost.map_or(Value::Null, |cost| {
+        let price: f64 = cost.trim_start_matches('+').parse().unwrap();
+        serde_json::json!({"turns": 1, "cost_usd": price, "cumulative": cost.starts_with('+')})
+    });
     match sign {
-        "=" => EngineInput::Done { act, attempt, result: Ok(TaskReply::new(json(rest))) },
+        "=" => {
+            EngineInput::Done { act, attempt, result: Ok(TaskReply { usage, ..TaskReply::new(json(rest)) }) }
+        }
+        "!" if cost.is_some() => EngineInput::Failed { act, attempt, fault: fault(rest), usage },
         "!" => EngineInput::Done { act, attempt, result: Err(fault(rest)) },
         ":" => {
             EngineInput::Answer { act, answer: PersonAnswer { data: rest.into(), ..PersonAnswer::default() } }

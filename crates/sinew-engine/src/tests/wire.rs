@@ -204,7 +204,8 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
         11 => Fact::Progressed { act, attempt, value: value(dice) },
         12 => {
             let result = if dice.chance(50) { Ok(Arc::new(reply(dice))) } else { Err(fault(dice)) };
-            Fact::Replied { act, attempt, result, retried: dice.chance(50) }
+            let usage = if result.is_err() && dice.chance(50) { value(dice) } else { Value::Null };
+            Fact::Replied { act, attempt, result, retried: dice.chance(50), usage }
         }
         13 => Fact::Late { act, attempt },
         14 => Fact::BackedOff { act, until: time(dice), ask: maybe(dice, |dice| Arc::new(ask(dice))) },
@@ -315,7 +316,13 @@ fn replies(value: &Value, count: u32, is_shared: bool) -> Round {
     let shared = Arc::new(value.clone());
     let reply = |act| {
         let value = if is_shared { Arc::clone(&shared) } else { Arc::new(value.clone()) };
-        Fact::Replied { act, attempt: 1, result: Ok(Arc::new(TaskReply::new(value))), retried: false }
+        Fact::Replied {
+            act,
+            attempt: 1,
+            result: Ok(Arc::new(TaskReply::new(value))),
+            retried: false,
+            usage: Value::Null,
+        }
     };
     Round { at: 1, facts: (0..count).map(reply).collect() }
 }

@@ -56,12 +56,12 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
         Kind::Progressed(pb::JournalProgressed { act, attempt, value_json }) => {
             Fact::Progressed { act, attempt, value: json(&value_json)? }
         }
-        Kind::Replied(pb::JournalReplied { act, attempt, result, retried }) => {
+        Kind::Replied(pb::JournalReplied { act, attempt, result, retried, usage_json }) => {
             let result = match result.ok_or(Bad::Missing("result"))? {
                 pb::journal_replied::Result::Reply(message) => Ok(Arc::new(reply(values, message)?)),
                 pb::journal_replied::Result::Fault(message) => Err(fault(message)?),
             };
-            Fact::Replied { act, attempt, result, retried }
+            Fact::Replied { act, attempt, result, retried, usage: json(&usage_json)? }
         }
         Kind::Late(pb::JournalLate { act, attempt }) => Fact::Late { act, attempt },
         Kind::BackedOff(pb::JournalBackedOff { act, until, ask: held }) => {

@@ -54,7 +54,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
         Fact::Progressed { act, attempt, value } => {
             Kind::Progressed(pb::JournalProgressed { act: *act, attempt: *attempt, value_json: json(value) })
         }
-        Fact::Replied { act, attempt, result, retried } => Kind::Replied(pb::JournalReplied {
+        Fact::Replied { act, attempt, result, retried, usage } => Kind::Replied(pb::JournalReplied {
             act: *act,
             attempt: *attempt,
             result: Some(match result {
@@ -62,6 +62,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
                 Err(why) => pb::journal_replied::Result::Fault(fault(why)),
             }),
             retried: *retried,
+            usage_json: json(usage),
         }),
         Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
         Fact::BackedOff { act, until, ask: held } => Kind::BackedOff(pb::JournalBackedOff {

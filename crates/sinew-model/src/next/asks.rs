@@ -46,13 +46,14 @@ impl ConversationSpec {
         };
         let prompt = compose::prompt(self, state, &self.models[model], last_word);
         let room = self.models[model].context as f64 * self.compaction.at;
-        if compose::estimated_tokens(state, &prompt) as f64 > room
+        let measure = prompt.measure();
+        if compose::estimated_tokens(state, measure.bytes) as f64 > room
             && let Some(step) = self.compact(state, false)
         {
             return step;
         }
         let turn = state.next_turn();
-        NextStep::AskModel(Box::new(ModelAsk { turn, model, prompt, wait_ms, summary_before: None }))
+        NextStep::AskModel(Box::new(ModelAsk { turn, model, prompt, measure, wait_ms, summary_before: None }))
     }
 
     /// The next step that makes the conversation shorter; none if nothing may give way. `all` keeps one turn only.
@@ -82,6 +83,7 @@ impl ConversationSpec {
         Some(NextStep::AskModel(Box::new(ModelAsk {
             turn,
             model,
+            measure: prompt.measure(),
             prompt,
             wait_ms: 0,
             summary_before: Some(before),

@@ -1,7 +1,6 @@
 //! The calls of a turn: checked, refused, asked about, made.
 
 use serde_json::Value;
-use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
@@ -58,13 +57,7 @@ impl ConversationSpec {
             let made = state.totals.tool_calls.saturating_add(group.len() as u32);
             match self.plan_call(state, last, (requested, call), position.clone(), made, plan, test) {
                 CallPlan::Answer(status, text) => {
-                    let result = CallResult {
-                        status,
-                        content: text.into(),
-                        artifact: None,
-                        open: false,
-                        usage: ModelTotals::default(),
-                    };
+                    let result = CallResult::new(status, text);
                     return Some(NextStep::Record(StepBody::Done { call: position, result }));
                 }
                 CallPlan::End(fault) => return Some(fail(fault)),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sinew_protocol::{Fault, code};
 
 use crate::output::AnswerPlan;
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, PromptMeasure};
 use crate::record::{CallPosition, ConversationEnd, StepBody};
 use crate::spec::{ConversationSpec, EffectClass};
 use crate::state::{ConversationState, Exchange};
@@ -48,6 +48,8 @@ pub struct ModelAsk {
     pub model: usize,
     /// The question.
     pub prompt: Prompt,
+    /// Digest and length of the question.
+    pub measure: PromptMeasure,
     /// Time to wait before, in milliseconds.
     pub wait_ms: u64,
     /// Turns before this one are to be summarised; none for a turn of the conversation.
@@ -150,15 +152,15 @@ impl ConversationSpec {
         let waiting = open_question(state).map_or(0, |at| now.saturating_sub(at));
         let waited = totals.waited_ms.saturating_add(waiting);
         let wall = now.saturating_sub(state.begun_at.unwrap_or(now)).saturating_sub(waited);
-        let counts = [
-            ("input_tokens", totals.usage.input, budget.input_tokens),
-            ("output_tokens", totals.usage.output, budget.output_tokens),
-        ];
+        let (input, output) = state.spent_tokens();
+        let counts =
+            [("input_tokens", input, budget.input_tokens), ("output_tokens", output, budget.output_tokens)];
         if let Some((name, used, limit)) = counts.into_iter().find(|(_, used, limit)| used > limit) {
             return Some(over(name, used.to_string(), limit.to_string()));
         }
-        if let Some(limit) = budget.cost_usd.filter(|limit| totals.cost_usd > *limit) {
-            return Some(over("cost_usd", format!("{:.6}", totals.cost_usd), limit.to_string()));
+        let cost = state.spent_usd();
+        if let Some(limit) = budget.cost_usd.filter(|limit| cost > *limit) {
+            return Some(over("cost_usd", format!("{cost:.6}"), limit.to_string()));
         }
         let times = [("wall", wall, budget.wall_ms), ("waiting", waited, budget.waiting_ms)];
         let (name, used, limit) = times.into_iter().find(|(_, used, limit)| used > limit)?;

@@ -1,5 +1,7 @@
 //! Calls that act: at most once, allowed by people, gated by taint.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::fixture::{CountingStubs, play, script, spec, told};
@@ -70,7 +72,7 @@ fn people_are_asked_by_rule_and_before_the_call() {
         (ApprovalRule::When("big".into()), "small", 0),
     ] {
         let mut spec = spec();
-        spec.tools[1].approval = rule.clone();
+        Arc::make_mut(&mut spec.tools)[1].approval = rule.clone();
         let mut stubs = CountingStubs { refuses: true, ..CountingStubs::default() };
         let answers = json!([{"call": {"send": {"id": id}}}, {"text": "x"}]);
         let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
@@ -83,7 +85,7 @@ fn people_are_asked_by_rule_and_before_the_call() {
 #[test]
 fn limits_of_tools_hold() {
     let mut spec = spec();
-    spec.tools[0].limit = Some(1);
+    Arc::make_mut(&mut spec.tools)[0].limit = Some(1);
     let answers = json!([{"call": [{"look": {"id": "1"}}]}, {"call": {"look": {"id": "2"}}}, {"text": "x"}]);
     assert_eq!(statuses(&play(&spec, &answers)), [CallStatus::Succeeded, CallStatus::Refused]);
 }

@@ -49,11 +49,11 @@ pub(super) fn spec() -> ConversationSpec {
         models: vec![model("main")],
         summary_model: 0,
         fallback: FallbackRule { unavailable: true, limited: true, filtered: false, refused: false },
-        tools: vec![
+        tools: std::sync::Arc::new(vec![
             tool("look", EffectClass::Read, false),
             tool("send", EffectClass::Once, false),
             tool("ask", EffectClass::Repeat, true),
-        ],
+        ]),
         output: OutputSpec { schema: None, mode: OutputMode::Auto, repairs: 2 },
         budget: BudgetSpec::default(),
         compaction: CompactionSpec::default(),
@@ -119,7 +119,7 @@ impl RehearsalStubs for CountingStubs {
             Some(reason) => Err(reason.to_owned()),
             None => Ok(answer),
         };
-        StubAnswer { result, after_ms: 10 }
+        StubAnswer { result, after_ms: 10, artifact: None }
     }
 
     fn decide(&mut self, _: &ToolCall) -> bool {

@@ -68,16 +68,7 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
     let done = (position(), 0..5_usize, any::<bool>()).prop_map(|(call, status, open)| {
         use CallStatus::{Failed, Invalid, Refused, Succeeded, Unknown};
         let status = [Succeeded, Failed, Invalid, Refused, Unknown][status];
-        StepBody::Done {
-            call,
-            result: CallResult {
-                status,
-                content: json!("x"),
-                artifact: None,
-                open,
-                usage: sinew_protocol::usage::ModelTotals::default(),
-            },
-        }
+        StepBody::Done { call, result: CallResult { open, ..CallResult::new(status, "x") } }
     });
     prop_oneof![
         2 => begin,
@@ -107,7 +98,7 @@ proptest! {
         let log: Vec<StepRecord> = bodies
             .into_iter()
             .enumerate()
-            .map(|(at, (body, by))| StepRecord { by, at: at as u64, body })
+            .map(|(at, (body, by))| StepRecord { by, at: at as u64, within: None, body })
             .collect();
         for end in 0..=log.len() {
             let state = ConversationState::fold(&log[..end]);

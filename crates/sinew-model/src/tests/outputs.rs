@@ -1,5 +1,7 @@
 //! Output in every mode, and its repair.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::fixture::{play, spec, told, with_schema};
@@ -90,7 +92,7 @@ fn a_provider_that_takes_tools_or_a_schema_gets_the_schema_in_a_turn_of_its_own(
     let played =
         play(&spec, &json!([{"call": {"look": {"id": "1"}}}, free, {"text": "{\"level\": \"low\"}"}]));
     assert_eq!(told(&played), r#"{"level":"low"}"#);
-    spec.tools.clear();
+    spec.tools = Arc::default();
     assert!(matches!(first_prompt(&spec).form, AnswerForm::Schema(_)));
 }
 

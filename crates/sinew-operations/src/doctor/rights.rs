@@ -59,6 +59,18 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         let text = format!("as {of} {name} does not need the right to {}", listed(&found.wide));
         say(doctor, CheckState::Warn, text, Some(code::CREDENTIALS_TOO_WIDE.as_str()), hint());
     }
+    if found.roles.contains(&Role::Agent) && !found.roles.contains(&Role::Client) {
+        let text = "an agent of this role calls agents by name (`sinew mesh permissions --calls`): tools by pattern or skill, \
+                    such as `peer: \"Price*\"`, need the role client too";
+        let what = "calls";
+        doctor.checks.push(DoctorCheck {
+            what,
+            state: CheckState::Ok,
+            message: text.to_owned(),
+            hint: None,
+            code: None,
+        });
+    }
     if found.missing.is_empty() && found.wide.is_empty() {
         say(doctor, CheckState::Ok, format!("{name} may do what {of} needs, and no more"), None, None);
     }

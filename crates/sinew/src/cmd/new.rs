@@ -18,6 +18,8 @@ const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
 const COMMAND: &str = include_str!("../templates/command.agent.yaml");
 const HTTP: &str = include_str!("../templates/http.agent.yaml");
 const MODEL: &str = include_str!("../templates/model.agent.yaml");
+const ROUTER: &str = include_str!("../templates/router.agent.yaml");
+const JUDGE: &str = include_str!("../templates/judge.agent.yaml");
 
 /// Files of an agent in Python, by name.
 const PYTHON: [(&str, &str); 4] = [
@@ -45,6 +47,7 @@ const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
   sinew new agent lookup --kind http
   sinew new agent clerk --kind model             # a language model; runs without a key at first
+  sinew new agent gate --kind model --for judge  # or route: chooses edges
   sinew new agent convert --kind command --dir agents
   sinew new agent billing --kind python          # a project: a process of its own on the mesh
   sinew new agent billing --kind rust";
@@ -87,6 +90,9 @@ pub(crate) struct NewAgent {
     /// Kind of the agent
     #[arg(long, value_enum, default_value_t = Kind::Script)]
     kind: Kind,
+    /// Purpose of an agent with a language model
+    #[arg(long = "for", value_enum, default_value_t = AgentPurpose::Work)]
+    purpose: AgentPurpose,
     /// The folder to write into [default: agent-cards; for a project the current folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -109,8 +115,25 @@ enum Kind {
     Python,
 }
 
+/// Purpose of an agent with a language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AgentPurpose {
+    /// Does the work of a node
+    Work,
+    /// Chooses the edge of a workflow whose condition in words holds
+    Route,
+    /// Judges a result by a rubric
+    Judge,
+}
+
 /// Does what the command line says.
 pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure> {
+    if let NewCommand::Agent(args) = command
+        && args.kind != Kind::Model
+        && args.purpose != AgentPurpose::Work
+    {
+        return Err(Failure::usage("--for is for agents with a language model: add --kind model"));
+    }
     if let NewCommand::Agent(args) = command
         && matches!(args.kind, Kind::Rust | Kind::Python)
     {
@@ -126,7 +149,11 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
             let template = match args.kind {
                 Kind::Script => SCRIPT,
                 Kind::Command => COMMAND,
-                Kind::Model => MODEL,
+                Kind::Model => match args.purpose {
+                    AgentPurpose::Work => MODEL,
+                    AgentPurpose::Route => ROUTER,
+                    AgentPurpose::Judge => JUDGE,
+                },
                 _ => HTTP,
             };
             let schema = ".sinew/schema/agent.json";

@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-mesh",
         ],
     ),
-    ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
+    ("sinew-agent", &["sinew-agents", "sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
         "sinew-gateway",
         &[

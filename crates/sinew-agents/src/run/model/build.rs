@@ -18,6 +18,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::code;
 use sinew_source::{Limits, Schema};
 
+use super::build_tools::doubts_about_taint;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
@@ -70,6 +71,7 @@ impl ModelBuilder<'_> {
             code: code::MODEL_FILE_NOT_VALID.as_str(),
             message: message.into(),
             within: None,
+            is_warning: false,
         });
     }
 
@@ -101,6 +103,7 @@ impl ModelBuilder<'_> {
         let skills = self.skills(file);
         let mut conditions = HashMap::new();
         let tools = self.tools(file, &mut conditions);
+        let doubts = doubts_about_taint(file, &tools);
         let lock_path = ToolLock::path(self.path);
         let lock = ToolLock::read(&lock_path).unwrap_or_else(|problem| {
             self.complain("/tools", format!("{} cannot be used: {problem}", lock_path.display()));
@@ -125,6 +128,7 @@ impl ModelBuilder<'_> {
             tools,
             lock,
             lock_path,
+            doubts,
             conditions,
             mode: output_mode(file.output.mode),
             repairs: file.output.repairs,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sinew_model::{ANSWER_TOOL, ApprovalRule, EffectClass};
+use sinew_protocol::code;
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_script::Function;
 use sinew_source::Schema;
@@ -11,9 +12,10 @@ use sinew_source::Schema;
 use super::build::ModelBuilder;
 use super::mcp_tools::{AllowedTools, McpServerRule};
 use super::tools::{BuiltinTool, ToolRule, ToolSettings, ToolSource, tool_name};
+use crate::complaint::FileComplaint;
 use crate::model_file::{
     AllowEntry, ApproveEntry, BuiltinName, EffectName, ModelFile, PeerSelector, ScriptTool, ServerLifetime,
-    ToolEntry, TrustName,
+    TaintEntry, ToolEntry, TrustName,
 };
 use crate::run::mcp::{McpServer, ServerKeys, ServerPlace};
 
@@ -117,7 +119,7 @@ impl ModelBuilder<'_> {
             return tools.map(ToolSource::Builtin).collect();
         }
         if let Some(request) = &entry.request {
-            return vec![ToolSource::Request(request.peers.clone())];
+            return vec![ToolSource::Request { peers: request.peers.clone(), subagents: request.subagents }];
         }
         Vec::new()
     }
@@ -321,6 +323,52 @@ impl ModelBuilder<'_> {
                 None
             }
         }
+    }
+}
+
+/// Tools that bring words of anybody beside tools that act, where the file lets calls of these pass.
+pub(super) fn doubts_about_taint(file: &ModelFile, rules: &[ToolRule]) -> Vec<FileComplaint> {
+    if file.taint != TaintEntry::Allow {
+        return Vec::new();
+    }
+    let opens = rules.iter().any(|rule| may_be_open(&rule.source, &rule.settings));
+    let acts = rules.iter().position(|rule| acts_unasked(&rule.source, &rule.settings));
+    let (true, Some(_)) = (opens, acts) else { return Vec::new() };
+    let message = "with `taint: allow` words that open tools bring may make the model call tools that act; \
+                   `taint: approve` asks a person first, and `approve: true` on these tools does, too";
+    vec![FileComplaint {
+        pointer: "/run/model/taint".to_owned(),
+        code: code::MODEL_TOOLS_ACT_ON_WORDS_OF_OTHERS.as_str(),
+        message: message.to_owned(),
+        within: None,
+        is_warning: true,
+    }]
+}
+
+/// Whether results of these tools may hold words of anybody.
+fn may_be_open(source: &ToolSource, settings: &ToolSettings) -> bool {
+    match source {
+        ToolSource::Mcp { server, .. } => {
+            server.allow.iter().any(|allowed| allowed.settings.open.unwrap_or(true))
+        }
+        ToolSource::Script { .. } | ToolSource::Builtin(_) | ToolSource::Workflow(_) => {
+            settings.open == Some(true)
+        }
+        _ => settings.open.unwrap_or(true),
+    }
+}
+
+/// Whether a call of these tools may act without the word of a person.
+fn acts_unasked(source: &ToolSource, settings: &ToolSettings) -> bool {
+    let acts = |settings: &ToolSettings, usual: bool| {
+        let is_once = settings.effect.map_or(usual, |effect| effect == EffectClass::Once);
+        is_once && settings.approval != ApprovalRule::Always
+    };
+    match source {
+        ToolSource::Mcp { server, .. } => {
+            server.allow.iter().any(|allowed| acts(&allowed.settings, !server.trust_hints))
+        }
+        _ => acts(settings, false),
     }
 }
 

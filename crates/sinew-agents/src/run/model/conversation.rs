@@ -1,26 +1,29 @@
 //! The shell of one conversation: does what the machine says, and appends what came of it.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec, EffectClass,
-    ModelAsk, ModelRefusal, ModelSpec, ModelTurn, NextStep, PersonQuestion, Provider, QuestionReason,
-    StepBody, ToolCall, TurnDelta, cap_result, value_without_hidden,
+    BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec, EffectClass,
+    NextStep, PersonQuestion, QuestionReason, StepBody, ToolCall, cap_result, value_without_hidden,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::{Fault, FaultKind};
 use tracing::Instrument as _;
 
-use super::conversation_log::ConversationLog;
+use super::conversation_log::{ConversationLog, SharedLog};
 use super::endpoint::{FilledHeaders, ModelEndpoint};
-use super::figures::{note_model_call, note_replayed_turns, note_tool_call};
+use super::figures::{note_replayed_turns, note_tool_call};
+use super::nested::{NestedPlace, NestedShare};
 use super::session::{EarlierTurns, leave_turn, session_turn};
-use super::tools::{ToolOutcome, ToolTable};
+use super::tools::{ToolOutcome, ToolPlaces, ToolTable, need_peers};
 use super::wait_clock::WaitClock;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -30,10 +33,6 @@ use crate::people::PersonReply;
 use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, Steps};
 
-/// Text of an answer goes to those who watch in pieces of about so many bytes.
-const DELTA_BYTES: usize = 256;
-/// Or as soon as a piece arrives so long after the last one that was sent: slow models are watched word by word.
-const DELTA_PAUSE: Duration = Duration::from_millis(100);
 /// How much later than its limit a decision may arrive: people decide at the last moment, and the mesh takes a while.
 const LATE_DECISION: Duration = Duration::from_secs(15);
 /// Longest value of an event, in bytes.
@@ -72,55 +71,98 @@ impl ModelAgent {
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
-        let mut models = self.models(request);
+        let models = self.models(request);
         let earlier = EarlierTurns { agent: self, call, models: &models };
-        let log = ConversationLog::take_up(steps.as_ref(), &self.begin(call), &earlier).await?;
-        let was_over = log.state.end.is_some();
+        let log = ConversationLog::take_up(steps, &self.begin(call), &earlier).await?;
         note_replayed_turns(log.replayed);
         call.artifacts.restore(&log.artifacts).await?;
+        let place = ConversationPlace { profile, call, around, clock, nested: None };
+        Ok(self.hold_conversation(place, log).await?.result?)
+    }
+
+    /// Holds a conversation from where its log ends. Fails if its log cannot be kept, or its tools are not there.
+    pub(super) async fn hold_conversation(
+        &self,
+        place: ConversationPlace<'_>,
+        log: ConversationLog,
+    ) -> Result<HeldConversation, AgentError> {
+        let call = place.call;
+        let request = call.context.get("request").unwrap_or(&Value::Null);
+        let was_over = log.state.end.is_some();
         let begun_at = log.state.begun_at.unwrap_or_else(now_ms);
+        let mut models = self.models(request);
         let mut secrets = ResolvedSecrets::default();
         let mut headers: Vec<FilledHeaders> = models
             .iter()
-            .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
+            .map(|model| model.fill_headers(place.around.environment.as_ref(), &mut secrets))
             .collect();
         pass_over_unset(&mut models, &mut headers);
-        self.read_server_secrets(around, &mut secrets);
-        let tools = if was_over {
-            // The conversation is over: no tool is called any more.
-            ToolTable::default()
-        } else {
-            let servers = self.offered_servers(call, around).await?;
-            ToolTable::of(&self.rules(), &call.peers.list().await, &servers, profile.name, request)?
-        };
+        self.read_server_secrets(place.around, &mut secrets);
+        // The conversation is over: no tool is called any more.
+        let tools = if was_over { ToolTable::default() } else { self.tool_table(place, request).await? };
+        if let Some(recording) = &call.recording {
+            recording.begin(begun_at);
+        }
         let activation = activation_of(call);
-        let mut spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
-        let session = &log.state.session;
-        spec.history = session.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect();
-        spec.tainted = session.iter().any(|turn| turn.tainted);
         let mut work = Conversation {
             agent: self,
-            spec: &spec,
-            call,
+            place,
+            activation: &activation,
             models: &models,
             headers: &headers,
             secrets: &secrets,
             tools: &tools,
             log,
-            clock,
             events: Vec::new(),
         };
-        let end = work.hold().await?;
-        let state = work.log.state.clone();
-        let output = work.finish(end)?;
-        if let Some(turn) = session_turn(&state, call, &activation, &output.value, now_ms()) {
+        let (end, has_schema) = loop {
+            work.log.recall().await?;
+            let spec = work.spec(begun_at)?;
+            // Most of the memory of a conversation at work is gone while it waits for others.
+            let stop = Box::pin(work.hold(&spec)).await?;
+            let has_schema = spec.output.schema.is_some();
+            drop(spec);
+            match stop {
+                HoldEnd::Over(end) => break (end, has_schema),
+                HoldEnd::Calls(calls) => work.run_calls(&calls, None).await?,
+                HoldEnd::Person(question) => work.ask_person(&question).await?,
+            }
+        };
+        if let Some(recording) = &call.recording {
+            recording.add_end(&end, &|value| without_secrets(value, &secrets));
+        }
+        let result = work.finish(end, has_schema)?;
+        if let (Ok(output), None) = (&result, place.nested)
+            && let Some(turn) = session_turn(&work.log.state, call, &activation, &output.value, now_ms())
+        {
             leave_turn(call, turn, was_over).await?;
         }
-        Ok(output)
+        Ok(HeldConversation { result, usage: work.usage(), waited_ms: work.log.state.totals.waited_ms })
+    }
+
+    async fn tool_table(
+        &self,
+        place: ConversationPlace<'_>,
+        request: &Value,
+    ) -> Result<ToolTable, AgentError> {
+        let call = place.call;
+        let rules = self.rules();
+        let servers = self.offered_servers(call, place.around, place.nested.is_some()).await?;
+        let peers = if need_peers(&rules) { call.peers.list().await } else { Vec::new() };
+        let places = ToolPlaces {
+            rules: &rules,
+            peers: &peers,
+            servers: &servers,
+            own: place.profile.name,
+            request,
+            host: call.tools.as_ref(),
+            depth: place.nested.map_or(0, |nested| nested.depth),
+        };
+        Ok(ToolTable::of(&places)?)
     }
 
     /// The begin of this attempt.
-    fn begin(&self, call: &Call) -> BeginStep {
+    pub(super) fn begin(&self, call: &Call) -> BeginStep {
         let text = |key: &str| call.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let request = json!([call.input, call.instruction, call.output_schema, call.context.get("request")]);
         BeginStep {
@@ -140,10 +182,10 @@ impl ModelAgent {
     }
 
     /// The tool entries of the file, and the reader of large skills where there are some.
-    pub(super) fn rules(&self) -> Vec<super::tools::ToolRule> {
-        let mut rules = self.tools.clone();
+    pub(super) fn rules(&self) -> Cow<'_, [super::tools::ToolRule]> {
+        let mut rules = Cow::Borrowed(self.tools.as_slice());
         if self.skills.iter().any(super::setup::is_large) {
-            rules.push(super::tools::ToolRule {
+            rules.to_mut().push(super::tools::ToolRule {
                 source: super::tools::ToolSource::Builtin(super::tools::BuiltinTool::ReadSkill),
                 settings: super::tools::ToolSettings::default(),
             });
@@ -180,36 +222,88 @@ fn activation_of(call: &Call) -> String {
     })
 }
 
-/// A conversation at work.
-struct Conversation<'a> {
-    agent: &'a ModelAgent,
-    spec: &'a ConversationSpec,
-    call: &'a Call,
-    models: &'a [&'a ModelEndpoint],
-    headers: &'a [FilledHeaders],
-    secrets: &'a ResolvedSecrets,
-    tools: &'a ToolTable,
-    log: ConversationLog<'a>,
-    clock: &'a WaitClock,
-    events: Vec<Value>,
+/// Everything around a conversation.
+#[derive(Clone, Copy)]
+pub(super) struct ConversationPlace<'a> {
+    pub(super) profile: AgentProfile<'a>,
+    pub(super) call: &'a Call,
+    pub(super) around: &'a RunnerSurroundings,
+    pub(super) clock: &'a WaitClock,
+    /// The place behind a call of another conversation; none for the conversation of the task itself.
+    pub(super) nested: Option<NestedPlace<'a>>,
 }
 
-impl Conversation<'_> {
-    async fn hold(&mut self) -> Result<ConversationEnd, AgentError> {
+/// A conversation that has ended.
+pub(super) struct HeldConversation {
+    pub(super) result: Result<Output, Fault>,
+    pub(super) usage: Value,
+    pub(super) waited_ms: u64,
+}
+
+/// The reason why a conversation does nothing of its own now.
+enum HoldEnd {
+    /// It has ended.
+    Over(ConversationEnd),
+    /// It waits for agents that it calls.
+    Calls(Vec<ToolCall>),
+    /// It waits for a person.
+    Person(PersonQuestion),
+}
+
+/// A conversation at work.
+pub(super) struct Conversation<'a> {
+    pub(super) agent: &'a ModelAgent,
+    pub(super) place: ConversationPlace<'a>,
+    pub(super) activation: &'a str,
+    pub(super) models: &'a [&'a ModelEndpoint],
+    pub(super) headers: &'a [FilledHeaders],
+    pub(super) secrets: &'a ResolvedSecrets,
+    pub(super) tools: &'a ToolTable,
+    pub(super) log: ConversationLog,
+    pub(super) events: Vec<Value>,
+}
+
+impl<'a> Conversation<'a> {
+    /// The spec of the conversation, with what its session holds.
+    fn spec(&self, begun_at: u64) -> Result<ConversationSpec, AgentError> {
+        let ConversationPlace { profile, call, nested, .. } = self.place;
+        let tools = Arc::clone(&self.tools.specs);
+        let mut spec = self.agent.spec(profile, call, self.models, tools, self.activation, begun_at)?;
+        if let Some(nested) = nested {
+            spec.system = vec![nested.agent.instruction.clone()];
+            spec.examples.clear();
+            spec.output.schema = None;
+            spec.budget = nested.share.budget;
+        }
+        let session = &self.log.state.session;
+        spec.history = session.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect();
+        spec.tainted =
+            session.iter().any(|turn| turn.tainted) || nested.is_some_and(|nested| nested.share.tainted);
+        Ok(spec)
+    }
+
+    /// Goes on until the conversation waits for others, or is over.
+    async fn hold(&mut self, spec: &ConversationSpec) -> Result<HoldEnd, AgentError> {
         loop {
             let agent = self.agent;
-            let step = self.spec.next(&self.log.state, now_ms(), &|condition, arguments| {
+            let step = spec.next(&self.log.state, now_ms(), &|condition, arguments| {
                 agent.needs_approval(condition, arguments)
             });
             match step {
-                NextStep::Finished(end) => return Ok(end),
+                NextStep::Finished(end) => return Ok(HoldEnd::Over(end)),
                 NextStep::Record(body) => {
                     self.tell(&body);
                     self.log.append(body).await?;
                 }
-                NextStep::AskModel(ask) => self.ask(&ask).await?,
-                NextStep::RunCalls(calls) => self.run_calls(&calls).await?,
-                NextStep::AskPerson(question) => self.ask_person(&question).await?,
+                NextStep::AskModel(ask) => self.ask(spec, &ask).await?,
+                NextStep::RunCalls(calls) => {
+                    if calls.iter().all(|call| self.tools.waits_for_others(&call.tool)) {
+                        return Ok(HoldEnd::Calls(calls));
+                    }
+                    let share = NestedShare::of(spec, &self.log.state, now_ms());
+                    self.run_calls(&calls, Some(share)).await?;
+                }
+                NextStep::AskPerson(question) => return Ok(HoldEnd::Person(question)),
                 NextStep::Wait => {
                     return Err(AgentError::Host(
                         "the log of the conversation cannot be continued".to_owned(),
@@ -219,61 +313,8 @@ impl Conversation<'_> {
         }
     }
 
-    async fn ask(&mut self, ask: &ModelAsk) -> Result<(), AgentError> {
-        let model = self.models[ask.model];
-        if ask.wait_ms > 0 {
-            let message =
-                format!("model '{}' did not answer, trying again in {} ms", model.spec.alias, ask.wait_ms);
-            self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
-            tokio::time::sleep(Duration::from_millis(ask.wait_ms)).await;
-        }
-        let (asked, alias) = (self.log.state.answered_asks() as usize, model.spec.alias.clone());
-        let step = AskStep {
-            turn: ask.turn,
-            alias: alias.clone(),
-            prompt: ask.prompt.digest(),
-            bytes: ask.prompt.bytes(),
-        };
-        self.log.append(StepBody::Ask(step)).await?;
-        let is_turn = ask.summary_before.is_none();
-        let mut text = String::new();
-        let progress = &self.call.progress;
-        let send = |text: &mut String| {
-            let delta = json!({"type": "text", "turn": ask.turn, "delta": std::mem::take(text)});
-            // Fails if the caller no longer listens.
-            let _unheard = progress.send(delta);
-        };
-        let mut sent = Instant::now();
-        let mut deltas = |delta: TurnDelta| {
-            if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
-                text.push_str(&piece);
-                if text.len() >= DELTA_BYTES || sent.elapsed() >= DELTA_PAUSE {
-                    send(&mut text);
-                    sent = Instant::now();
-                }
-            }
-        };
-        let span = chat_span(&model.spec, &self.spec.activation);
-        let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
-        let begun = Instant::now();
-        let answer = asking.instrument(span.clone()).await;
-        note_answer(&span, answer.as_ref());
-        let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
-        note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
-        if !text.is_empty() {
-            send(&mut text);
-        }
-        let body = match answer {
-            Ok(answer) => self.spec.turn_record(ask, answer),
-            Err(refusal) => {
-                self.say(json!({"type": "reset", "turn": ask.turn, "message": refusal.message}));
-                StepBody::Miss { turn: ask.turn, alias, refusal }
-            }
-        };
-        self.log.append(body).await
-    }
-
-    async fn run_calls(&mut self, calls: &[ToolCall]) -> Result<(), AgentError> {
+    /// Makes calls. `share` is for nested agents; without it all calls wait for others.
+    async fn run_calls(&mut self, calls: &[ToolCall], share: Option<NestedShare>) -> Result<(), AgentError> {
         for call in calls {
             if call.effect == EffectClass::Once {
                 self.log.append(StepBody::Call(call.position.clone())).await?;
@@ -283,39 +324,79 @@ impl Conversation<'_> {
             self.say(json!({"type": "tool:call", "turn": call.position.turn, "tool": call.tool, "message": message}));
             self.events.push(json!({"type": "tool:call", "tool": call.tool, "input": arguments}));
         }
-        let (tools, task, skills) = (self.tools, self.call, &self.agent.skills);
-        let mut running: FuturesUnordered<_> = calls
-            .iter()
-            .map(|call| {
-                let span = tracing::info_span!("tool", tool = call.tool, session = self.spec.activation);
-                async move { (call, tools.run(call, task, skills).await) }.instrument(span)
-            })
-            .collect();
-        while let Some((call, outcome)) = running.next().await {
-            let result = self.result(call, outcome);
-            let source = self.spec.tool(&call.tool).map_or("other", |tool| tool.source.as_str());
-            note_tool_call(source, result.status);
-            self.keep_artifacts().await?;
-            let size = result.content.to_string().len();
-            self.say(
-                json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
-            );
-            let shown = shown_value(&result.content);
-            self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
-            self.log.append(StepBody::Done { call: call.position.clone(), result }).await?;
+        let log = self.log.shared();
+        self.note_usage();
+        let mut running: FuturesUnordered<_> =
+            calls.iter().map(|call| self.place_call(call, share, &log)).collect();
+        loop {
+            let next = running.next();
+            let done = if share.is_none() { self.log.forgetting(next).await } else { next.await };
+            let Some((call, outcome)) = done else { return Ok(()) };
+            self.take_result(call, outcome?).await?;
         }
-        Ok(())
+    }
+
+    /// A call that is under way as soon as it is polled; with the events of nested agents.
+    fn place_call<'b>(
+        &self,
+        call: &'b ToolCall,
+        share: Option<NestedShare>,
+        log: &'b Arc<SharedLog>,
+    ) -> BoxFuture<'b, (&'b ToolCall, Result<(ToolOutcome, Vec<Value>), AgentError>)>
+    where
+        'a: 'b,
+    {
+        let (agent, place, tools) = (self.agent, self.place, self.tools);
+        let span = tracing::info_span!("tool", tool = call.tool, session = self.activation);
+        let nested = tools.nested(&call.tool).zip(share).map(|(nested, share)| NestedPlace {
+            agent: nested,
+            key: &call.position.key,
+            share,
+            depth: place.nested.map_or(0, |above| above.depth) + 1,
+            log,
+        });
+        async move {
+            let outcome = match nested {
+                Some(nested) => agent.run_nested(place, nested, call).await,
+                None => Ok((tools.run(call, place.call, &agent.skills).await, Vec::new())),
+            };
+            (call, outcome)
+        }
+        .instrument(span)
+        .boxed()
+    }
+
+    async fn take_result(
+        &mut self,
+        call: &ToolCall,
+        (outcome, events): (ToolOutcome, Vec<Value>),
+    ) -> Result<(), AgentError> {
+        let result = self.result(call, outcome);
+        let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
+        note_tool_call(source, result.status);
+        self.keep_artifacts().await?;
+        let size = result.content.to_string().len();
+        self.say(
+            json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
+        );
+        self.events.extend(events);
+        let shown = shown_value(&result.content);
+        self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
+        if let Some(recording) = &self.place.call.recording {
+            recording.add_result(&call.tool, &result);
+        }
+        self.log.append(StepBody::Done { call: call.position.clone(), result }).await
     }
 
     /// Stores artifacts that tools left where another process finds them, and records where.
     async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
-        let artifacts = self.call.artifacts.store().await?;
+        let artifacts = self.place.call.artifacts.store().await?;
         if artifacts.is_empty() { Ok(()) } else { self.log.append(StepBody::Artifacts { artifacts }).await }
     }
 
     /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
     fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
-        let tool = self.spec.tool(&call.tool);
+        let tool = self.tools.spec(&call.tool);
         let (status, value) = match outcome.result {
             Ok(value) => (CallStatus::Succeeded, value),
             Err(reason) => (CallStatus::Failed, Value::String(reason)),
@@ -329,11 +410,13 @@ impl Conversation<'_> {
                 let name =
                     format!("result-{}-{}.{}", call.position.turn, call.position.index, extension(&value));
                 let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let stored = self.call.artifacts.put(&name, bytes.as_bytes(), None).ok();
+                let stored = self.place.call.artifacts.put(&name, bytes.as_bytes(), None).ok();
                 (text.into(), stored.map(|reference| reference.to_string()))
             }
         };
-        CallResult { status, content, artifact, open, usage: outcome.usage }
+        let nested = self.tools.nested(&call.tool).is_some();
+        let (usage, waited_ms) = (outcome.usage, outcome.waited_ms);
+        CallResult { artifact, open, usage, nested, waited_ms, ..CallResult::new(status, content) }
     }
 
     async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
@@ -353,9 +436,11 @@ impl Conversation<'_> {
         // The question may have been put by an earlier process.
         let waited = Duration::from_millis(now_ms().saturating_sub(asked_at));
         prompt.timeout = limit.saturating_sub(waited).max(Duration::from_millis(1));
-        let asked = tokio::time::timeout(prompt.timeout + LATE_DECISION, self.call.people.ask(prompt));
+        let place = self.place;
+        self.note_usage();
+        let asked = tokio::time::timeout(prompt.timeout + LATE_DECISION, place.call.people.ask(prompt));
         let refusal = |comment: String| PersonReply { comment: Some(comment), ..PersonReply::default() };
-        let reply = match self.clock.paused(asked).await {
+        let reply = match self.log.forgetting(place.clock.paused(asked)).await {
             Ok(Ok(reply)) => reply,
             // The question stays open: the next process, or the next attempt, hears its answer.
             Ok(Err(fault)) if fault.retryable || fault.kind == FaultKind::Cancelled => {
@@ -366,6 +451,10 @@ impl Conversation<'_> {
         };
         let (tool, by) = (&question.call.tool, &reply.by_person);
         self.events.push(json!({"type": "person", "tool": tool, "approved": reply.approved, "by": by}));
+        if let Some(recording) = &place.call.recording {
+            let is_question = question.reason == QuestionReason::Words;
+            recording.add_decision(tool, is_question, reply.approved, reply.comment.as_deref());
+        }
         self.log
             .append(StepBody::Decision {
                 call: position,
@@ -383,34 +472,38 @@ impl Conversation<'_> {
         }
     }
 
-    fn say(&self, value: Value) {
+    pub(super) fn say(&self, value: Value) {
         // Fails if the caller no longer listens.
-        let _unheard = self.call.progress.send(value);
+        let _unheard = self.place.call.progress.send(value);
     }
 
-    fn finish(self, end: ConversationEnd) -> Result<Output, AgentError> {
-        let usage = self.usage();
+    fn finish(
+        &mut self,
+        end: ConversationEnd,
+        has_schema: bool,
+    ) -> Result<Result<Output, Fault>, AgentError> {
         let value = match end {
             ConversationEnd::Output(value) => without_secrets(&value, self.secrets),
-            ConversationEnd::Artifact(name) => self.artifact(&name)?,
+            ConversationEnd::Artifact(name) => self.artifact(&name, has_schema)?,
             ConversationEnd::Fault(fault) => {
                 let mut fault = Fault { message: self.secrets.hide(&fault.message), ..fault };
                 fault.details.iter_mut().for_each(|line| *line = self.secrets.hide(line));
-                return Err(AgentError::Conversation(Box::new(fault)));
+                return Ok(Err(fault));
             }
         };
-        Ok(Output { value, artifacts: Vec::new(), usage, events: self.events })
+        let (usage, events) = (self.usage(), std::mem::take(&mut self.events));
+        Ok(Ok(Output { value, artifacts: Vec::new(), usage, events }))
     }
 
     /// The output that a marker names: JSON where it is JSON, else a text.
-    fn artifact(&self, name: &str) -> Result<Value, AgentError> {
+    fn artifact(&self, name: &str, has_schema: bool) -> Result<Value, AgentError> {
         let (plain, version) = sinew_protocol::embed::split_version(name);
-        let bytes = self.call.artifacts.get(plain, version)?;
+        let bytes = self.place.call.artifacts.get(plain, version)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        match (&self.spec.output.schema, serde_json::from_slice::<Value>(&bytes)) {
-            (_, Ok(value)) => Ok(value),
-            (None, Err(_)) => Ok(json!({ "text": text })),
-            (Some(_), Err(_)) => Ok(Value::String(text)),
+        match serde_json::from_slice::<Value>(&bytes) {
+            Ok(value) => Ok(value),
+            Err(_) if has_schema => Ok(Value::String(text)),
+            Err(_) => Ok(json!({ "text": text })),
         }
     }
 
@@ -434,6 +527,8 @@ impl Conversation<'_> {
             "tool_calls": totals.tool_calls,
             "replayed_turns": self.log.replayed,
             "lost_asks": totals.lost_asks,
+            // The log holds the turns of all attempts.
+            "cumulative": true,
         });
         if totals.unknown_calls > 0 {
             usage["unknown_calls"] = totals.unknown_calls.into();
@@ -444,55 +539,30 @@ impl Conversation<'_> {
         if !totals.children.is_empty() {
             usage["children"] = json!(totals.children);
         }
-        if self.spec.models.iter().all(|model| model.price.is_some()) {
+        if self.models.iter().all(|model| model.spec.price.is_some()) {
             usage["cost_usd"] = totals.cost_usd.into();
         }
         usage
     }
+
+    /// Tells the caller what the conversation has used so far: it may be given up at any time.
+    fn note_usage(&self) {
+        let noted = &self.place.call.usage;
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = self.usage();
+    }
 }
 
-/// The span of a model call. Prompts and answers never stand in it.
-fn chat_span(model: &ModelSpec, conversation: &str) -> tracing::Span {
-    let provider = match model.provider {
-        Provider::OpenAi => "openai",
-        Provider::Anthropic => "anthropic",
-        Provider::Gemini => "gcp.gemini",
-        Provider::Script => "script",
-    };
-    tracing::info_span!(
-        "chat",
-        model = model.model,
-        provider,
-        session = conversation,
-        response_model = tracing::field::Empty,
-        input_tokens = tracing::field::Empty,
-        output_tokens = tracing::field::Empty,
-        finish = tracing::field::Empty,
-        error = tracing::field::Empty,
-    )
-}
-
-fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) {
-    match answer {
-        Ok(turn) => {
-            span.record("response_model", turn.model.as_str());
-            span.record("input_tokens", turn.usage.input);
-            span.record("output_tokens", turn.usage.output);
-            span.record("finish", word_of(&turn.finish));
-        }
-        Err(refusal) => {
-            span.record("error", word_of(&refusal.kind));
+impl Drop for Conversation<'_> {
+    fn drop(&mut self) {
+        // While the log is forgotten, the usage from before the wait stands.
+        if self.log.has_state() {
+            self.note_usage();
         }
     }
 }
 
-/// The word of a kind, as records have it.
-fn word_of(kind: &impl serde::Serialize) -> String {
-    serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
 /// Without the values that the environment gave to headers and keys.
-fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
+pub(super) fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
     match value {
         Value::String(text) => Value::String(secrets.hide(text)),
         Value::Array(items) => items.iter().map(|item| without_secrets(item, secrets)).collect(),

@@ -1,7 +1,14 @@
 //! The log of a conversation at work: taken up behind what earlier processes wrote, and lost to the next one.
+//!
+//! Conversations that are nested in one write into the same log, each under the key of the call that it stands behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use sinew_model::{BeginStep, ConversationEnd, ConversationState, KeptArtifact, StepBody, StepRecord};
 use sinew_protocol::{Fault, code};
+use tokio::sync::Mutex;
 
 use super::conversation::now_ms;
 use super::session::EarlierTurns;
@@ -11,44 +18,61 @@ use crate::steps::{StepAppend, Steps};
 /// Processes that may take a conversation up one after the other while this one begins.
 const MAX_BEGIN_TRIES: u32 = 16;
 
-/// The log of a conversation that this process holds.
-pub(super) struct ConversationLog<'a> {
-    steps: &'a dyn Steps,
+/// How long a conversation that waits for others keeps its state: to read the log again costs more than short waits save.
+const KEPT_WHILE_WAITING: Duration = Duration::from_secs(1);
+
+/// The log that a conversation shares with those nested in it.
+pub(super) struct SharedLog {
+    steps: Arc<dyn Steps>,
     by: String,
+    tail: Mutex<LogTail>,
+}
+
+struct LogTail {
     /// Records in the log.
     places: u64,
-    /// The fold of the log.
+    /// Records of nested conversations that this process has not taken up, by the key of their call.
+    nested: HashMap<String, Vec<StepRecord>>,
+}
+
+/// The part of a log that belongs to one conversation which this process holds.
+pub(super) struct ConversationLog {
+    shared: Arc<SharedLog>,
+    /// Key of the call behind which the conversation is nested.
+    within: Option<String>,
+    /// The fold of the log; that of an empty log while it is forgotten.
     pub(super) state: ConversationState,
+    is_forgotten: bool,
     /// Turns that were in the log when the work began.
     pub(super) replayed: u32,
     /// Artifacts that earlier processes stored.
     pub(super) artifacts: Vec<KeptArtifact>,
 }
 
-impl<'a> ConversationLog<'a> {
+impl ConversationLog {
     /// Reads the log and writes a begin behind it, unless an earlier delivery of the same task reached the end.
     pub(super) async fn take_up(
-        steps: &'a dyn Steps,
+        steps: Arc<dyn Steps>,
         begin: &BeginStep,
         earlier: &EarlierTurns<'_>,
     ) -> Result<Self, AgentError> {
         let by = writer_name();
+        // The log of a task that comes for the first time is empty: its begin says so without a look.
+        let mut is_first = begin.attempt <= 1 && begin.delivery <= 1 && steps.is_shared();
         for _ in 0..MAX_BEGIN_TRIES {
-            let records = steps.read().await?;
+            let records = if is_first { Vec::new() } else { steps.read().await? };
+            is_first = false;
             let state = ConversationState::fold(&records);
-            let is_over = ended_before(&state, begin);
-            let is_other = |known: &BeginStep| known.request != begin.request || known.agent != begin.agent;
-            let reset = !is_over
-                && (state.begin.as_ref().is_some_and(is_other) || state.end.is_some() && !can_go_on(&state));
-            let artifacts = if reset { Vec::new() } else { kept_artifacts(&records) };
-            let (places, replayed) = (records.len() as u64, state.totals.turns);
-            let mut log = Self { steps, by: by.clone(), places, state, replayed, artifacts };
-            if is_over {
-                return Ok(log);
-            }
+            let Some(reset) = resets(&state, begin) else {
+                return Ok(Self::at(steps, by, records, state));
+            };
             // A conversation that goes on holds what it began with.
-            let is_new = reset || log.state.begin.is_none();
+            let is_new = reset || state.begin.is_none();
             let session = if is_new { earlier.read().await? } else { Vec::new() };
+            let mut log = Self::at(Arc::clone(&steps), by.clone(), records, state);
+            if reset {
+                log.artifacts.clear();
+            }
             // A record that is not seen yet, or one of a process that begins at the same time, is read first.
             if log.write(StepBody::Begin(BeginStep { reset, session, ..begin.clone() })).await?
                 == StepAppend::Stored
@@ -56,26 +80,109 @@ impl<'a> ConversationLog<'a> {
                 return Ok(log);
             }
         }
-        Err(lost(steps))
+        Err(lost(steps.as_ref()))
+    }
+
+    fn at(steps: Arc<dyn Steps>, by: String, records: Vec<StepRecord>, state: ConversationState) -> Self {
+        let (places, replayed) = (records.len() as u64, state.totals.turns);
+        let artifacts = kept_artifacts(&records);
+        let mut nested: HashMap<String, Vec<StepRecord>> = HashMap::new();
+        for record in records {
+            if let Some(key) = record.within.clone() {
+                nested.entry(key).or_default().push(record);
+            }
+        }
+        let tail = Mutex::new(LogTail { places, nested });
+        let shared = Arc::new(SharedLog { steps, by, tail });
+        Self { shared, within: None, state, is_forgotten: false, replayed, artifacts }
+    }
+
+    /// Takes a nested conversation up, behind the call of this key.
+    pub(super) async fn nested(
+        shared: &Arc<SharedLog>,
+        key: &str,
+        begin: &BeginStep,
+    ) -> Result<Self, AgentError> {
+        let records = shared.tail.lock().await.nested.remove(key).unwrap_or_default();
+        let state = ConversationState::fold_within(&records, Some(key));
+        let (reset, replayed) = (resets(&state, begin), state.totals.turns);
+        let (shared, within) = (Arc::clone(shared), Some(key.to_owned()));
+        let mut log = Self { shared, within, state, is_forgotten: false, replayed, artifacts: Vec::new() };
+        if let Some(reset) = reset {
+            log.append(StepBody::Begin(BeginStep { reset, ..begin.clone() })).await?;
+        }
+        Ok(log)
+    }
+
+    /// The log, for conversations that are nested in this one.
+    pub(super) fn shared(&self) -> Arc<SharedLog> {
+        Arc::clone(&self.shared)
     }
 
     /// Writes a record behind the log. Fails if another process has taken the conversation up.
     pub(super) async fn append(&mut self, body: StepBody) -> Result<(), AgentError> {
         match self.write(body).await? {
             StepAppend::Stored => Ok(()),
-            StepAppend::Taken => Err(lost(self.steps)),
+            StepAppend::Taken => Err(lost(self.shared.steps.as_ref())),
         }
     }
 
     async fn write(&mut self, body: StepBody) -> Result<StepAppend, AgentError> {
-        let record = StepRecord { by: self.by.clone(), at: now_ms(), body };
-        let outcome = self.steps.append(self.places, record.clone()).await?;
+        let shared = Arc::clone(&self.shared);
+        let mut tail = shared.tail.lock().await;
+        let record = StepRecord { by: shared.by.clone(), at: now_ms(), within: self.within.clone(), body };
+        let outcome = shared.steps.append(tail.places, record.clone()).await?;
         if outcome == StepAppend::Stored {
-            self.places += 1;
-            self.state.apply(&record);
+            tail.places += 1;
+            if !self.is_forgotten {
+                self.state.apply(&record);
+            }
         }
         Ok(outcome)
     }
+
+    /// Waits for something outside. If that takes a while, the state is dropped until [`recall`](Self::recall) folds the log
+    /// again. A conversation whose log is memory keeps its state: dropping it would save nothing.
+    pub(super) async fn forgetting<F: Future>(&mut self, waiting: F) -> F::Output {
+        let mut waiting = std::pin::pin!(waiting);
+        if let Ok(output) = tokio::time::timeout(KEPT_WHILE_WAITING, &mut waiting).await {
+            return output;
+        }
+        if self.shared.steps.is_shared() {
+            self.state = ConversationState::default();
+            self.is_forgotten = true;
+        }
+        waiting.await
+    }
+
+    /// Whether the state is that of the log.
+    pub(super) fn has_state(&self) -> bool {
+        !self.is_forgotten
+    }
+
+    /// Folds the log again if its state was dropped. Fails if another process has written to it.
+    pub(super) async fn recall(&mut self) -> Result<(), AgentError> {
+        if !self.is_forgotten {
+            return Ok(());
+        }
+        let tail = self.shared.tail.lock().await;
+        let records = self.shared.steps.read().await?;
+        if records.len() as u64 != tail.places {
+            return Err(lost(self.shared.steps.as_ref()));
+        }
+        self.state = ConversationState::fold_within(&records, self.within.as_deref());
+        self.is_forgotten = false;
+        Ok(())
+    }
+}
+
+/// Whether a begin makes the turns before it void; none if an earlier delivery of the same task reached the end.
+fn resets(state: &ConversationState, begin: &BeginStep) -> Option<bool> {
+    if ended_before(state, begin) {
+        return None;
+    }
+    let is_other = |known: &BeginStep| known.request != begin.request || known.agent != begin.agent;
+    Some(state.begin.as_ref().is_some_and(is_other) || state.end.is_some() && !can_go_on(state))
 }
 
 /// Whether an earlier delivery of the same task reached the end.
@@ -95,7 +202,7 @@ fn kept_artifacts(records: &[StepRecord]) -> Vec<KeptArtifact> {
     let mut kept = Vec::new();
     for record in records {
         match &record.body {
-            StepBody::Begin(begin) if begin.reset => kept.clear(),
+            StepBody::Begin(begin) if begin.reset && record.within.is_none() => kept.clear(),
             StepBody::Artifacts { artifacts } => kept.extend(artifacts.iter().cloned()),
             _ => {}
         }

@@ -49,6 +49,8 @@ pub(super) fn note_tool_call(source: &str, status: CallStatus) {
         "mcp" => "mcp",
         "script" => "script",
         "builtin" => "builtin",
+        "subagent" => "subagent",
+        "program" => "program",
         _ => "other",
     };
     let outcome = if status == CallStatus::Succeeded { "success" } else { "failure" };

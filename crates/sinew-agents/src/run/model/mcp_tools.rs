@@ -10,7 +10,7 @@ use sinew_model::EffectClass;
 
 use super::ModelAgent;
 use super::rehearsal::ToolStubs;
-use super::tools::{ToolSettings, ToolSource, ToolTable, changed, fits_pattern, lost};
+use super::tools::{ToolPlaces, ToolSettings, ToolSource, ToolTable, changed, fits_pattern, lost};
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
@@ -136,15 +136,17 @@ impl ModelAgent {
         }
     }
 
-    /// Starts the servers of a conversation and asks them for their tools. Fails if a description is not the accepted one.
+    /// Starts the servers of a conversation, of a nested one those that its node names, and asks them for their tools. Fails if a description is not the accepted one.
     pub(super) async fn offered_servers(
         &self,
         call: &Call,
         around: &RunnerSurroundings,
+        is_nested: bool,
     ) -> Result<Vec<OfferedServer>, AgentError> {
         let asked = servers_of_request(call.context.get("request").unwrap_or(&Value::Null));
-        let wanted =
-            self.server_rules().filter(|(rule, on_request)| !on_request || asked.contains(&rule.name));
+        let wanted = self
+            .server_rules()
+            .filter(|(rule, on_request)| if *on_request { asked.contains(&rule.name) } else { !is_nested });
         try_join_all(wanted.map(|(rule, _)| async {
             let (at_work, tools) = ask_server(rule, around, Some(call)).await?;
             let tools = self.accepted(rule, tools)?;
@@ -200,19 +202,21 @@ impl ModelAgent {
         around: &RunnerSurroundings,
     ) -> Result<AgentTools, AgentError> {
         let (servers, lock) = self.server_tools(around).await?;
-        let table = ToolTable::of(
-            &self.rules(),
-            &self.with_named_peers(peers.to_vec()),
-            &servers,
+        let table = ToolTable::of(&ToolPlaces {
+            rules: &self.rules(),
+            peers: &self.with_named_peers(peers.to_vec()),
+            servers: &servers,
             own,
-            &Value::Null,
-        )?;
+            request: &Value::Null,
+            host: None,
+            depth: 0,
+        })?;
         let pins: HashMap<String, ToolPin> = servers
             .iter()
             .flat_map(|offered| offered.tools.iter().map(move |tool| (&offered.rule.name, tool)))
             .map(|(server, tool)| (format!("mcp:{server}/{}", tool.name), self.pin(server, tool)))
             .collect();
-        let tools = table.specs.into_iter().map(|spec| PinnedTool {
+        let tools = table.specs.iter().cloned().map(|spec| PinnedTool {
             pin: pins.get(&spec.source).copied(),
             name: spec.declaration.name,
             source: spec.source,

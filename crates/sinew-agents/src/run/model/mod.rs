@@ -13,6 +13,9 @@ pub(crate) mod endpoint_check;
 mod figures;
 pub(crate) mod instruction;
 pub(crate) mod mcp_tools;
+mod model_ask;
+pub(crate) mod nested;
+pub(crate) mod recording;
 pub(crate) mod rehearsal;
 mod session;
 mod setup;
@@ -24,9 +27,11 @@ use sinew_script::Function;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use crate::complaint::FileComplaint;
 use crate::run::mcp::ToolLock;
 use endpoint::ModelEndpoint;
 use instruction::InstructionTemplate;
+pub(crate) use setup::compiled as compiled_schema;
 use tools::{SkillText, ToolRule};
 
 /// A model agent, ready to run.
@@ -45,6 +50,8 @@ pub(crate) struct ModelAgent {
     /// Descriptions of tools that a person accepted; none without a lock file.
     pub(crate) lock: Option<ToolLock>,
     pub(crate) lock_path: PathBuf,
+    /// Doubtful parts of the file.
+    pub(crate) doubts: Vec<FileComplaint>,
     /// Conditions of approvals by their text.
     pub(crate) conditions: HashMap<String, Function>,
     pub(crate) mode: OutputMode,

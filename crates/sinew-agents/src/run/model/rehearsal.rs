@@ -1,6 +1,7 @@
 //! Cases of model agents: a conversation with a scripted model and stubs in place of tools, in virtual time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_model::rehearsal::{
@@ -9,7 +10,7 @@ use sinew_model::rehearsal::{
 use sinew_model::script::ModelScript;
 use sinew_model::{ConversationSpec, ToolCall};
 
-use super::tools::{ToolSource, ToolTable};
+use super::tools::{ToolPlaces, ToolSource, ToolTable};
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::error::AgentError;
@@ -32,6 +33,8 @@ pub struct AgentCase {
     pub output_schema: Option<Value>,
     /// Request around the input.
     pub context: Value,
+    /// When the conversation begins, in milliseconds since 1970; the beginning of 2026 if none.
+    pub begun_at: Option<u64>,
     /// Answers of the model.
     pub script: ModelScript,
     /// Answers of tools.
@@ -71,12 +74,13 @@ impl RehearsalStubs for CaseStubs<'_> {
         }
         // A function of the file needs no stub: it runs the same everywhere.
         if let Some(result) = self.scripts.run_pure(call) {
-            return StubAnswer { result, after_ms: 0 };
+            return StubAnswer { result, after_ms: 0, artifact: None };
         }
         if !self.unlisted.contains(&call.tool) {
             self.unlisted.push(call.tool.clone());
         }
-        StubAnswer { result: Err("the case has no answer for this tool".to_owned()), after_ms: 0 }
+        let result = Err("the case has no answer for this tool".to_owned());
+        StubAnswer { result, after_ms: 0, artifact: None }
     }
 
     fn decide(&mut self, _: &ToolCall) -> bool {
@@ -102,16 +106,20 @@ impl ModelAgent {
         call.context.clone_from(&case.context);
         let request = call.context.get("request").unwrap_or(&Value::Null).clone();
         let servers = self.rehearsed_servers(&case.tools);
-        let tools = ToolTable::of(
-            &self.rules(),
-            &self.with_named_peers(case.peers.clone()),
-            &servers,
-            profile.name,
-            &request,
-        )?;
+        let places = ToolPlaces {
+            rules: &self.rules(),
+            peers: &self.with_named_peers(case.peers.clone()),
+            servers: &servers,
+            own: profile.name,
+            request: &request,
+            host: None,
+            depth: 0,
+        };
+        let tools = ToolTable::of(&places)?;
         let models = self.models(&request);
-        let spec: ConversationSpec =
-            self.spec(profile, &call, &models, tools.specs.clone(), "case", CASE_TIME_MS)?;
+        let begun_at = case.begun_at.unwrap_or(CASE_TIME_MS);
+        let tool_specs = Arc::clone(&tools.specs);
+        let spec: ConversationSpec = self.spec(profile, &call, &models, tool_specs, "case", begun_at)?;
         let stubs = || CaseStubs { agent: self, case, unlisted: Vec::new(), scripts: &tools };
         let mut first = stubs();
         let rehearsal = rehearse(&spec, &case.script, &mut first, &[], "first");

@@ -1,9 +1,9 @@
 //! From an agent file and a task to the spec of one conversation.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
-use sinew_model::{ConversationSpec, OutputSchema, OutputSpec, ToolSpec};
+use sinew_model::{ConversationSpec, ModelSpec, OutputSchema, OutputSpec, ToolSpec};
 use sinew_source::{Schema, SchemaCache, SchemaError};
 
 use super::endpoint::ModelEndpoint;
@@ -16,18 +16,24 @@ use crate::error::AgentError;
 /// Largest skill whose whole text stands in the instruction, in bytes.
 const MAX_SHOWN_SKILL: usize = 4 << 10;
 
+/// Efforts of reasoning that nodes may ask for.
+const EFFORTS: [&str; 4] = ["minimal", "low", "medium", "high"];
+
 /// Schemas of tools and outputs: conversations of an agent share them.
 static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
 /// Compiles a schema, unless it was used lately.
-pub(super) fn compiled(schema: &Value) -> Result<Schema, SchemaError> {
+pub(crate) fn compiled(schema: &Value) -> Result<Schema, SchemaError> {
     SCHEMAS.get(schema).map(|schema| Schema::clone(&schema))
 }
 
 impl ModelAgent {
     /// Models of a conversation in order: one that the request names, then those of `use`.
     pub(super) fn models(&self, request: &Value) -> Vec<&ModelEndpoint> {
-        let wanted = request.get("model").and_then(Value::as_str);
+        // Nodes name a model, or have one plugged into a socket.
+        let plugged = ["/links/model/0/data/model", "/links/model/0/data/alias", "/links/model/0/label"];
+        let plugged = plugged.iter().find_map(|at| request.pointer(at)?.as_str());
+        let wanted = request.get("model").and_then(Value::as_str).or(plugged);
         let named = wanted.and_then(|alias| {
             self.endpoints.iter().chain(&self.others).find(|endpoint| endpoint.spec.alias == alias)
         });
@@ -42,7 +48,7 @@ impl ModelAgent {
         profile: AgentProfile<'_>,
         call: &Call,
         models: &[&ModelEndpoint],
-        tools: Vec<ToolSpec>,
+        tools: Arc<Vec<ToolSpec>>,
         activation: &str,
         begun_at: u64,
     ) -> Result<ConversationSpec, AgentError> {
@@ -73,7 +79,7 @@ impl ModelAgent {
             history: Vec::new(),
             input: user_message(&call.input),
             summary_model: models.iter().position(|one| Some(&one.spec.alias) == summary).unwrap_or(0),
-            models: models.iter().map(|endpoint| endpoint.spec.clone()).collect(),
+            models: models.iter().map(|endpoint| with_effort(&endpoint.spec, &call.context)).collect(),
             fallback: self.fallback,
             tools,
             output: OutputSpec {
@@ -99,6 +105,16 @@ impl ModelAgent {
         budget.turns = asked.map_or(budget.turns, |turns| budget.turns.min(turns));
         budget
     }
+}
+
+/// A model with the effort of reasoning that the asking node wants, if the file says that it reasons at all.
+fn with_effort(model: &ModelSpec, context: &Value) -> ModelSpec {
+    let mut model = model.clone();
+    let asked = context.pointer("/request/reasoningEffort").and_then(Value::as_str);
+    if let Some(effort) = asked.filter(|effort| EFFORTS.contains(effort) && model.reasoning.is_some()) {
+        model.reasoning = Some(effort.to_owned());
+    }
+    model
 }
 
 /// The form of an answer that a workflow asks for in its request: the schema of a node, the choice of an edge, a verdict.

@@ -13,9 +13,11 @@ use sinew_script::Function;
 
 use super::argument_contents::with_contents;
 use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
+use super::nested::{MAX_DEPTH, NestedAgent, nested_agents};
 use super::setup::compiled;
 use crate::artifacts::Artifacts;
 use crate::call::Call;
+use crate::host_tools::{HostTool, HostTools};
 use crate::peers::{PeerCall, PeerDescription};
 use crate::people::PersonPrompt;
 use crate::run::mcp::McpTool;
@@ -55,8 +57,29 @@ pub(crate) enum ToolSource {
     Builtin(BuiltinTool),
     /// Tools of a server; those of some servers only if the asking node names the server.
     Mcp { server: Arc<McpServerRule>, on_request: bool },
-    /// Agents that the asking node names, as far as they fit one of these patterns.
-    Request(Vec<String>),
+    /// Agents that the asking node names, as far as they fit one of these patterns; and those that it puts below this one.
+    Request { peers: Vec<String>, subagents: bool },
+}
+
+impl ToolSource {
+    /// Whether the tools depend on the agents that are there.
+    fn needs_peers(&self) -> bool {
+        match self {
+            Self::Peer(_) | Self::PeerPattern(_) | Self::PeerSkill(_) | Self::Workflow(_) => true,
+            Self::Request { peers, .. } => !peers.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether the tools are there only if the asking node brings them.
+    fn is_of_request(&self) -> bool {
+        matches!(self, Self::Request { .. } | Self::Mcp { on_request: true, .. })
+    }
+}
+
+/// Whether any of the tools depends on the agents that are there.
+pub(crate) fn need_peers(rules: &[ToolRule]) -> bool {
+    rules.iter().any(|rule| rule.source.needs_peers())
 }
 
 /// Tools of Sinew.
@@ -103,7 +126,7 @@ impl Default for ToolSettings {
 /// The tools of one conversation.
 #[derive(Default)]
 pub(crate) struct ToolTable {
-    pub(crate) specs: Vec<ToolSpec>,
+    pub(crate) specs: Arc<Vec<ToolSpec>>,
     entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
 }
@@ -114,11 +137,13 @@ pub(crate) struct ToolOutcome {
     pub(crate) result: Result<Value, String>,
     /// Model calls behind it.
     pub(crate) usage: ModelTotals,
+    /// Milliseconds for which a nested conversation waited for people.
+    pub(crate) waited_ms: u64,
 }
 
 impl From<Result<Value, String>> for ToolOutcome {
     fn from(result: Result<Value, String>) -> Self {
-        Self { result, usage: ModelTotals::default() }
+        Self { result, usage: ModelTotals::default(), waited_ms: 0 }
     }
 }
 
@@ -140,20 +165,33 @@ enum ToolAction {
         server: Option<ServerAtWork>,
         tool: String,
     },
+    /// A conversation within this one.
+    Nested(Arc<NestedAgent>),
+    /// A function of the program around the agent; none in rehearsals.
+    Host(Arc<dyn HostTools>),
+}
+
+/// Everything that the tools of one conversation are made of.
+pub(crate) struct ToolPlaces<'a> {
+    pub(crate) rules: &'a [ToolRule],
+    /// The agents that are there now.
+    pub(crate) peers: &'a [PeerDescription],
+    pub(crate) servers: &'a [OfferedServer],
+    /// The agent itself.
+    pub(crate) own: &'a str,
+    pub(crate) request: &'a Value,
+    pub(crate) host: Option<&'a Arc<dyn HostTools>>,
+    /// Levels of agents above; a nested agent has those tools only that its node brings.
+    pub(crate) depth: u32,
 }
 
 impl ToolTable {
-    /// The tools for a call of the agent `own`. `peers` are the agents that are there now.
-    pub(crate) fn of(
-        rules: &[ToolRule],
-        peers: &[PeerDescription],
-        servers: &[OfferedServer],
-        own: &str,
-        request: &Value,
-    ) -> Result<Self, Fault> {
+    /// The tools of a conversation.
+    pub(crate) fn of(places: &ToolPlaces<'_>) -> Result<Self, Fault> {
+        let ToolPlaces { request, servers, own, .. } = *places;
         let mut table = Self { wanted: WantedTools::of(request), ..Self::default() };
-        let others = || peers.iter().filter(|peer| peer.name != own);
-        for rule in rules {
+        let others = || places.peers.iter().filter(|peer| peer.name != own);
+        for rule in places.rules.iter().filter(|rule| places.depth == 0 || rule.source.is_of_request()) {
             match &rule.source {
                 ToolSource::Peer(name) | ToolSource::Workflow(name) => {
                     let found = others().find(|peer| peer.name == *name).ok_or_else(|| lost(name))?;
@@ -170,8 +208,13 @@ impl ToolTable {
                         table.add_peer(peer, rule)?;
                     }
                 }
-                ToolSource::Request(patterns) => {
-                    let asked = named_by_request(request);
+                ToolSource::Request { peers: patterns, subagents } => {
+                    let nested = nested_agents(request);
+                    for agent in nested.into_iter().filter(|_| *subagents && places.depth < MAX_DEPTH) {
+                        table.add_nested(agent, &rule.settings)?;
+                    }
+                    // Attached agents are tools of their own then.
+                    let asked = named_by_request(request, !*subagents);
                     let wanted = |peer: &&PeerDescription| {
                         asked.contains(&peer.name)
                             && patterns.iter().any(|pattern| fits_pattern(pattern, &peer.name))
@@ -196,7 +239,48 @@ impl ToolTable {
                 ToolSource::Builtin(builtin) => table.add_builtin(*builtin, &rule.settings)?,
             }
         }
+        if let Some(host) = places.host {
+            for tool in host.list() {
+                table.add_host(tool, Arc::clone(host))?;
+            }
+        }
         Ok(table)
+    }
+
+    fn add_nested(&mut self, agent: NestedAgent, settings: &ToolSettings) -> Result<(), Fault> {
+        let (declaration, source) = (agent.declaration.clone(), format!("subagent:{}", agent.name));
+        let action = ToolAction::Nested(Arc::new(agent));
+        self.add(declaration, source, (EffectClass::Repeat, true), action, settings)
+    }
+
+    fn add_host(&mut self, tool: HostTool, host: Arc<dyn HostTools>) -> Result<(), Fault> {
+        let HostTool { name, description, mut parameters, effect } = tool;
+        if let Some(members) = parameters.as_object_mut() {
+            members.entry("properties").or_insert_with(|| json!({}));
+        }
+        let source = format!("program:{name}");
+        let declaration =
+            ToolDeclaration { name, description, parameters, takes_artifact: false, output_schema: None };
+        let action = ToolAction::Host(host);
+        self.add(declaration, source, (effect, false), action, &ToolSettings::default())
+    }
+
+    /// The tool of this name, as the model is told.
+    pub(crate) fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.specs.iter().find(|spec| spec.declaration.name == name)
+    }
+
+    /// The agent behind a tool whose calls are conversations within this one.
+    pub(crate) fn nested(&self, tool: &str) -> Option<&NestedAgent> {
+        match &self.entries.get(tool)?.action {
+            ToolAction::Nested(agent) => Some(agent),
+            _ => None,
+        }
+    }
+
+    /// Whether a call of a tool waits for another agent, which needs nothing of this process.
+    pub(crate) fn waits_for_others(&self, tool: &str) -> bool {
+        self.entries.get(tool).is_some_and(|entry| matches!(entry.action, ToolAction::Peer { .. }))
     }
 
     fn add_peer(&mut self, peer: &PeerDescription, rule: &ToolRule) -> Result<(), Fault> {
@@ -300,7 +384,8 @@ impl ToolTable {
             changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
         })?;
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
-        self.specs.push(ToolSpec {
+        // The only owner, as long as the table is made.
+        Arc::make_mut(&mut self.specs).push(ToolSpec {
             declaration,
             parameters: Some(parameters),
             source,
@@ -364,7 +449,7 @@ impl ToolTable {
                     };
                     let answer = task.peers.ask(asked).await;
                     let result = answer.result.map_err(|fault| fault.to_string());
-                    return ToolOutcome { result, usage: answer.usage };
+                    return ToolOutcome { result, usage: answer.usage, waited_ms: 0 };
                 }
                 ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
@@ -376,6 +461,11 @@ impl ToolTable {
                     None => Err("the server of this tool is not started".to_owned()),
                 },
                 ToolAction::Builtin(builtin) => builtin.run(call, task, skills),
+                ToolAction::Nested(_) => Err("a nested agent is no call of its own".to_owned()),
+                ToolAction::Host(host) => {
+                    let answer = host.call(&call.tool, arguments.clone(), &call.position.key).await;
+                    answer.map_err(|fault| fault.to_string())
+                }
             };
             result.into()
         };
@@ -513,17 +603,17 @@ fn read_artifact(artifacts: &dyn Artifacts, arguments: &Value) -> Result<Value, 
 }
 
 /// Names of agents that the asking node lists among its tools.
-fn named_by_request(request: &Value) -> Vec<String> {
+fn named_by_request(request: &Value, with_attached: bool) -> Vec<String> {
     let lists = ["peers", "agents", "tools"].iter().filter_map(|key| request.get(*key)?.as_array());
     let name =
         |item: &Value| item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned);
     // Agents that a graph attaches to this one are its tools.
     let is_agent = |node: &Value| node["type"].as_str().is_some_and(|kind| kind.ends_with("agent"));
-    lists
-        .flatten()
-        .filter_map(name)
-        .chain(attached_names(request, is_agent, &["agent", "agent_name"]))
-        .collect()
+    let mut names: Vec<String> = lists.flatten().filter_map(name).collect();
+    if with_attached {
+        names.extend(attached_names(request, is_agent, &["agent", "agent_name"]));
+    }
+    names
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any text.

@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{
-    Agent, Call, LocalPeers, PeerAnswer, PeerCall, PeerDescription, Peers, People, PersonPrompt, PersonReply,
-    Reply,
+    Agent, Call, ConversationRecording, LocalPeers, PeerAnswer, PeerCall, PeerDescription, Peers, People,
+    PersonPrompt, PersonReply, Reply,
 };
 use sinew_case_runner::{
     EvalCase, EvalFile, EvalReport, EvalTrial, EvalVerdict, GradedTrial, PeerStub, grade_trial, is_eval_file,
@@ -22,6 +22,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
 use sinew_protocol::{Fault, code};
 
+use super::recorded_cases;
 use crate::connect::block;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -61,6 +62,9 @@ pub(crate) struct EvalArgs {
     /// Only cases with this text in `FILE: NAME`
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Record each trial into this folder, as a case of a test file that replays it without the model
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -155,15 +159,18 @@ async fn evaluate(
         let agent = Agent::load(&file.agent).map_err(Failure::diagnostics)?;
         let folder = file.agent.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
         let shown = file.path.display().to_string();
+        let mut recorded = Vec::new();
         for case in &file.cases {
             if args.filter.as_ref().is_some_and(|part| !format!("{shown}: {}", case.name).contains(part)) {
                 continue;
             }
             let graders = Graders::load(case)?;
             let mut trials = Vec::new();
-            for _ in 0..args.repeat.unwrap_or(file.repeat) {
+            for number in 1..=args.repeat.unwrap_or(file.repeat) {
                 let peers = peers(case, folder, kept)?;
-                let trial = run_trial(&agent, case, args.model.as_deref(), peers, kept).await;
+                let recording = args.record.is_some().then(Arc::default);
+                let trial = run_trial(&agent, case, args, peers, kept, recording.as_ref()).await;
+                recorded.extend(recording.and_then(|recording| recorded_case(&recording, case, number)));
                 let mut problems = grade_trial(case, &trial);
                 if let Ok(value) = &trial.outcome {
                     problems.extend(graders.problems(case, &trial, value, kept).await);
@@ -176,6 +183,9 @@ async fn evaluate(
                 output.styled(&verdict.text(output.ascii));
             }
             report.verdicts.push(verdict);
+        }
+        if let Some(folder) = &args.record {
+            recorded_cases::write(folder, &agent, &recorded, output)?;
         }
     }
     Ok(report)
@@ -194,23 +204,25 @@ fn peers(case: &EvalCase, folder: &Path, kept: &KeptArtifacts) -> Result<Arc<dyn
 async fn run_trial(
     agent: &Agent,
     case: &EvalCase,
-    model: Option<&str>,
+    args: &EvalArgs,
     peers: Arc<dyn Peers>,
     kept: &KeptArtifacts,
+    recording: Option<&Arc<ConversationRecording>>,
 ) -> EvalTrial {
     let mut call = Call::new(agent.name(), case.input.clone(), Arc::clone(&kept.artifacts));
     call.instruction.clone_from(&case.instruction);
     call.output_schema.clone_from(&case.output_schema);
     call.context.clone_from(&case.context);
-    if let Some(alias) = model {
+    call.recording = recording.cloned();
+    if let Some(alias) = &args.model {
         if !call.context.is_object() {
             call.context = json!({});
         }
-        call.context["request"]["model"] = alias.into();
+        call.context["request"]["model"] = alias.clone().into();
     }
     call.peers = peers;
     call.people = Arc::new(DecidedPeople { allow: case.people_allow });
-    let began = Instant::now();
+    let (began, used) = (Instant::now(), Arc::clone(&call.usage));
     let answer = agent.call(call).await;
     let elapsed = began.elapsed();
     match answer {
@@ -219,8 +231,26 @@ async fn run_trial(
             let calls = calls.filter_map(|event| event["tool"].as_str().map(str::to_owned)).collect();
             EvalTrial { outcome: Ok(output), calls, usage, elapsed }
         }
-        Err(fault) => EvalTrial { outcome: Err(fault), calls: Vec::new(), usage: Value::Null, elapsed },
+        Err(fault) => {
+            let usage = used.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            EvalTrial { outcome: Err(fault), calls: Vec::new(), usage, elapsed }
+        }
     }
+}
+
+/// A trial as a case that replays it; none if it came to no end.
+fn recorded_case(recording: &ConversationRecording, case: &EvalCase, number: u32) -> Option<Value> {
+    let mut known = json!({ "name": format!("{} ({number})", case.name), "input": case.input });
+    if let Some(instruction) = &case.instruction {
+        known["instruction"] = instruction.clone().into();
+    }
+    if let Some(schema) = &case.output_schema {
+        known["output_schema"] = schema.clone();
+    }
+    if case.context.is_object() {
+        known["context"] = case.context.clone();
+    }
+    recording.take_case(known)
 }
 
 /// The function and the agent that grade the outputs of a case.

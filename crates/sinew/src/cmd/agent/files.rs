@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, AgentSet, Call, CancellationToken, LocalPeers};
+use sinew_agents::{Agent, AgentSet, Call, CancellationToken, ConversationRecording, LocalPeers};
 use sinew_inspection::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::artifact_folder::KeptArtifacts;
@@ -15,10 +15,11 @@ use sinew_operations::file_agents;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 
-use super::{CallArgs, Named};
+use super::{CallArgs, Named, recorded_cases};
 use crate::answer_stream::AnswerStream;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::terminal_people::{GivenAnswers, PlainRoom, TerminalPeople};
 
 /// A line of the list.
 #[derive(Serialize)]
@@ -63,6 +64,7 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
 }
 
 pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
+    note_warnings(agent, output);
     let value = json!({
         "name": agent.name(),
         "version": agent.version(),
@@ -95,11 +97,20 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
 
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
+    note_warnings(&agent, output);
     let (value, deadline) = (args.value()?, args.deadline()?);
     let kept = KeptArtifacts::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
     let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
     task.timeout = deadline.left();
     task.instruction.clone_from(&args.instruction);
+    let given = args.answer.iter().map(|text| (agent.name().to_owned(), Value::String(text.clone())));
+    let answers: GivenAnswers = Arc::new(Mutex::new(given.collect()));
+    task.people = TerminalPeople::new(answers, Box::new(PlainRoom), output).asked_by(agent.name());
+    let recording = Arc::new(ConversationRecording::default());
+    if args.record.is_some() {
+        task.recording = Some(Arc::clone(&recording));
+    }
+    let input = task.input.clone();
     let cancel = CancellationToken::new();
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
@@ -133,6 +144,13 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         }
     });
     kept.finish(&|text| output.note(&format!("warning: {text}")));
+    if let Some(folder) = &args.record {
+        let mut case = json!({ "name": "recorded", "input": input });
+        if let Some(instruction) = &args.instruction {
+            case["instruction"] = instruction.clone().into();
+        }
+        recorded_cases::write(folder, &agent, recording.take_case(case).as_slice(), output)?;
+    }
     match reply {
         Ok(reply) => {
             if output.is_machine() {
@@ -150,6 +168,13 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Err(fault) => Err(fault_failure(&fault)),
+    }
+}
+
+/// Says what is doubtful about an agent's file.
+pub(crate) fn note_warnings(agent: &Agent, output: &Output) {
+    if !agent.warnings().is_empty() {
+        output.note_block(sinew_source::render_text(agent.warnings(), output.color_err).trim_end());
     }
 }
 

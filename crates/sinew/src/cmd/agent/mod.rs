@@ -5,6 +5,7 @@ pub(crate) mod files;
 mod log;
 mod mesh;
 mod ping;
+mod recorded_cases;
 mod tools;
 
 use std::path::PathBuf;
@@ -109,6 +110,20 @@ pub(crate) struct CallArgs {
     /// Folder for artifacts [default: .sinew/calls]
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
+    /// Answer a question that the agent of a file asks a person, in advance: words, or yes or no. May be repeated
+    #[arg(long, value_name = "TEXT")]
+    answer: Vec<String>,
+    /// Record the conversation of a model agent into this folder, as a test file that replays it without the model
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+}
+
+impl CallArgs {
+    /// Whether a flag means agents of files.
+    fn names_files(&self) -> bool {
+        let of_files = self.artifacts.is_some() || self.record.is_some() || !self.answer.is_empty();
+        self.who.names_files() || of_files
+    }
 }
 
 /// Does what the command line says.
@@ -126,9 +141,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             refuse("--agents", !named.agents.is_empty())?;
             block(mesh::card(&named.name, &named.on.connection, output))
         }
-        AgentCommand::Call(args)
-            if args.who.on.is_meant(args.who.names_files() || args.artifacts.is_some()) =>
-        {
+        AgentCommand::Call(args) if args.who.on.is_meant(args.names_files()) => {
             refuse("--agents", !args.who.agents.is_empty())?;
             refuse("--artifacts", args.artifacts.is_some())?;
             block(mesh::call(&args, output))

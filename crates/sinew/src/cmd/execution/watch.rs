@@ -203,7 +203,7 @@ impl WatchView<'_> {
 pub(crate) fn retried_lines(execution: &Execution, facts: &[Fact]) -> Vec<String> {
     let ctx = execution.ctx();
     let line = |fact: &Fact| match fact {
-        Fact::Replied { act, attempt, result: Err(fault), retried: true } => {
+        Fact::Replied { act, attempt, result: Err(fault), retried: true, .. } => {
             let message = words::one_line(&fault.message, 200);
             Some(format!(
                 "{}: attempt {attempt} failed, it is tried again: {message}",

@@ -204,13 +204,15 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
             fetch: args.fetch,
             variables: args.variables.rules()?,
+            cost_usd: args.cost_usd,
             ..workflow_file::Options::default()
         };
         return Ok(WantedWorkflow::File(Box::new(workflow_file::workflow(&args.file, &options)?)));
     }
     let for_files = args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty();
-    if for_files || args.variables.is_given() {
-        return Err(Failure::usage("--workflow, --dialect, --default-agent and --env are for files"));
+    if for_files || args.variables.is_given() || args.cost_usd.is_some() {
+        let text = "--workflow, --dialect, --default-agent, --cost-usd and --env are for files";
+        return Err(Failure::usage(text));
     }
     let (name, version) =
         text.split_once('@').map_or((text.as_ref(), None), |(name, version)| (name, Some(version)));

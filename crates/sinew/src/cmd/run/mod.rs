@@ -5,7 +5,7 @@ mod person;
 mod show;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::dry_run::{WouldAsk, would_ask};
 use sinew_operations::export_file;
 use sinew_operations::failure::{Failure, FailureKind};
-use sinew_operations::file_agents::{self, FileAgents};
+use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
@@ -29,12 +29,13 @@ use sinew_protocol::code;
 use sinew_runtime::local::{self, Control, Local};
 use sinew_runtime::{Execution, Program};
 
-use self::person::PersonPrompt;
+use self::person::{PersonPrompt, RunRoom, SharedRoom};
 use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
 use crate::signals::Signals;
+use crate::terminal_people::{GivenAnswers, TerminalPeople};
 use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
@@ -81,6 +82,9 @@ pub(crate) struct RunArgs {
     /// Agent for work that the file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
+    /// End an execution as failed once its agents tell more than this for model calls, in USD
+    #[arg(long, value_name = "USD", value_parser = crate::input::price)]
+    cost_usd: Option<f64>,
     /// Read texts that the file or the input names by URL, at public addresses
     #[arg(long)]
     fetch: bool,
@@ -108,7 +112,7 @@ pub(crate) struct RunArgs {
     /// Start nothing after this node. May be repeated
     #[arg(long, value_name = "NODE")]
     until: Vec<String>,
-    /// Answer this person's node in advance. May be repeated
+    /// Answer this person's node, or a question of this node's agent, in advance. May be repeated
     #[arg(long, value_name = "NODE=JSON")]
     answer: Vec<String>,
     /// Print events: of the mesh protocol, or the dialect's own
@@ -151,6 +155,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
+        cost_usd: args.cost_usd,
         ..workflow_file::Options::default()
     };
     let loaded = workflow_file::workflow(&args.file, &options)?;
@@ -226,7 +231,12 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let library = Arc::new(loaded.library()?);
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
-    let agents = Arc::new(FileAgents { set, artifacts: Arc::clone(&kept.artifacts) });
+    let answers: GivenAnswers = Arc::new(Mutex::new(task.answers));
+    let room = Arc::new(RunRoom { view: Arc::clone(&view), control: OnceLock::new() });
+    let people = TerminalPeople::new(Arc::clone(&answers), Box::new(SharedRoom(Arc::clone(&room))), output);
+    let people_of_node: PeopleOfNode = Box::new(move |node| people.asked_by(node));
+    let artifacts = Arc::clone(&kept.artifacts);
+    let agents = Arc::new(FileAgents { set, artifacts, people: Some(people_of_node) });
     let driver = Local::new(
         library,
         agents,
@@ -237,12 +247,13 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         }),
     );
     let control = driver.control();
+    // Agents ask after the execution has begun.
+    let _first = room.control.set(control.clone());
     let repaint = tokio::spawn(show::repaint(Arc::clone(&view), control.clone()));
     let people = control.clone();
-    let mut answers = task.answers;
     let mut prompt = PersonPrompt::new(control.clone(), Arc::clone(&view), output);
     let idle =
-        move |execution: &Execution| answer_next(execution, &mut answers, &people) || prompt.ask(execution);
+        move |execution: &Execution| answer_next(execution, &answers, &people) || prompt.ask(execution);
     let mut signals = Signals::listen()?;
     let running = driver.run(task.id, task.program, task.input, task.mode, idle);
     let Some((execution, stopped)) = run_until_stopped(running, task.deadline, &mut signals, &control).await
@@ -266,7 +277,8 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
 }
 
 /// People's nodes are answered from `--answer`; without one left, waiting ends.
-fn answer_next(execution: &Execution, answers: &mut Vec<(String, Value)>, control: &Control) -> bool {
+fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control) -> bool {
+    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = execution.program().graph.plan();
     let next = execution.state().waiting().find_map(|act| {
         let id = &plan.node(execution.state().act(act).node).id;

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
 use sinew_inspection::words;
@@ -14,6 +16,40 @@ use sinew_runtime::local::Control;
 use super::show::View;
 use crate::input;
 use crate::output::{self, Output};
+use crate::terminal_people::TerminalRoom;
+
+/// The terminal of a run: the picture of the execution makes room for questions of agents.
+pub(super) struct RunRoom {
+    pub(super) view: Arc<Mutex<View>>,
+    /// Set before any agent works.
+    pub(super) control: OnceLock<Control>,
+}
+
+/// The same, for the people who are asked there.
+pub(super) struct SharedRoom(pub(super) Arc<RunRoom>);
+
+impl TerminalRoom for SharedRoom {
+    fn open(&self) -> BoxFuture<'_, ()> {
+        async move {
+            let Some(control) = self.0.control.get() else { return };
+            let view = Arc::clone(&self.0.view);
+            control
+                .inspect(move |execution| {
+                    if let Ok(mut view) = view.lock() {
+                        view.pause(execution);
+                    }
+                })
+                .await;
+        }
+        .boxed()
+    }
+
+    fn close(&self) {
+        if let Ok(mut view) = self.0.view.lock() {
+            view.resume();
+        }
+    }
+}
 
 /// Asks persons, one question at a time.
 pub(super) struct PersonPrompt {

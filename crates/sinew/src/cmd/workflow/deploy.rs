@@ -38,6 +38,9 @@ pub(crate) struct DeployArgs {
     /// Agent for work that the file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
+    /// End an execution as failed once its agents tell more than this for model calls, in USD
+    #[arg(long, value_name = "USD", value_parser = crate::input::price)]
+    cost_usd: Option<f64>,
     /// Read texts that the files name by URL, at public addresses
     #[arg(long)]
     fetch: bool,
@@ -57,6 +60,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         agents: crate::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
+        cost_usd: args.cost_usd,
         ..Options::default()
     };
     let loaded = deployment::read_workflows(&args.paths, &options)?;

@@ -134,9 +134,10 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     }
     let limits = &plan.limits;
     let time = limits.wall_ms.map(|ms| format!(", {} in all", words::duration(ms))).unwrap_or_default();
+    let cost = limits.cost_usd.map(|usd| format!(", ${usd} for models")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "  limits     {} items a map, {} rounds a loop, depth {}{time}\n",
+        "  limits     {} items a map, {} rounds a loop, depth {}{time}{cost}\n",
         limits.fan_out, limits.iterations, limits.depth
     );
     let mut lines = vec![["NODE", "KIND", "AGENT", "DEPENDS ON"].map(str::to_owned)];

@@ -1,0 +1,156 @@
+//! One question of a conversation to a model, its answer as it arrives, and the record of both.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sinew_model::{
+    AskStep, ConversationSpec, ModelAsk, ModelRefusal, ModelSpec, ModelTurn, Provider, StepBody, TurnDelta,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{MissedTickBehavior, interval_at};
+use tracing::Instrument as _;
+
+use super::conversation::{Conversation, without_secrets};
+use super::figures::note_model_call;
+use crate::error::AgentError;
+
+/// Text of an answer goes to those who watch in pieces of about so many bytes.
+const DELTA_BYTES: usize = 256;
+/// Or after so long: slow models are watched word by word.
+const DELTA_PAUSE: Duration = Duration::from_millis(100);
+
+/// Text of an answer on its way to those who watch.
+struct DeltaFeed<'a> {
+    progress: &'a UnboundedSender<Value>,
+    turn: u32,
+    /// Text that was not sent, and when text was sent last.
+    waiting: Mutex<(String, Instant)>,
+}
+
+impl<'a> DeltaFeed<'a> {
+    fn new(progress: &'a UnboundedSender<Value>, turn: u32) -> Self {
+        Self { progress, turn, waiting: Mutex::new((String::new(), Instant::now())) }
+    }
+
+    fn add(&self, piece: &str) {
+        self.change(|text, sent| {
+            text.push_str(piece);
+            text.len() >= DELTA_BYTES || sent.elapsed() >= DELTA_PAUSE
+        });
+    }
+
+    /// Adds text, and sends all of it if the change says so.
+    fn change(&self, change: impl FnOnce(&mut String, Instant) -> bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, sent) = &mut *waiting;
+        if change(text, *sent) && !text.is_empty() {
+            let delta = json!({"type": "text", "turn": self.turn, "delta": std::mem::take(text)});
+            *sent = Instant::now();
+            // Fails if the caller no longer listens.
+            let _unheard = self.progress.send(delta);
+        }
+    }
+
+    /// Waits for the answer. Text is sent at the latest after a pause, also if the model falls silent.
+    async fn flushed_while<F: Future>(&self, asking: F) -> F::Output {
+        let mut asking = std::pin::pin!(asking);
+        let mut ticks = interval_at(tokio::time::Instant::now() + DELTA_PAUSE, DELTA_PAUSE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut asking => break answer,
+                _ = ticks.tick() => self.change(|_, sent| sent.elapsed() >= DELTA_PAUSE),
+            }
+        };
+        self.change(|_, _| true);
+        answer
+    }
+}
+
+impl Conversation<'_> {
+    pub(super) async fn ask(&mut self, spec: &ConversationSpec, ask: &ModelAsk) -> Result<(), AgentError> {
+        let model = self.models[ask.model];
+        if ask.wait_ms > 0 {
+            let message =
+                format!("model '{}' did not answer, trying again in {} ms", model.spec.alias, ask.wait_ms);
+            self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
+            tokio::time::sleep(Duration::from_millis(ask.wait_ms)).await;
+        }
+        let (asked, alias) = (self.log.state.answered_asks() as usize, model.spec.alias.clone());
+        let step = AskStep {
+            turn: ask.turn,
+            alias: alias.clone(),
+            prompt: ask.measure.digest.clone(),
+            bytes: ask.measure.bytes,
+        };
+        self.log.append(StepBody::Ask(step)).await?;
+        let is_turn = ask.summary_before.is_none();
+        let feed = DeltaFeed::new(&self.place.call.progress, ask.turn);
+        let mut deltas = |delta: TurnDelta| {
+            if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
+                feed.add(&piece);
+            }
+        };
+        let span = chat_span(&model.spec, self.activation);
+        let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
+        let begun = Instant::now();
+        let answer = feed.flushed_while(asking.instrument(span.clone())).await;
+        note_answer(&span, answer.as_ref());
+        let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
+        note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
+        if let Some(recording) = &self.place.call.recording {
+            let hide = |value: &Value| without_secrets(value, self.secrets);
+            recording.add_answer(&ask.prompt, answer.as_ref(), &hide);
+        }
+        let body = match answer {
+            Ok(answer) => spec.turn_record(ask, answer),
+            Err(refusal) => {
+                self.say(json!({"type": "reset", "turn": ask.turn, "message": refusal.message}));
+                StepBody::Miss { turn: ask.turn, alias, refusal }
+            }
+        };
+        self.log.append(body).await
+    }
+}
+
+/// The span of a model call. Prompts and answers never stand in it.
+fn chat_span(model: &ModelSpec, conversation: &str) -> tracing::Span {
+    let provider = match model.provider {
+        Provider::OpenAi => "openai",
+        Provider::Anthropic => "anthropic",
+        Provider::Gemini => "gcp.gemini",
+        Provider::Script => "script",
+    };
+    tracing::info_span!(
+        "chat",
+        model = model.model,
+        provider,
+        session = conversation,
+        response_model = tracing::field::Empty,
+        input_tokens = tracing::field::Empty,
+        output_tokens = tracing::field::Empty,
+        finish = tracing::field::Empty,
+        error = tracing::field::Empty,
+    )
+}
+
+fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) {
+    match answer {
+        Ok(turn) => {
+            span.record("response_model", turn.model.as_str());
+            span.record("input_tokens", turn.usage.input);
+            span.record("output_tokens", turn.usage.output);
+            span.record("finish", word_of(&turn.finish));
+        }
+        Err(refusal) => {
+            span.record("error", word_of(&refusal.kind));
+        }
+    }
+}
+
+/// The word of a kind, as records have it.
+fn word_of(kind: &impl serde::Serialize) -> String {
+    serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
