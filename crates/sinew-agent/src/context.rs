@@ -315,6 +315,10 @@ impl Context {
         std::mem::take(&mut *self.inner.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).0
     }
 
+    pub(crate) fn has_usage(&self) -> bool {
+        self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some()
+    }
+
     pub(crate) fn take_usage(&self) -> Option<Value> {
         self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }

@@ -170,6 +170,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
         }
     };
     let is_plain = context.artifacts().is_empty() && !context.has_feed();
+    let is_plain_failure = is_plain && !context.has_usage();
     match &said {
         _ if context.step_log().is_taken_over() => {}
         Ok(Said::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
@@ -184,7 +185,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
             }
             context.usage(result.usage);
         }
-        Err(fault) if is_plain && (agent.agent.output_retries == 0 || !is_bad_output(fault)) => {
+        Err(fault) if is_plain_failure && (agent.agent.output_retries == 0 || !is_bad_output(fault)) => {
             return failed(fault.clone());
         }
         _ => {}

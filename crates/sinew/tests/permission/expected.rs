@@ -159,7 +159,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
             ('A', "a"),
             ('E', "jhctrekwqfap"),
             ('C', "jhekwap"),
-            ('G', "jhekwap"),
+            ('G', "jhekwapxu"),
             ('O', "jhctrekwqsap"),
             ('M', "jhctrekwqsap"),
         ],

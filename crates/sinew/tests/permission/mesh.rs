@@ -195,7 +195,8 @@ fn bridged(world: &World) {
     world.until_online("Outside");
     let called =
         run("client", &["agent", "call", "Outside", "--mesh", "-i", r#"{"amount": 3}"#, "-o", "json"]);
-    assert_eq!(json(&called)["output"], json!({"booked": 14}), "{called}");
+    let output = json!({"state": "completed", "data": {"booked": 14}});
+    assert_eq!(json(&called)["output"], output, "{called}");
 }
 
 /// A start that no executor has taken is told of with the rights of each role, as far as the role may know of it.
