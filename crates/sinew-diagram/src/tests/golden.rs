@@ -1,5 +1,4 @@
 //! Text forms against files; `SINEW_BLESS=1 cargo test -p sinew-diagram` writes them anew.
-#![expect(clippy::unwrap_used, reason = "a golden file that is missing fails the test")]
 
 use super::common;
 

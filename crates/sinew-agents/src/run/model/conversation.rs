@@ -33,6 +33,9 @@ use crate::people::PersonReply;
 use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, Steps};
 
+/// A call with its outcome and the events of nested agents, or the reason why the conversation cannot go on.
+type MadeCall<'b> = (&'b ToolCall, Result<(ToolOutcome, Vec<Value>), AgentError>);
+
 /// How much later than its limit a decision may arrive: people decide at the last moment, and the mesh takes a while.
 const LATE_DECISION: Duration = Duration::from_secs(15);
 /// Longest value of an event, in bytes.
@@ -342,7 +345,7 @@ impl<'a> Conversation<'a> {
         call: &'b ToolCall,
         share: Option<NestedShare>,
         log: &'b Arc<SharedLog>,
-    ) -> BoxFuture<'b, (&'b ToolCall, Result<(ToolOutcome, Vec<Value>), AgentError>)>
+    ) -> BoxFuture<'b, MadeCall<'b>>
     where
         'a: 'b,
     {

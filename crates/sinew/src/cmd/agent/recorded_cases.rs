@@ -37,7 +37,8 @@ pub(super) fn write(folder: &Path, agent: &Agent, cases: &[Value], output: &Outp
 fn seen_from(folder: &Path, file: &Path) -> PathBuf {
     let (mut here, mut there) = (folder.components().peekable(), file.components().peekable());
     while here.peek().is_some() && here.peek() == there.peek() {
-        (here.next(), there.next());
+        here.next();
+        there.next();
     }
     here.map(|_| Component::ParentDir).chain(there).collect()
 }
