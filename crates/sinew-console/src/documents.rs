@@ -28,6 +28,9 @@ pub(crate) struct ExecutionListRow {
     pub(crate) error: Option<FaultDocument>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
+    /// Model calls behind it; null if no model was asked.
+    #[serde(default)]
+    pub(crate) usage: Value,
 }
 
 /// A fault: of an execution, a node or an attempt.

@@ -111,6 +111,13 @@ async fn model_calls_of_results_and_failures_are_told() {
         assert_eq!((&model["node"], &model["turns"]), (&json!("a"), &json!(2)), "{described}");
         assert_eq!((&model["input_tokens"], &model["cost_usd"]), (&json!(40), &json!(0.25)), "{described}");
     }
+    let listed = get(&world, "/executions").await;
+    for row in listed["executions"].as_array().unwrap() {
+        let used = &row["usage"];
+        let told = ["turns", "input_tokens", "output_tokens", "cost_usd"].map(|key| used[key].clone());
+        assert_eq!(told, [json!(2), json!(40), json!(7), json!(0.25)], "{listed}");
+    }
+    assert_eq!(listed["executions"].as_array().unwrap().len(), 2, "{listed}");
     world.end().await;
 }
 

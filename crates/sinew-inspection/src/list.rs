@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sinew_engine::Time;
 
+use crate::model_usage::totals_words;
 use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::duration;
@@ -130,11 +131,15 @@ pub fn sort(rows: &mut [ExecutionRow]) {
     });
 }
 
-/// The rows for people.
+/// The rows for people. Model calls have a column if there are any.
 pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String {
     let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
     if wide {
         heads.extend(["CALLER", "LABELS"]);
+    }
+    let has_models = rows.iter().any(|row| !row.usage.is_empty());
+    if has_models {
+        heads.push("MODELS");
     }
     heads.push("WHY");
     let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
@@ -150,6 +155,9 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
             let labels: Vec<String> =
                 row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
+        }
+        if has_models {
+            line.push(totals_words(&row.usage));
         }
         let why = match (&row.waiting, &row.fault) {
             (Some(waiting), _) => waiting.clone(),

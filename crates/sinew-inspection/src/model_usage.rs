@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact};
-use sinew_protocol::usage::{TaskUsage, is_cumulative};
+use sinew_protocol::usage::{ModelTotals, TaskUsage, is_cumulative};
 
 use crate::record::Record;
 use crate::words;
@@ -123,6 +123,20 @@ pub fn total_line(models: &[ModelUsage]) -> Option<String> {
         format!("; with children {}{}", counted(total.turns, "turn"), price(total.cost_usd))
     };
     Some(format!("{}{}{with_children}", counted(own.turns, "turn"), price(own.cost_usd)))
+}
+
+/// Returns sums of model calls in a few words; nothing if no model was asked.
+pub fn totals_words(totals: &ModelTotals) -> String {
+    if totals.is_empty() {
+        return String::new();
+    }
+    let tokens = totals.input_tokens.saturating_add(totals.output_tokens);
+    format!("{}, {} tokens{}", counted(totals.turns, "turn"), short(tokens), price(totals.cost_usd))
+}
+
+/// Words the usage of a row of a list, as its document tells it.
+pub fn told_words(usage: &Value) -> String {
+    totals_words(&ModelTotals::of(usage))
 }
 
 fn counted(count: u64, noun: &str) -> String {

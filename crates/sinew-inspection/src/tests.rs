@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
 use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, Vocabulary};
 use sinew_runtime::execution_tree::Call;
 use sinew_runtime::sim::{Signal, Sim, Stub, Stubbed};
@@ -351,7 +352,11 @@ fn lists_show_what_goes_on_first_and_filter() {
     list::sort(&mut rows);
     assert_eq!(rows[0].status, ExecutionStatus::Waiting);
     let text = list::text(&rows, HOUR, true, false);
-    assert!(text.lines().count() == 3 && text.contains("team=a"), "{text}");
+    assert!(text.lines().count() == 3 && text.contains("team=a") && !text.contains("MODELS"), "{text}");
+    rows[0].usage =
+        ModelTotals { turns: 2, input_tokens: 18_450, cost_usd: Some(0.25), ..ModelTotals::default() };
+    let text = list::text(&rows, HOUR, false, false);
+    assert!(text.contains("MODELS") && text.contains("2 turns, 18.4k tokens, $0.2500"), "{text}");
     let count = |wanted: list::RowFilter| rows.iter().filter(|row| wanted.takes(row)).count();
     assert_eq!(count(list::RowFilter::default()), 2);
     assert_eq!(

@@ -8,6 +8,7 @@ use sinew_mesh::publisher::{PublishTicket, StreamPublisher};
 use sinew_mesh::{AppendError, HeaderMap, Journal, Mesh, MeshError, PutOutcome};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::start::StartAnswer;
+use sinew_protocol::usage::ModelTotals;
 
 use crate::started;
 
@@ -93,6 +94,7 @@ async fn a_record_is_sent_where_none_is() {
         ended: 2,
         caller: "cli".to_owned(),
         entries,
+        usage: ModelTotals::default(),
     };
     let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());

@@ -9,13 +9,15 @@
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
 use sinew_mesh::workflow::{MOST_VERSIONS, PlanFile, PlanTexts, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
-use sinew_protocol::{ExecutionId, Subject, Token};
+use sinew_protocol::usage::ModelTotals;
+use sinew_protocol::{ExecutionId, Subject, Token, header};
 
 use crate::started;
 
@@ -168,6 +170,10 @@ async fn deployments_that_mean_nothing_are_refused() {
     }
 }
 
+fn usage(turns: u64) -> ModelTotals {
+    ModelTotals { turns, input_tokens: u64::MAX, cost_usd: Some(0.25), ..ModelTotals::default() }
+}
+
 fn closed(n: usize) -> ClosedExecution {
     ClosedExecution {
         execution: ExecutionId::of("test", "caller", &n.to_string()),
@@ -177,6 +183,7 @@ fn closed(n: usize) -> ClosedExecution {
         ended: 2_000 + n as u64,
         caller: "cli".to_owned(),
         entries: 3,
+        usage: if n.is_multiple_of(2) { usage(n as u64) } else { ModelTotals::default() },
     }
 }
 
@@ -215,6 +222,39 @@ async fn records_are_archived_whole() {
         mesh.admin().jetstream().publish_with_headers(subject, message.headers, Bytes::new()).await.unwrap();
     stored.await.unwrap();
     assert_eq!(mesh.history().get(&thief.execution).await.unwrap_err().code(), "SINEW-7052");
+}
+
+#[tokio::test]
+async fn records_are_listed_whatever_they_tell_of_models() {
+    let (_server, mesh) = started::mesh().await;
+    mesh.history().put(&closed(2), Bytes::from_static(b"record")).await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_HISTORY").await.unwrap();
+    let subject = |n| mesh.subject(&Subject::History { execution: closed(n).execution });
+    let told = stream.get_last_raw_message_by_subject(&subject(2)).await.unwrap().headers;
+    let long = format!("{{\"turns\": 1{}}}", " ".repeat(4_000));
+    let odd =
+        [None, Some(""), Some("{"), Some("[1]"), Some(r#"{"turns": "many", "cost_usd": -1}"#), Some(&long)];
+    for (n, usage) in (4..).step_by(2).zip(odd) {
+        let mut headers: HeaderMap = told
+            .iter()
+            .filter(|(name, _)| name.to_string() != header::USAGE)
+            .map(|(name, values)| (name.clone(), values[0].clone()))
+            .collect();
+        if let Some(usage) = usage {
+            headers.insert(header::USAGE, usage);
+        }
+        mesh.admin()
+            .jetstream()
+            .publish_with_headers(subject(n), headers, "record".into())
+            .await
+            .unwrap()
+            .await
+            .unwrap();
+    }
+    let all = mesh.history().list(&HistoryFilter::default(), 100).await.unwrap();
+    let used: Vec<_> = all.iter().map(|one| one.usage).collect();
+    let none = ModelTotals::default();
+    assert_eq!(used, [none, none, none, none, none, none, usage(2)]);
 }
 
 #[tokio::test]

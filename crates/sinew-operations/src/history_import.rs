@@ -6,6 +6,7 @@ use sinew_mesh::history::ClosedExecution;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Token, code};
+use sinew_runtime::usage::execution_usage;
 
 use crate::deployment;
 use crate::failure::{Failure, FailureKind};
@@ -49,6 +50,7 @@ pub async fn import_execution(
         ended: state.at,
         caller: Token::of(&record.about.caller).to_string(),
         entries: stored.entry_count(),
+        usage: execution_usage(state),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
     Ok((id, status))

@@ -19,7 +19,6 @@ use sinew_protocol::command::Command;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::query::Summary;
-use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Token};
 use sinew_runtime::Program;
 
@@ -310,7 +309,7 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
         waiting: None,
         fault: None,
         labels: BTreeMap::new(),
-        usage: ModelTotals::default(),
+        usage: closed.usage,
     }
 }
 

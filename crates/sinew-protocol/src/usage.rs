@@ -44,6 +44,16 @@ impl ModelTotals {
         }
     }
 
+    /// Reads the sums out of JSON as [`ModelTotals::to_json`] writes it. Other text has no sums.
+    pub fn from_json(text: &str) -> Self {
+        serde_json::from_str(text).map(|usage: Value| Self::of(&usage)).unwrap_or_default()
+    }
+
+    /// Returns the sums as one line of JSON; `None` if no model was asked.
+    pub fn to_json(&self) -> Option<String> {
+        if self.is_empty() { None } else { serde_json::to_string(self).ok() }
+    }
+
     /// Adds others.
     pub fn add(&mut self, other: Self) {
         let sum = |one: &mut u64, more: u64| *one = one.saturating_add(more);
@@ -189,6 +199,11 @@ mod tests {
         sum.add(ModelTotals::of(&json!({"cost_usd": 0.25})));
         assert_eq!(sum.cost_usd, Some(0.25));
         assert_eq!(TaskUsage::of_execution(ModelTotals::default()), Value::Null);
+        assert_eq!(ModelTotals::default().to_json(), None);
+        assert_eq!(ModelTotals::from_json(&sum.to_json().unwrap()), sum);
+        for foreign in ["", "7", "[]", "{\"turns\":", r#"{"turns": -1, "cost_usd": "1e999"}"#] {
+            assert_eq!(ModelTotals::from_json(foreign), ModelTotals::default(), "{foreign}");
+        }
         assert_eq!(TaskUsage::of(&TaskUsage::of_execution(sum)).unwrap().children, sum);
     }
 }

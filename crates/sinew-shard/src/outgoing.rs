@@ -7,12 +7,13 @@ use serde_json::Value;
 use sinew_engine::{Action, ExecutionOutcome, RequestTarget, TerminalStatus};
 use sinew_protocol::command::{CancelCommand, Command, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token, code};
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
 use crate::call::Call;
-use crate::usage::usage_of_child;
+use crate::usage::execution_usage;
 
 /// One message to send. Repeating it does no harm: all ids are the same.
 #[derive(Clone, Debug)]
@@ -55,8 +56,8 @@ pub enum Outgoing {
         ended: u64,
         /// How often it had been reopened.
         reopened: u32,
-        /// Model calls behind it, for the task that it answers; null if it answers none, or no model was asked.
-        usage: Value,
+        /// Model calls behind it.
+        usage: ModelTotals,
     },
     /// The answer to a start by request.
     StartAnswer {
@@ -113,7 +114,7 @@ impl Outgoing {
                 started: state.started_at,
                 ended: state.at,
                 reopened: state.reopened,
-                usage: if meta.parent.is_some() { usage_of_child(state) } else { Value::Null },
+                usage: execution_usage(state),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use maud::{Markup, html};
-use sinew_inspection::words;
+use sinew_inspection::{model_usage, words};
 
 use crate::documents::ExecutionListRow;
 use crate::page_request::PageAddress;
@@ -26,8 +26,19 @@ pub(crate) enum RowChoice {
     None,
 }
 
+/// Whether a table has a column with model calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModelColumn {
+    /// An execution of the table asked a model.
+    Shown,
+    /// No execution did.
+    None,
+}
+
 /// The rows as a table; each leads to its execution.
 pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice: RowChoice) -> Markup {
+    let models =
+        if rows.iter().any(|row| !row.usage.is_null()) { ModelColumn::Shown } else { ModelColumn::None };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Executions" {
             table.rows {
@@ -40,17 +51,18 @@ pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice:
                         th scope="col" { "Started" }
                         th.number scope="col" { "Time" }
                         th.wide scope="col" { "Waits for, or failed by" }
+                        @if models == ModelColumn::Shown { th.side scope="col" { "Models" } }
                         th.side scope="col" { "Labels" }
                         th.side scope="col" { "Caller" }
                     }
                 }
-                tbody { @for row in rows { (execution_row(row, now, choice)) } }
+                tbody { @for row in rows { (execution_row(row, now, choice, models)) } }
             }
         }
     }
 }
 
-fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice) -> Markup {
+fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice, models: ModelColumn) -> Markup {
     let elapsed = elapsed_ms(&row.started, row.ended.as_deref(), now);
     html! {
         tr data-row {
@@ -63,6 +75,7 @@ fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice) -> M
             td { (time_mark(&row.started, now)) }
             td.number { (duration(elapsed)) }
             td.wide { (message(row)) }
+            @if models == ModelColumn::Shown { td.side { (model_usage::told_words(&row.usage)) } }
             td.side {
                 @for (key, value) in row.labels.iter().take(MAX_LABELS) {
                     a.label href=(PageAddress::of(&["executions"]).with("label", &format!("{key}={value}"))) {
@@ -86,5 +99,28 @@ fn message(row: &ExecutionListRow) -> Markup {
             }
             (shown_text::line(&fault.message, MAX_MESSAGE_CHARS))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn model_calls_have_a_column_if_there_are_any() {
+        let row = |id: &str, usage| -> ExecutionListRow {
+            let (status, started) = ("succeeded", "2026-11-23T10:00:00Z");
+            let row = json!({"execution": id, "workflow": "w", "status": status, "started": started, "usage": usage});
+            serde_json::from_value(row).unwrap()
+        };
+        let page = |rows: &[ExecutionListRow]| {
+            execution_table(rows, Timestamp::UNIX_EPOCH, RowChoice::None).into_string()
+        };
+        let (plain, asked) = (row("a", json!(null)), row("b", json!({"turns": 2, "cost_usd": 0.25})));
+        assert!(!page(std::slice::from_ref(&plain)).contains("Models"));
+        let both = page(&[plain, asked]);
+        assert!(both.contains("Models") && both.contains("2 turns, 0 tokens, $0.2500"), "{both}");
     }
 }

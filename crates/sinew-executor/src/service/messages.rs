@@ -19,6 +19,7 @@ use sinew_protocol::task::{
     Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, result_task,
 };
 use sinew_protocol::unique_keys::read_unique_within;
+use sinew_protocol::usage::{ModelTotals, TaskUsage};
 use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
 use sinew_shard::outgoing;
 use sinew_source::violation_code;
@@ -302,7 +303,7 @@ impl Shared {
         meta: &ExecutionMeta,
         parent: &ParentRef,
         outcome: &ExecutionOutcome,
-        usage: &Value,
+        usage: ModelTotals,
     ) -> Result<Bytes, MeshError> {
         let result = outgoing::child_result(outcome);
         let name = sinew_shard::reply::result_name(&meta.workflow, meta.execution.as_str())?;
@@ -320,7 +321,7 @@ impl Shared {
         let draft = Draft {
             session: parent.execution.as_str(),
             artifacts: &artifacts,
-            usage: usage.clone(),
+            usage: TaskUsage::of_execution(usage),
             vocabulary: self.vocabulary,
             ..Draft::new(&parent.task, end)
         };

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
 use sinew_engine::ExecutionOutcome;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::subject::Operation;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, Subject, TaskId, Token};
 use sinew_shard::outgoing::{child_cancel, child_start, rejected_child_outcome};
 use tokio::sync::{mpsc, oneshot};
@@ -176,7 +176,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             });
             report(&sent.await);
         }
-        Outgoing::Finish { ref record, ref outcome, reopened, ref usage, .. } => {
+        Outgoing::Finish { ref record, ref outcome, reopened, usage, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
             let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
@@ -193,7 +193,8 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
         Outgoing::ChildStartRejected { meta, fault } => {
             let Some(parent) = &meta.parent else { return };
             let outcome = rejected_child_outcome(fault);
-            let answered = report(&insist(|| answer(&shared, &meta, parent, &outcome, &Value::Null)).await);
+            let answered =
+                report(&insist(|| answer(&shared, &meta, parent, &outcome, ModelTotals::default())).await);
             // Otherwise the rejection stays in the journal, and the next owner tries again.
             if answered {
                 let execution = meta.execution.clone();
@@ -255,7 +256,7 @@ async fn answer(
     meta: &ExecutionMeta,
     parent: &ParentRef,
     outcome: &ExecutionOutcome,
-    usage: &Value,
+    usage: ModelTotals,
 ) -> Result<(), MeshError> {
     let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else {
         return Ok(());

@@ -203,7 +203,7 @@ impl StoreDesk {
 
 /// Returns the summary with which an ended execution is archived; `None` for other messages.
 pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
-    let Outgoing::Finish { record, outcome, started, ended, .. } = outgoing else { return None };
+    let Outgoing::Finish { record, outcome, started, ended, usage, .. } = outgoing else { return None };
     Some(ClosedExecution {
         execution: record.meta.execution.clone(),
         workflow: record.meta.workflow.clone(),
@@ -212,6 +212,7 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         ended: *ended,
         caller: record.meta.caller.to_string(),
         entries: record.entry_count(),
+        usage: *usage,
     })
 }
 

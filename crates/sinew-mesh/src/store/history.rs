@@ -12,6 +12,7 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sinew_protocol::stream::ARTIFACTS;
+use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Subject, header};
 use tokio::time::{Instant, sleep};
 
@@ -30,11 +31,13 @@ pub const LARGEST_MESSAGE: usize = 900 << 10;
 const PUT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest wait between two attempts to store a record.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of a header with model calls that is read: eight times those of the longest that is written.
+const MAX_USAGE_BYTES: usize = 2048;
 /// The fewest and the most messages that a list looks at in one go.
 const WINDOWS: (u64, u64) = (256, 8192);
 
 /// Summary of a closed execution, from its headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClosedExecution {
     /// Its id.
     pub execution: ExecutionId,
@@ -51,6 +54,8 @@ pub struct ClosedExecution {
     /// Rounds and verdicts of the record. They only ever become more, so that of two records the one with more is newer. 0 in
     /// records of older versions.
     pub entries: u64,
+    /// Model calls behind it. Empty in records of older versions.
+    pub usage: ModelTotals,
 }
 
 /// Which closed executions are wanted; what is not said does not matter.
@@ -90,6 +95,7 @@ const STARTED: HeaderName = HeaderName::from_static(header::STARTED);
 const ENDED: HeaderName = HeaderName::from_static(header::ENDED);
 const CALLER: HeaderName = HeaderName::from_static(header::CALLER);
 const ENTRIES: HeaderName = HeaderName::from_static(header::ENTRIES);
+const USAGE: HeaderName = HeaderName::from_static(header::USAGE);
 
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
@@ -102,6 +108,9 @@ impl ClosedExecution {
         headers.insert(ENDED, HeaderValue::from(self.ended));
         headers.insert(CALLER, text(&self.caller));
         headers.insert(ENTRIES, HeaderValue::from(self.entries));
+        if let Some(usage) = self.usage.to_json() {
+            headers.insert(USAGE, usage);
+        }
         headers
     }
 
@@ -116,6 +125,11 @@ impl ClosedExecution {
             ended: raw(header::ENDED)?.parse().ok()?,
             caller: text(header::CALLER)?,
             entries: entries_of(headers),
+            // A row without model calls is better than none.
+            usage: raw(header::USAGE)
+                .filter(|usage| usage.len() <= MAX_USAGE_BYTES)
+                .map(ModelTotals::from_json)
+                .unwrap_or_default(),
         })
     }
 }
