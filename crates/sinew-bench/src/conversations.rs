@@ -66,6 +66,8 @@ run:
 "#;
 
 const LONG_TURNS: usize = 50;
+/// Time after which conversations that wait have left their transcripts to the log, with room for a busy machine.
+const PARKING_TIME: Duration = Duration::from_secs(3);
 /// Times that the log of the long conversation is read.
 const REPLAYS: usize = 20;
 
@@ -134,6 +136,7 @@ pub(crate) async fn conversations(
     // Each is an execution, and so is its question.
     let order = DriverOrder::Open { workflow: "asks".to_owned(), total: parked, each: 2 };
     site.driver.ask::<MeasuredTime>(&order).await?;
+    tokio::time::sleep(PARKING_TIME).await;
     let parked_mib = (site.talking_memory() - before).max(0.0);
     site.stop().await?;
     Ok(ConversationFigures {

@@ -17,7 +17,7 @@ use crate::error::AgentError;
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
 const DELTA_BYTES: usize = 256;
-/// Or after so long: slow models are watched word by word.
+/// Or after so long: slow models are watched word by word. The first words of an answer go at once.
 const DELTA_PAUSE: Duration = Duration::from_millis(100);
 
 /// Text of an answer on its way to those who watch.
@@ -25,28 +25,28 @@ struct DeltaFeed<'a> {
     progress: &'a UnboundedSender<Value>,
     turn: u32,
     /// Text that was not sent, and when text was sent last.
-    waiting: Mutex<(String, Instant)>,
+    waiting: Mutex<(String, Option<Instant>)>,
 }
 
 impl<'a> DeltaFeed<'a> {
     fn new(progress: &'a UnboundedSender<Value>, turn: u32) -> Self {
-        Self { progress, turn, waiting: Mutex::new((String::new(), Instant::now())) }
+        Self { progress, turn, waiting: Mutex::default() }
     }
 
     fn add(&self, piece: &str) {
         self.change(|text, sent| {
             text.push_str(piece);
-            text.len() >= DELTA_BYTES || sent.elapsed() >= DELTA_PAUSE
+            text.len() >= DELTA_BYTES || is_due(sent)
         });
     }
 
     /// Adds text, and sends all of it if the change says so.
-    fn change(&self, change: impl FnOnce(&mut String, Instant) -> bool) {
+    fn change(&self, change: impl FnOnce(&mut String, Option<Instant>) -> bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (text, sent) = &mut *waiting;
         if change(text, *sent) && !text.is_empty() {
             let delta = json!({"type": "text", "turn": self.turn, "delta": std::mem::take(text)});
-            *sent = Instant::now();
+            *sent = Some(Instant::now());
             // Fails if the caller no longer listens.
             let _unheard = self.progress.send(delta);
         }
@@ -61,12 +61,17 @@ impl<'a> DeltaFeed<'a> {
             tokio::select! {
                 biased;
                 answer = &mut asking => break answer,
-                _ = ticks.tick() => self.change(|_, sent| sent.elapsed() >= DELTA_PAUSE),
+                _ = ticks.tick() => self.change(|_, sent| is_due(sent)),
             }
         };
         self.change(|_, _| true);
         answer
     }
+}
+
+/// Whether text that waits is sent: the first, and that which comes a pause after the last.
+fn is_due(sent: Option<Instant>) -> bool {
+    sent.is_none_or(|sent| sent.elapsed() >= DELTA_PAUSE)
 }
 
 impl Conversation<'_> {
@@ -153,4 +158,27 @@ fn note_answer(span: &tracing::Span, answer: Result<&ModelTurn, &ModelRefusal>) 
 /// The word of a kind, as records have it.
 fn word_of(kind: &impl serde::Serialize) -> String {
     serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_words_go_at_once_and_others_in_pieces() {
+        let (progress, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let feed = DeltaFeed::new(&progress, 3);
+        let mut told = || heard.try_recv().ok();
+        feed.add("It");
+        assert_eq!(told(), Some(json!({"type": "text", "turn": 3, "delta": "It"})));
+        let rest = " is on its way";
+        let pieces = DELTA_BYTES.div_ceil(rest.len());
+        // The clock may reach the pause in between: the text is all there, and in fewer pieces than it came in.
+        (0..pieces).for_each(|_| feed.add(rest));
+        feed.change(|_, _| true);
+        let all: Vec<Value> = std::iter::from_fn(told).collect();
+        let text: String = all.iter().filter_map(|delta| delta["delta"].as_str()).collect();
+        assert_eq!(text, rest.repeat(pieces));
+        assert!(all.len() < pieces, "{all:?}");
+    }
 }
