@@ -680,3 +680,6 @@ impl JsonSchema for KeepTime {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,9 +149,9 @@ async fn a_server_serves_one_task_or_all_tasks() {
 async fn tools_of_servers_act_once_unless_the_file_or_a_trusted_hint_says_otherwise() {
     let refused = "the conversation holds words of others";
     for (server, calls, expected) in [
-        // Each call acts, and after the first result anybody may have written the orders.
-        (json!({"effect": null}), ["t_add", "t_add"], [true, false]),
-        (json!({"effect": null}), ["t_noise", "t_noise"], [true, false]),
+        // Each call acts, and anybody may have written the orders: the descriptions of the tools are not accepted.
+        (json!({"effect": null}), ["t_add", "t_add"], [false, false]),
+        (json!({"effect": null}), ["t_noise", "t_noise"], [false, false]),
         (json!({"effect": null, "trust_hints": true}), ["t_noise", "t_noise"], [true, true]),
         (json!({"effect": null, "trust": "own"}), ["t_add", "t_add"], [true, true]),
         (
@@ -168,6 +168,16 @@ async fn tools_of_servers_act_once_unless_the_file_or_a_trusted_hint_says_otherw
         let made = results(&reply.unwrap()).iter().filter(|result| result.is_object()).count();
         assert_eq!(made, expected.iter().filter(|made| **made).count(), "{server} {refused}");
     }
+    // Once they are accepted, the first call may be made; its result are words of others again.
+    let mut fixture =
+        Fixture::file(&file(&json!({"effect": null}), &[("t_add", numbers()), ("t_add", numbers())]));
+    let path = fixture.path().join("x.agent.json");
+    let lock = pinned(&path, "t_add").await.1;
+    std::fs::write(fixture.path().join("x.tools.lock"), lock).unwrap();
+    fixture.agent = Agent::load_with(&path, &environment()).unwrap();
+    let reply = fixture.call(json!({"text": "hi"})).await.unwrap();
+    let made = results(&reply).iter().filter(|result| result.is_object()).count();
+    assert_eq!(made, 1, "{:?}", reply.events);
 }
 
 #[tokio::test]

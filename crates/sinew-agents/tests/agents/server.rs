@@ -87,7 +87,7 @@ impl Server {
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -19,10 +19,10 @@ use sinew_protocol::code;
 use sinew_source::{Limits, Schema};
 
 use super::build_tools::doubts_about_taint;
+use super::builtin_tools::SkillText;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
-use super::tools::SkillText;
 use super::{ModelAgent, SessionRule};
 use crate::complaint::{FileComplaint, escape_key};
 use crate::model_file::{

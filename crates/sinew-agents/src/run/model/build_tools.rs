@@ -10,8 +10,9 @@ use sinew_script::Function;
 use sinew_source::Schema;
 
 use super::build::ModelBuilder;
+use super::builtin_tools::BuiltinTool;
 use super::mcp_tools::{AllowedTools, McpServerRule};
-use super::tools::{BuiltinTool, ToolRule, ToolSettings, ToolSource, tool_name};
+use super::tools::{ToolRule, ToolSettings, ToolSource, tool_name};
 use crate::complaint::FileComplaint;
 use crate::model_file::{
     AllowEntry, ApproveEntry, BuiltinName, EffectName, ModelFile, PeerSelector, ScriptTool, ServerLifetime,

@@ -136,8 +136,9 @@ impl ModelAgent {
         }
         let result = work.finish(end, has_schema)?;
         if let (Ok(output), None) = (&result, place.nested)
-            && let Some(turn) = session_turn(&work.log.state, call, &activation, &output.value, now_ms())
+            && let Some(mut turn) = session_turn(&work.log.state, call, &activation, &output.value, now_ms())
         {
+            turn.tainted |= work.tools.has_words_of_others;
             leave_turn(call, turn, was_over).await?;
         }
         Ok(HeldConversation { result, usage: work.usage(), waited_ms: work.log.state.totals.waited_ms })
@@ -160,6 +161,7 @@ impl ModelAgent {
             request,
             host: call.tools.as_ref(),
             depth: place.nested.map_or(0, |nested| nested.depth),
+            has_lock: self.lock.is_some(),
         };
         Ok(ToolTable::of(&places)?)
     }
@@ -189,7 +191,7 @@ impl ModelAgent {
         let mut rules = Cow::Borrowed(self.tools.as_slice());
         if self.skills.iter().any(super::setup::is_large) {
             rules.to_mut().push(super::tools::ToolRule {
-                source: super::tools::ToolSource::Builtin(super::tools::BuiltinTool::ReadSkill),
+                source: super::tools::ToolSource::Builtin(super::builtin_tools::BuiltinTool::ReadSkill),
                 settings: super::tools::ToolSettings::default(),
             });
         }
@@ -280,8 +282,9 @@ impl<'a> Conversation<'a> {
         }
         let session = &self.log.state.session;
         spec.history = session.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect();
-        spec.tainted =
-            session.iter().any(|turn| turn.tainted) || nested.is_some_and(|nested| nested.share.tainted);
+        spec.tainted = self.tools.has_words_of_others
+            || session.iter().any(|turn| turn.tainted)
+            || nested.is_some_and(|nested| nested.share.tainted);
         Ok(spec)
     }
 

@@ -210,6 +210,7 @@ impl ModelAgent {
             request: &Value::Null,
             host: None,
             depth: 0,
+            has_lock: self.lock.is_some(),
         })?;
         let pins: HashMap<String, ToolPin> = servers
             .iter()

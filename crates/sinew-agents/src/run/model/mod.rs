@@ -6,6 +6,7 @@
 mod argument_contents;
 pub(crate) mod build;
 mod build_tools;
+mod builtin_tools;
 mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;
@@ -29,10 +30,11 @@ use std::path::PathBuf;
 
 use crate::complaint::FileComplaint;
 use crate::run::mcp::ToolLock;
+use builtin_tools::SkillText;
 use endpoint::ModelEndpoint;
 use instruction::InstructionTemplate;
 pub(crate) use setup::compiled as compiled_schema;
-use tools::{SkillText, ToolRule};
+use tools::ToolRule;
 
 /// A model agent, ready to run.
 #[derive(Debug)]

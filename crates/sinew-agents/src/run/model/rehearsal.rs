@@ -114,12 +114,14 @@ impl ModelAgent {
             request: &request,
             host: None,
             depth: 0,
+            has_lock: self.lock.is_some(),
         };
         let tools = ToolTable::of(&places)?;
         let models = self.models(&request);
         let begun_at = case.begun_at.unwrap_or(CASE_TIME_MS);
         let tool_specs = Arc::clone(&tools.specs);
-        let spec: ConversationSpec = self.spec(profile, &call, &models, tool_specs, "case", begun_at)?;
+        let mut spec: ConversationSpec = self.spec(profile, &call, &models, tool_specs, "case", begun_at)?;
+        spec.tainted = tools.has_words_of_others;
         let stubs = || CaseStubs { agent: self, case, unlisted: Vec::new(), scripts: &tools };
         let mut first = stubs();
         let rehearsal = rehearse(&spec, &case.script, &mut first, &[], "first");

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use sinew_model::{ConversationSpec, ModelSpec, OutputSchema, OutputSpec, ToolSpec};
 use sinew_source::{Schema, SchemaCache, SchemaError};
 
+use super::builtin_tools::SkillText;
 use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionValues;
-use super::tools::SkillText;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::error::AgentError;

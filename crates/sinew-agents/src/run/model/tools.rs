@@ -12,10 +12,10 @@ use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 
 use super::argument_contents::with_contents;
+use super::builtin_tools::{BuiltinTool, SkillText};
 use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
 use super::nested::{MAX_DEPTH, NestedAgent, nested_agents};
 use super::setup::compiled;
-use crate::artifacts::Artifacts;
 use crate::call::Call;
 use crate::host_tools::{HostTool, HostTools};
 use crate::peers::{PeerCall, PeerDescription};
@@ -30,8 +30,6 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_hours(1);
 /// Most tools that one pattern may bring.
 const MAX_TOOLS: usize = 128;
-/// Most bytes that one call reads from an artifact.
-const MAX_READ_BYTES: u64 = 64 << 10;
 
 /// A tool entry of an agent file, checked.
 #[derive(Debug, Clone)]
@@ -82,17 +80,6 @@ pub(crate) fn need_peers(rules: &[ToolRule]) -> bool {
     rules.iter().any(|rule| rule.source.needs_peers())
 }
 
-/// Tools of Sinew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BuiltinTool {
-    ListArtifacts,
-    ReadArtifact,
-    WriteArtifact,
-    ReadSkill,
-    Time,
-    AskPerson,
-}
-
 /// Settings that tools have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSettings {
@@ -127,6 +114,8 @@ impl Default for ToolSettings {
 #[derive(Default)]
 pub(crate) struct ToolTable {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
+    /// Whether others described a tool to the model, in words that nobody accepted.
+    pub(crate) has_words_of_others: bool,
     entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
 }
@@ -144,6 +133,29 @@ pub(crate) struct ToolOutcome {
 impl From<Result<Value, String>> for ToolOutcome {
     fn from(result: Result<Value, String>) -> Self {
         Self { result, usage: ModelTotals::default(), waited_ms: 0 }
+    }
+}
+
+/// Defaults of a tool, which its entry in the file may change, and the author of its description.
+#[derive(Clone, Copy)]
+struct ToolDefaults {
+    effect: EffectClass,
+    is_open: bool,
+    words: DescriptionAuthor,
+}
+
+/// Author of the name, the description and the parameters of a tool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DescriptionAuthor {
+    /// The agent's owner, who wrote the words or accepted them.
+    Owner,
+    /// Others.
+    Others,
+}
+
+impl ToolDefaults {
+    const fn own(effect: EffectClass) -> Self {
+        Self { effect, is_open: false, words: DescriptionAuthor::Owner }
     }
 }
 
@@ -183,6 +195,8 @@ pub(crate) struct ToolPlaces<'a> {
     pub(crate) host: Option<&'a Arc<dyn HostTools>>,
     /// Levels of agents above; a nested agent has those tools only that its node brings.
     pub(crate) depth: u32,
+    /// Whether a lock file holds the descriptions of servers' tools that were accepted.
+    pub(crate) has_lock: bool,
 }
 
 impl ToolTable {
@@ -227,12 +241,12 @@ impl ToolTable {
                     let offered = servers.iter().find(|offered| Arc::ptr_eq(&offered.rule, server));
                     for tool in offered.iter().flat_map(|offered| &offered.tools) {
                         let at_work = offered.and_then(|offered| offered.server.clone());
-                        table.add_server_tool(server, tool, at_work)?;
+                        table.add_server_tool(server, tool, at_work, places.has_lock)?;
                     }
                 }
                 ToolSource::Script { declaration, function } => {
                     let source = format!("script:{}", declaration.name);
-                    let defaults = (EffectClass::Read, false);
+                    let defaults = ToolDefaults::own(EffectClass::Read);
                     let action = ToolAction::Script(function.clone());
                     table.add(declaration.clone(), source, defaults, action, &rule.settings)?;
                 }
@@ -250,7 +264,8 @@ impl ToolTable {
     fn add_nested(&mut self, agent: NestedAgent, settings: &ToolSettings) -> Result<(), Fault> {
         let (declaration, source) = (agent.declaration.clone(), format!("subagent:{}", agent.name));
         let action = ToolAction::Nested(Arc::new(agent));
-        self.add(declaration, source, (EffectClass::Repeat, true), action, settings)
+        let defaults = ToolDefaults { is_open: true, ..ToolDefaults::own(EffectClass::Repeat) };
+        self.add(declaration, source, defaults, action, settings)
     }
 
     fn add_host(&mut self, tool: HostTool, host: Arc<dyn HostTools>) -> Result<(), Fault> {
@@ -262,7 +277,7 @@ impl ToolTable {
         let declaration =
             ToolDeclaration { name, description, parameters, takes_artifact: false, output_schema: None };
         let action = ToolAction::Host(host);
-        self.add(declaration, source, (effect, false), action, &ToolSettings::default())
+        self.add(declaration, source, ToolDefaults::own(effect), action, &ToolSettings::default())
     }
 
     /// The tool of this name, as the model is told.
@@ -295,7 +310,9 @@ impl ToolTable {
             };
             let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
             let source = format!("workflow:{}", peer.name);
-            return self.add(declaration, source, (EffectClass::Repeat, false), action, &rule.settings);
+            let defaults =
+                ToolDefaults { words: author_of(peer, rule), ..ToolDefaults::own(EffectClass::Repeat) };
+            return self.add(declaration, source, defaults, action, &rule.settings);
         }
         let schema = peer.input_schema.as_ref();
         let is_object = schema.is_some_and(|schema| schema.get("properties").is_some_and(Value::is_object));
@@ -313,7 +330,9 @@ impl ToolTable {
         };
         let action = ToolAction::Peer { agent: peer.name.clone(), takes_text };
         let source = format!("peer:{}", peer.name);
-        self.add(declaration, source, (EffectClass::Repeat, true), action, &rule.settings)
+        let words = author_of(peer, rule);
+        let defaults = ToolDefaults { effect: EffectClass::Repeat, is_open: true, words };
+        self.add(declaration, source, defaults, action, &rule.settings)
     }
 
     fn add_server_tool(
@@ -321,6 +340,7 @@ impl ToolTable {
         rule: &McpServerRule,
         tool: &McpTool,
         server: Option<ServerAtWork>,
+        has_lock: bool,
     ) -> Result<(), Fault> {
         let Some(settings) = rule.allowed(&tool.name) else { return Ok(()) };
         let mut parameters = tool.input_schema.clone();
@@ -336,8 +356,12 @@ impl ToolTable {
             output_schema: tool.output_schema.clone(),
         };
         let source = format!("mcp:{}/{}", rule.name, tool.name);
+        // With a lock file only accepted tools are offered. A rehearsal asks no server, so that none describes anything.
+        let is_accepted = has_lock || server.is_none();
+        let words = if is_accepted { DescriptionAuthor::Owner } else { DescriptionAuthor::Others };
         let action = ToolAction::Mcp { server, tool: tool.name.clone() };
-        self.add(declaration, source, (rule.usual_effect(tool), true), action, settings)
+        let defaults = ToolDefaults { effect: rule.usual_effect(tool), is_open: true, words };
+        self.add(declaration, source, defaults, action, settings)
     }
 
     fn add_builtin(&mut self, builtin: BuiltinTool, settings: &ToolSettings) -> Result<(), Fault> {
@@ -354,15 +378,18 @@ impl ToolTable {
             BuiltinTool::WriteArtifact | BuiltinTool::AskPerson => EffectClass::Repeat,
             _ => EffectClass::Read,
         };
+        // Other agents and tools may have written the artifacts of a task.
+        let is_open = matches!(builtin, BuiltinTool::ListArtifacts | BuiltinTool::ReadArtifact);
+        let defaults = ToolDefaults { is_open, ..ToolDefaults::own(effect) };
         let action = ToolAction::Builtin(builtin);
-        self.add(declaration, format!("builtin:{name}"), (effect, false), action, settings)
+        self.add(declaration, format!("builtin:{name}"), defaults, action, settings)
     }
 
     fn add(
         &mut self,
         mut declaration: ToolDeclaration,
         source: String,
-        (effect, open): (EffectClass, bool),
+        defaults: ToolDefaults,
         action: ToolAction,
         settings: &ToolSettings,
     ) -> Result<(), Fault> {
@@ -374,6 +401,7 @@ impl ToolTable {
             return Ok(());
         }
         declaration.description = sinew_model::without_hidden(&declaration.description);
+        declaration.parameters = sinew_model::value_without_hidden(&declaration.parameters);
         if self.specs.len() >= MAX_TOOLS {
             return Err(changed(format!("the agent would have more than {MAX_TOOLS} tools")));
         }
@@ -384,13 +412,15 @@ impl ToolTable {
             changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
         })?;
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
+        let is_open = settings.open.unwrap_or(defaults.is_open);
+        self.has_words_of_others |= is_open && defaults.words == DescriptionAuthor::Others;
         // The only owner, as long as the table is made.
         Arc::make_mut(&mut self.specs).push(ToolSpec {
             declaration,
             parameters: Some(parameters),
             source,
-            effect: settings.effect.unwrap_or(effect),
-            open: settings.open.unwrap_or(open),
+            effect: settings.effect.unwrap_or(defaults.effect),
+            open: is_open,
             approval: settings.approval.clone(),
             limit: settings.limit,
             max_result: settings.max_result,
@@ -476,6 +506,17 @@ impl ToolTable {
     }
 }
 
+/// Returns the author of what the model is told of an agent: its owner, unless the file names the agent and it has no card.
+fn author_of(peer: &PeerDescription, rule: &ToolRule) -> DescriptionAuthor {
+    let is_named = matches!(rule.source, ToolSource::Peer(_) | ToolSource::Workflow(_));
+    // A schema without properties is not told.
+    let tells = |schema: &Value| {
+        schema["properties"].is_object() && *schema != json!({"type": "object", "properties": {}})
+    };
+    let is_silent = peer.description.trim().is_empty() && !peer.input_schema.as_ref().is_some_and(tells);
+    if is_named && is_silent { DescriptionAuthor::Owner } else { DescriptionAuthor::Others }
+}
+
 async fn run_script(function: &Function, arguments: &Value) -> Result<Value, String> {
     let (function, arguments) = (function.clone(), arguments.clone());
     // The interpreter blocks; it ends at its own limit.
@@ -488,118 +529,6 @@ async fn run_script(function: &Function, arguments: &Value) -> Result<Value, Str
 
 fn script_failure(error: &sinew_script::ScriptError) -> String {
     format!("the script failed{}: {error}", crate::error::line(error))
-}
-
-/// A skill of a model agent.
-#[derive(Debug, Clone)]
-pub(crate) struct SkillText {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) body: String,
-}
-
-impl BuiltinTool {
-    /// Name that the model is told, unless the file gives another.
-    pub(crate) fn name(self) -> &'static str {
-        self.declaration().0
-    }
-
-    fn declaration(self) -> (&'static str, &'static str, Value) {
-        let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-        match self {
-            Self::Time => ("time", "The date and time now, in UTC.", object(json!({}), json!([]))),
-            Self::ListArtifacts => (
-                "artifact_list",
-                "Lists the artifacts of this task: names, versions, sizes.",
-                object(json!({}), json!([])),
-            ),
-            Self::ReadArtifact => (
-                "artifact_read",
-                "Reads an artifact as text: a part by offset and length in bytes, or a value by JSON pointer.",
-                object(
-                    json!({
-                        "name": {"type": "string"},
-                        "version": {"type": "integer", "minimum": 0},
-                        "offset": {"type": "integer", "minimum": 0},
-                        "length": {"type": "integer", "minimum": 1, "maximum": MAX_READ_BYTES},
-                        "pointer": {"type": "string", "description": "JSON pointer such as /orders/0/id"},
-                    }),
-                    json!(["name"]),
-                ),
-            ),
-            Self::WriteArtifact => (
-                "artifact_write",
-                "Stores text as the next version of an artifact, and returns its name with the version.",
-                object(
-                    json!({
-                        "name": {"type": "string", "description": "such as report.md or result.json"},
-                        "content": {"type": "string"},
-                    }),
-                    json!(["name", "content"]),
-                ),
-            ),
-            Self::ReadSkill => (
-                "skill_read",
-                "Reads the whole text of a skill.",
-                object(json!({"name": {"type": "string"}}), json!(["name"])),
-            ),
-            Self::AskPerson => (
-                "ask_person",
-                "Asks a person and waits for the answer. Use it only if the task cannot be done without the answer.",
-                object(json!({"question": {"type": "string"}}), json!(["question"])),
-            ),
-        }
-    }
-
-    fn run(self, call: &ToolCall, task: &Call, skills: &[SkillText]) -> Result<Value, String> {
-        let text = |key: &str| call.arguments[key].as_str().unwrap_or_default();
-        match self {
-            Self::Time => Ok(Value::String(httpdate::fmt_http_date(std::time::SystemTime::now()))),
-            Self::ListArtifacts => {
-                let all = task.artifacts.list().map_err(|error| error.to_string())?;
-                let line = |meta: &crate::ArtifactMeta| json!({"name": meta.name, "version": meta.version, "media_type": meta.media_type, "size": meta.size});
-                Ok(all.iter().map(line).collect())
-            }
-            Self::ReadArtifact => read_artifact(task.artifacts.as_ref(), &call.arguments),
-            Self::WriteArtifact => {
-                let stored = task.artifacts.put(text("name"), text("content").as_bytes(), None);
-                let reference = stored.map_err(|error| error.to_string())?;
-                Ok(json!({"artifact": reference.to_string()}))
-            }
-            Self::ReadSkill => {
-                let name = text("name");
-                let found = skills.iter().find(|skill| skill.name == name);
-                let names = || skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>().join(", ");
-                found
-                    .map(|skill| skill.body.clone().into())
-                    .ok_or_else(|| format!("the skills are: {}", names()))
-            }
-            // The conversation asks the person itself, and the answer is in its log.
-            Self::AskPerson => Err("a question to a person is not a call".to_owned()),
-        }
-    }
-}
-
-fn read_artifact(artifacts: &dyn Artifacts, arguments: &Value) -> Result<Value, String> {
-    let number = |key: &str| arguments[key].as_u64();
-    let name = arguments["name"].as_str().unwrap_or_default();
-    // A version may stand in the name, as references are written.
-    let (name, in_name) = sinew_protocol::embed::split_version(name);
-    let version = number("version").and_then(|version| u32::try_from(version).ok()).or(in_name);
-    let bytes = artifacts.get(name, version).map_err(|error| error.to_string())?;
-    if let Some(pointer) = arguments["pointer"].as_str() {
-        let document: Value =
-            serde_json::from_slice(&bytes).map_err(|error| format!("the artifact is not JSON: {error}"))?;
-        return document.pointer(pointer).cloned().ok_or_else(|| format!("there is nothing at '{pointer}'"));
-    }
-    let offset = usize::try_from(number("offset").unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
-    let length = usize::try_from(number("length").unwrap_or(MAX_READ_BYTES)).unwrap_or(usize::MAX);
-    let end = offset.saturating_add(length).min(bytes.len());
-    Ok(json!({
-        "text": String::from_utf8_lossy(&bytes[offset..end]),
-        "offset": offset,
-        "size": bytes.len(),
-    }))
 }
 
 /// Names of agents that the asking node lists among its tools.
