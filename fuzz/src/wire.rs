@@ -1,4 +1,4 @@
-//! What arrives from peers, clients and services outside, as it is read before anything is done with it.
+//! Messages of peers, clients and services outside, as they are read before anything is done with them.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -17,12 +17,12 @@ use sinew_protocol::tool::WorkflowTool;
 use sinew_protocol::webhook::WebhookTrigger;
 use sinew_protocol::{MeshMessage, Subject, TaskId, Token, card};
 
-/// A message of the mesh, as JSON and as protobuf: what is read is read again as it was written.
+/// A message of the mesh, as JSON and as protobuf: a message that was read is written and read again.
 pub(crate) fn wire_message(bytes: &[u8]) {
     if let Ok(message) = MeshMessage::from_slice(bytes) {
         let again = MeshMessage::from_json(&message.to_json(Vocabulary::Current));
         assert_eq!(again.as_ref().ok(), Some(&message), "JSON reads back the same");
-        // The words of the specification know no cancellation: what is read may be another message.
+        // The words of the specification know no cancellation: a cancellation is read as another message.
         assert!(
             MeshMessage::from_json(&message.to_json(Vocabulary::Spec)).is_ok(),
             "the words of the specification are read"
@@ -48,7 +48,7 @@ pub(crate) fn wire_message(bytes: &[u8]) {
     }
 }
 
-/// Requests, commands, answers and records of a mesh, as whatever reader they may reach.
+/// Requests, commands, answers and records of a mesh, as each of their readers reads them.
 pub(crate) fn request(bytes: &[u8]) {
     let id = Token::of("an-id");
     for operation in Operation::ALL {
@@ -76,7 +76,7 @@ pub(crate) fn request(bytes: &[u8]) {
     }
     match Request::read(bytes) {
         Ok(call) => drop(call.params::<Value>()),
-        // What is refused is refused with an answer that can be read.
+        // The answer of a refusal can be read, too.
         Err(refused) => {
             let answer = Response::error(refused.id, &refused.error);
             let text = serde_json::to_vec(&answer).expect("an answer is JSON");

@@ -167,7 +167,7 @@ impl ScenarioAgent {
         }
         let key = (caller, task);
         if is_streaming || at_once {
-            // What it asks at once, and that it goes on with an answer, is known at once.
+            // The first snapshot tells a question that is asked at once, and that an answer was taken.
             let is_first = matches!(steps.first(), Some(Step::Ask(_))) || params.message.task_id.is_some();
             if is_first && !steps.is_empty() {
                 let rest = steps.split_off(1);

@@ -17,7 +17,7 @@ use crate::brokers::BrokerOptions;
 use crate::site::Site;
 use crate::slot::{Order, Role, Slot, Tally, What};
 use crate::{Fallible, workflows};
-use samples::{Sample, Sampler};
+use samples::{SoakSample, SoakSampler};
 use soak_load::SoakLoad;
 use soak_report::SoakReport;
 
@@ -121,7 +121,7 @@ pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let retention = Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
     let seed = args.seed.unwrap_or_else(rand::random);
     let processes = SoakProcesses::start(&args, retention).await?;
-    let sampler = Sampler::new(&processes.site).await?;
+    let sampler = SoakSampler::new(&processes.site).await?;
     let load = SoakLoad::new(processes.site.client.clone(), seed);
     load.warm_up().await?;
     let idle = sampler.sample(Duration::ZERO, &processes.ids()).await?;
@@ -152,9 +152,9 @@ async fn watch(
     args: &SoakArgs,
     whole: Duration,
     processes: &SoakProcesses,
-    sampler: &Sampler,
+    sampler: &SoakSampler,
     load: &SoakLoad,
-) -> Fallible<Vec<Sample>> {
+) -> Fallible<Vec<SoakSample>> {
     let began = Instant::now();
     let every = |seconds: u64| {
         let period = Duration::from_secs(seconds.max(1));
@@ -176,7 +176,7 @@ async fn watch(
 }
 
 /// As many samples as a person reads: one in so many.
-fn thin_out(samples: Vec<Sample>) -> Vec<Sample> {
+fn thin_out(samples: Vec<SoakSample>) -> Vec<SoakSample> {
     let step = samples.len().div_ceil(60).max(1);
     samples.into_iter().step_by(step).collect()
 }

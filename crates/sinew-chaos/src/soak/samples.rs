@@ -22,7 +22,7 @@ pub(crate) struct StreamSize {
 
 /// One look at everything.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct SoakSample {
     /// Since the run began.
     pub(crate) at_seconds: u64,
     /// Resident memory of each process, in KiB.
@@ -34,20 +34,20 @@ pub(crate) struct Sample {
 }
 
 /// Takes samples.
-pub(crate) struct Sampler {
+pub(crate) struct SoakSampler {
     context: Context,
     place: Place,
     store: PathBuf,
 }
 
-impl Sampler {
+impl SoakSampler {
     pub(crate) async fn new(site: &Site) -> Fallible<Self> {
         let context = site.place.connect("sampler").await?.admin().jetstream();
         Ok(Self { context, place: site.place.clone(), store: site.place.folder.join("nats") })
     }
 
     /// Looks at these processes, at the streams and at the disk.
-    pub(crate) async fn sample(&self, at: Duration, processes: &BTreeMap<&str, u32>) -> Fallible<Sample> {
+    pub(crate) async fn sample(&self, at: Duration, processes: &BTreeMap<&str, u32>) -> Fallible<SoakSample> {
         let counts = read_task_counts(&self.place);
         let named = |number: &dyn Fn(u32) -> Option<u64>| {
             let numbers = processes.iter().filter_map(|(name, id)| Some(((*name).to_owned(), number(*id)?)));
@@ -58,7 +58,7 @@ impl Sampler {
             messages: state.messages,
             bytes: state.bytes,
         };
-        Ok(Sample {
+        Ok(SoakSample {
             at_seconds: at.as_secs(),
             memory_kib: named(&resident_kib),
             tasks: named(&|id| counts.get(&id).copied()),

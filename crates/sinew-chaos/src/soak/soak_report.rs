@@ -7,7 +7,7 @@ use std::time::Duration;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::samples::Sample;
+use super::samples::SoakSample;
 use super::soak_load::SoakLoad;
 use crate::Fallible;
 
@@ -24,13 +24,13 @@ const MAX_TASKS_LEFT: u64 = 4;
 
 /// A figure after the warm-up and at the end.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Growth {
+pub(crate) struct MeasuredGrowth {
     first: f64,
     last: f64,
     ratio: f64,
 }
 
-impl Growth {
+impl MeasuredGrowth {
     fn new(first: f64, last: f64) -> Self {
         Self { first, last, ratio: if first > 0.0 { last / first } else { 1.0 } }
     }
@@ -53,17 +53,17 @@ pub(crate) struct SoakReport {
     pub(crate) agent_kills: u64,
     pub(crate) ended_by_themselves: u64,
     /// Mean resident memory, in KiB.
-    memory: BTreeMap<String, Growth>,
+    memory: BTreeMap<String, MeasuredGrowth>,
     /// Mean bytes of each stream.
-    streams: BTreeMap<String, Growth>,
+    streams: BTreeMap<String, MeasuredGrowth>,
     /// Mean bytes of the broker's folder.
-    disk: Option<Growth>,
+    disk: Option<MeasuredGrowth>,
     /// Median time of a journey, in milliseconds.
-    latency: Option<Growth>,
+    latency: Option<MeasuredGrowth>,
     /// Tasks of tokio before the load and after it.
     tasks: BTreeMap<String, (u64, u64)>,
     problems: Vec<String>,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<SoakSample>,
     #[serde(skip)]
     journeys: Vec<(Duration, Duration)>,
 }
@@ -116,19 +116,26 @@ impl SoakReport {
 
     /// Compares the part of the run after its warm-up with its last part, both of this length; with `limits`, what has
     /// grown too much makes the run a bad one.
-    pub(crate) fn compare(&mut self, samples: &[Sample], warm_up: Duration, part: Duration, limits: bool) {
+    pub(crate) fn compare(
+        &mut self,
+        samples: &[SoakSample],
+        warm_up: Duration,
+        part: Duration,
+        limits: bool,
+    ) {
         self.demand(self.agent_kills > 0, "no agent was killed");
         self.demand(self.ended_by_themselves == 0, format!("{} processes ended", self.ended_by_themselves));
         let end = samples.last().map_or(0, |sample| sample.at_seconds);
         let (from, part) = (warm_up.as_secs(), part.as_secs());
-        let first: Vec<&Sample> =
+        let first: Vec<&SoakSample> =
             samples.iter().filter(|one| (from..=from + part).contains(&one.at_seconds)).collect();
-        let last: Vec<&Sample> = samples.iter().filter(|one| one.at_seconds + part >= end).collect();
+        let last: Vec<&SoakSample> = samples.iter().filter(|one| one.at_seconds + part >= end).collect();
         self.demand(!first.is_empty() && !last.is_empty(), "there are no samples to compare");
-        let grown =
-            |value: &dyn Fn(&Sample) -> Option<f64>| Growth::new(mean(&first, value), mean(&last, value));
+        let grown = |value: &dyn Fn(&SoakSample) -> Option<f64>| {
+            MeasuredGrowth::new(mean(&first, value), mean(&last, value))
+        };
         let known =
-            |names: &dyn Fn(&Sample) -> Vec<String>| last.last().map_or_else(Vec::new, |one| names(one));
+            |names: &dyn Fn(&SoakSample) -> Vec<String>| last.last().map_or_else(Vec::new, |one| names(one));
         for name in known(&|one| one.memory_kib.keys().cloned().collect()) {
             let growth = grown(&|one| one.memory_kib.get(&name).map(|kib| *kib as f64));
             self.memory.insert(name, growth);
@@ -143,7 +150,7 @@ impl SoakReport {
             median(within.map(|(_, took)| took.as_secs_f64() * 1000.0).collect())
         };
         self.latency =
-            Some(Growth::new(of_journeys(from, from + part), of_journeys(end - part.min(end), end)));
+            Some(MeasuredGrowth::new(of_journeys(from, from + part), of_journeys(end - part.min(end), end)));
         if limits {
             self.demand_limits();
         }
@@ -160,7 +167,7 @@ impl SoakReport {
         let latency =
             self.latency.map(|growth| ("median of journeys".to_owned(), growth, MAX_LATENCY_GROWTH));
         let all: Vec<_> = memory.chain(streams).chain(disk).chain(latency).collect();
-        for (name, Growth { first, last, ratio }, most) in all {
+        for (name, MeasuredGrowth { first, last, ratio }, most) in all {
             self.demand(
                 ratio <= most,
                 format!("{name} grew from {first:.0} to {last:.0}, {ratio:.2} times (limit {most})"),
@@ -169,7 +176,7 @@ impl SoakReport {
     }
 
     /// Compares living tasks before the load with those after it.
-    pub(crate) fn compare_tasks(&mut self, idle: &Sample, last: &Sample) {
+    pub(crate) fn compare_tasks(&mut self, idle: &SoakSample, last: &SoakSample) {
         self.demand(!idle.tasks.is_empty(), "no process has told its tasks");
         for (name, before) in &idle.tasks {
             let after = last.tasks.get(name).copied();
@@ -202,7 +209,7 @@ impl SoakReport {
         row("questions approved", self.approved.to_string());
         row("versions deployed", self.deployed.to_string());
         row("agents killed", self.agent_kills.to_string());
-        let grown = |growth: &Growth, unit: f64, name: &str| {
+        let grown = |growth: &MeasuredGrowth, unit: f64, name: &str| {
             format!("{:.1} → {:.1} {name} ({:.2}×)", growth.first / unit, growth.last / unit, growth.ratio)
         };
         for (name, growth) in &self.memory {
@@ -230,7 +237,7 @@ impl SoakReport {
     }
 }
 
-fn mean(samples: &[&Sample], value: &dyn Fn(&Sample) -> Option<f64>) -> f64 {
+fn mean(samples: &[&SoakSample], value: &dyn Fn(&SoakSample) -> Option<f64>) -> f64 {
     let values: Vec<f64> = samples.iter().filter_map(|one| value(one)).collect();
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }

@@ -83,7 +83,7 @@ enum EndpointKind {
 }
 
 /// An execution that the caller may see.
-struct Known {
+struct KnownExecution {
     record: ExecutionRecord,
     folded: Execution,
 }
@@ -217,8 +217,9 @@ impl WorkflowEndpoints {
         }
         let at_once = moment != AnswerMoment::Settled;
         let execution = ExecutionId::of(self.shared.mesh.namespace(), caller.as_str(), &message.id.0);
-        let of_others =
-            |known: &Known| known.record.meta.caller != *caller || known.record.meta.workflow != workflow;
+        let of_others = |known: &KnownExecution| {
+            known.record.meta.caller != *caller || known.record.meta.workflow != workflow
+        };
         let known = match self.find(&execution).await? {
             Some(known) if settled(&known) || at_once || of_others(&known) => known,
             Some(_) => self.until(&execution, caller, false).await?,
@@ -268,13 +269,13 @@ impl WorkflowEndpoints {
     }
 
     /// An execution of this id, whoever started it.
-    async fn find(&self, execution: &ExecutionId) -> Result<Option<Known>, A2aError> {
+    async fn find(&self, execution: &ExecutionId) -> Result<Option<KnownExecution>, A2aError> {
         let found = self.client.execution(execution).await.map_err(|error| failed(&error))?;
-        Ok(found.map(|(record, folded)| Known { record, folded }))
+        Ok(found.map(|(record, folded)| KnownExecution { record, folded }))
     }
 
     /// The caller's own task. For everybody else it does not exist.
-    async fn theirs(&self, workflow: &str, caller: &Token, id: &str) -> Result<Known, A2aError> {
+    async fn theirs(&self, workflow: &str, caller: &Token, id: &str) -> Result<KnownExecution, A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         let execution = ExecutionId::parse(id).map_err(|_| absent())?;
         let known = self.find(&execution).await?.ok_or_else(absent)?;
@@ -288,7 +289,7 @@ impl WorkflowEndpoints {
 }
 
 /// Whether a blocking call is answered: the execution has ended, or waits for a person and nothing else.
-fn settled(known: &Known) -> bool {
+fn settled(known: &KnownExecution) -> bool {
     known.folded.state().ended || task::asks(&known.folded)
 }
 

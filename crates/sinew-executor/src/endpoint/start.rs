@@ -18,7 +18,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
-use super::{Known, WorkflowEndpoints, broker, settled, short};
+use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
 use sinew_shard::reply::{WorkflowInput, input, wants_result};
 
 /// The label that says that the caller wants a structured result beside the text.
@@ -172,7 +172,7 @@ impl WorkflowEndpoints {
         execution: &ExecutionId,
         caller: &Token,
         begun: bool,
-    ) -> Result<Known, A2aError> {
+    ) -> Result<KnownExecution, A2aError> {
         self.wait(execution, caller, |known| begun || settled(known)).await
     }
 
@@ -180,7 +180,7 @@ impl WorkflowEndpoints {
         &self,
         execution: &ExecutionId,
         caller: &Token,
-    ) -> Result<Known, A2aError> {
+    ) -> Result<KnownExecution, A2aError> {
         self.wait(execution, caller, |known| known.folded.state().ended).await
     }
 
@@ -195,8 +195,8 @@ impl WorkflowEndpoints {
         &self,
         execution: &ExecutionId,
         caller: &Token,
-        enough: impl Fn(&Known) -> bool,
-    ) -> Result<Known, A2aError> {
+        enough: impl Fn(&KnownExecution) -> bool,
+    ) -> Result<KnownExecution, A2aError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events = self
             .shared

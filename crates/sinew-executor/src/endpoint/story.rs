@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::task::{moment, said, session, task_id};
-use super::{Known, WorkflowEndpoints};
+use super::{KnownExecution, WorkflowEndpoints};
 use sinew_runtime::Execution;
 use sinew_shard::reply::result_content;
 
@@ -185,7 +185,7 @@ const fn word(state: TaskState) -> &'static str {
 
 impl WorkflowEndpoints {
     /// The stream's first event; the others follow on the task's progress.
-    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: Known) -> A2aOutcome {
+    pub(super) async fn stream(self: &Arc<Self>, workflow: &str, known: KnownExecution) -> A2aOutcome {
         let task = self.task(&known).await?;
         let seq = length(&known.folded);
         let execution = known.record.meta.execution;

@@ -15,7 +15,7 @@ use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
 use super::start::STRUCTURED;
-use super::{Known, WorkflowEndpoints, broker};
+use super::{KnownExecution, WorkflowEndpoints, broker};
 use sinew_runtime::Execution;
 use sinew_shard::reply::{Ending, result_content, result_name};
 
@@ -45,13 +45,13 @@ pub(super) fn moment(at: u64) -> String {
 
 impl WorkflowEndpoints {
     /// The task as it is now.
-    pub(super) async fn task(&self, known: &Known) -> Result<Task, A2aError> {
+    pub(super) async fn task(&self, known: &KnownExecution) -> Result<Task, A2aError> {
         let mut task = if known.folded.state().ended { self.ended(known).await? } else { open(known) };
         task.status.timestamp = Some(moment(known.folded.state().at));
         Ok(task)
     }
 
-    async fn ended(&self, known: &Known) -> Result<Task, A2aError> {
+    async fn ended(&self, known: &KnownExecution) -> Result<Task, A2aError> {
         let meta = &known.record.meta;
         let outcome = known.folded.state().outcome.clone();
         let outcome = outcome.ok_or_else(|| A2aError::internal("the execution ended without an outcome"))?;
@@ -95,7 +95,7 @@ impl WorkflowEndpoints {
 }
 
 /// The task of an execution that goes on.
-fn open(known: &Known) -> Task {
+fn open(known: &KnownExecution) -> Task {
     let (meta, state) = (&known.record.meta, known.folded.state());
     let waits = waiting(state);
     let asks = asks(&known.folded);

@@ -1,15 +1,9 @@
 //! Views of the whole mesh: who calls whom, the artifacts of many executions, and the events of all of them as they come.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,14 +19,13 @@ use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::RowDetails;
-use sinew_protocol::code;
 use sinew_protocol::header::{SEQ, TIME};
 
 use super::api_call::{ApiCall, answer, bad_request};
 use super::drawings::{DrawingQuery, respond_drawing};
 use super::executions::ArtifactQuery;
+use super::frame_stream::{FrameQueue, FrameSource, FrameStream};
 use crate::http_error::HttpProblem;
-use crate::state::GatewayState;
 
 /// Workflows and agents of a map.
 const MAX_MAP_NODES: usize = 400;
@@ -203,8 +196,6 @@ pub(super) async fn traffic_figures(call: ApiCall) -> Result<Response, HttpProbl
     answer(&call.state.traffic.report(call.operator.mesh(), &call.state.draining).await?)
 }
 
-/// Time without events after which a comment shows that the stream is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Bytes of an event's body that are sent; people who want all of it open the execution.
 const MAX_SHOWN_BYTES: usize = 2_048;
 
@@ -219,13 +210,9 @@ pub(crate) struct TrafficQuery {
     kind: Option<String>,
 }
 
-/// State of a stream of traffic.
-struct TrafficStream {
-    state: Arc<GatewayState>,
+/// Source of the events of all executions.
+struct TrafficFrames {
     events: Events,
-    ready: VecDeque<Bytes>,
-    is_over: bool,
-    _permit: tokio::sync::OwnedSemaphorePermit,
 }
 
 /// Answers with the events of all executions from now on, as a stream.
@@ -235,48 +222,17 @@ pub(super) async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
         Some(workflow) => call.check_offered(workflow)?,
         None => call.check_whole()?,
     }
-    let Ok(permit) = Arc::clone(&call.state.streams).try_acquire_owned() else {
-        let text = "as many streams are open at this gateway as may be; try again in a moment";
-        return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text));
-    };
+    let stream = FrameStream::open(&call.state)?;
     let filter = EventFilter { workflow, execution: None, kind };
     let events =
         call.operator.mesh().events().follow(&filter, EventStart::Now).await.map_err(Failure::from)?;
-    let ready = VecDeque::from([Bytes::from_static(b"retry: 1000\n\n")]);
-    let open =
-        TrafficStream { state: Arc::clone(&call.state), events, ready, is_over: false, _permit: permit };
-    let body = Body::from_stream(stream::unfold(open, |mut open| async move {
-        let frame = open.next().await?;
-        Some((Ok::<_, Infallible>(frame), open))
-    }));
-    let mut response = body.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies must not gather events.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(stream.respond(TrafficFrames { events }))
 }
 
-impl TrafficStream {
-    /// The next frame; `None` behind the last.
-    async fn next(&mut self) -> Option<Bytes> {
-        if let Some(frame) = self.ready.pop_front() {
-            return Some(frame);
-        }
-        if self.is_over {
-            return None;
-        }
-        let draining = self.state.draining.clone();
-        tokio::select! {
-            biased;
-            () = draining.cancelled() => {
-                self.is_over = true;
-                Some(Bytes::from_static(b": this gateway stops\n\n"))
-            }
-            event = self.events.next() => Some(frame_of(&event)),
-            () = tokio::time::sleep(KEEP_ALIVE) => Some(Bytes::from_static(b": alive\n\n")),
-        }
+impl FrameSource for TrafficFrames {
+    async fn fill(&mut self, queue: &mut FrameQueue) {
+        let event = self.events.next().await;
+        queue.push(frame_of(&event));
     }
 }
 

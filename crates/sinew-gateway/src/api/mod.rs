@@ -10,6 +10,7 @@ mod desk;
 mod drawings;
 mod event_stream;
 mod executions;
+mod frame_stream;
 mod inspections;
 mod mesh_views;
 mod openapi;

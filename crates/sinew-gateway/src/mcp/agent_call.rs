@@ -92,7 +92,7 @@ impl From<A2aError> for CallError {
 }
 
 /// A task that goes no further by itself, or a message instead of a task.
-enum Settled {
+enum SettledCall {
     Task(Box<Task>),
     Message(Box<Message>),
 }
@@ -111,7 +111,7 @@ enum GivenEffect {
     /// The user has put the forms away.
     Declined,
     /// The task goes on, up to here.
-    Settled(Settled),
+    Settled(SettledCall),
 }
 
 impl AgentCall {
@@ -167,8 +167,8 @@ impl AgentCall {
         let mut is_new = state.is_none();
         loop {
             let task = match settled {
-                Settled::Message(message) => return Ok(CallOutcome::Message(message)),
-                Settled::Task(task) => *task,
+                SettledCall::Message(message) => return Ok(CallOutcome::Message(message)),
+                SettledCall::Task(task) => *task,
             };
             if is_terminal(task.status.state) {
                 return Ok(CallOutcome::Task(Box::new(task), AskedInput::Nothing));
@@ -213,7 +213,7 @@ impl AgentCall {
     }
 
     /// Begins the task, and waits until it goes no further by itself.
-    async fn begin(&self, input: &Value) -> Result<Settled, A2aError> {
+    async fn begin(&self, input: &Value) -> Result<SettledCall, A2aError> {
         if self.abilities.keeps_tasks {
             return self.begin_task(input).await;
         }
@@ -222,7 +222,7 @@ impl AgentCall {
         }
         let mut events = match self.begin_events(input).await? {
             BegunTask::Events(events) => events,
-            BegunTask::Message(message) => return Ok(Settled::Message(message)),
+            BegunTask::Message(message) => return Ok(SettledCall::Message(message)),
         };
         let mut told = 0_u32;
         while let Some(item) = events.next().await {
@@ -234,7 +234,9 @@ impl AgentCall {
                 StreamItem::Failed(error) => return Err(error),
             };
             match &event {
-                StreamResponse::Message(message) => return Ok(Settled::Message(Box::new(message.clone()))),
+                StreamResponse::Message(message) => {
+                    return Ok(SettledCall::Message(Box::new(message.clone())));
+                }
                 StreamResponse::Task(task) if is_settled(task.status.state) => break,
                 StreamResponse::StatusUpdate(update) if is_settled(update.status.state) => {
                     // One node may ask while others go on: the task itself says whether it waits.
@@ -251,13 +253,13 @@ impl AgentCall {
             }
         }
         let task = self.operations.settled_task(&self.call, &self.task).await?;
-        Ok(Settled::Task(Box::new(task)))
+        Ok(SettledCall::Task(Box::new(task)))
     }
 
     /// Begins the task and gives its events: of a workflow from the first one, of an agent from now on.
     async fn begin_events(&self, input: &Value) -> Result<BegunTask, A2aError> {
         let reply = if self.is_workflow() {
-            if let Settled::Message(message) = self.send(input, true).await? {
+            if let SettledCall::Message(message) = self.send(input, true).await? {
                 return Ok(BegunTask::Message(message));
             }
             let call = OperationCall { last_event: Some(0), ..self.call.clone() };
@@ -279,9 +281,9 @@ impl AgentCall {
     }
 
     /// Begins a task for a client that keeps tasks, and waits for its end only a moment.
-    async fn begin_task(&self, input: &Value) -> Result<Settled, A2aError> {
+    async fn begin_task(&self, input: &Value) -> Result<SettledCall, A2aError> {
         let begun = self.send(input, true).await?;
-        let goes_on = matches!(&begun, Settled::Task(task) if !is_settled(task.status.state));
+        let goes_on = matches!(&begun, SettledCall::Task(task) if !is_settled(task.status.state));
         // The same message is the same execution, so a second one waits for it. An agent would begin anew.
         if !goes_on || !self.is_workflow() {
             return Ok(begun);
@@ -300,7 +302,7 @@ impl AgentCall {
         let _ = self.peer.notify_progress(told).await;
     }
 
-    async fn send(&self, input: &Value, at_once: bool) -> Result<Settled, A2aError> {
+    async fn send(&self, input: &Value, at_once: bool) -> Result<SettledCall, A2aError> {
         let reply = self.perform(CoreMethod::SendMessage, &self.message(input, at_once)).await?;
         let OperationReply::Value(value) = reply else {
             return Err(A2aError::internal("one value was expected"));
@@ -327,7 +329,7 @@ impl AgentCall {
 
     /// Goes on with a task that asked for input. The id comes back from the client, so it is only a name: whether this caller
     /// has the task is asked as for any other.
-    async fn resume(&self, state: &str) -> Result<(Settled, u32), CallError> {
+    async fn resume(&self, state: &str) -> Result<(SettledCall, u32), CallError> {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let read = state.rsplit_once(ROUND_SIGN).filter(|(_, round)| is_number(round));
         let read = read.and_then(|(task, round)| Some((task, round.parse::<u32>().ok()?)));
@@ -340,11 +342,11 @@ impl AgentCall {
             return Err(CallError::Protocol(malformed(text)));
         }
         if is_settled(task.status.state) || self.abilities.keeps_tasks {
-            return Ok((Settled::Task(Box::new(task)), round));
+            return Ok((SettledCall::Task(Box::new(task)), round));
         }
         // Another person has answered meanwhile.
         let task = self.operations.settled_task(&self.call, &task.id.0).await?;
-        Ok((Settled::Task(Box::new(task)), round))
+        Ok((SettledCall::Task(Box::new(task)), round))
     }
 
     /// Gives a task the answers of a client, and waits until it goes no further by itself.
@@ -362,7 +364,7 @@ impl AgentCall {
                     self.operations.answer_question(&self.call, &task.id.0, answer).await?;
                 }
                 let task = self.operations.settled_task(&self.call, &task.id.0).await?;
-                Ok(GivenEffect::Settled(Settled::Task(Box::new(task))))
+                Ok(GivenEffect::Settled(SettledCall::Task(Box::new(task))))
             }
             GivenInput::Answer(answer) => {
                 let at_once = self.abilities.keeps_tasks;
@@ -373,7 +375,11 @@ impl AgentCall {
     }
 
     /// Asks the user of an older client, and gives the task as it is after the answer. `None` if there is no answer.
-    async fn ask_question(&self, task: &Task, question: &OpenQuestion) -> Result<Option<Settled>, A2aError> {
+    async fn ask_question(
+        &self,
+        task: &Task,
+        question: &OpenQuestion,
+    ) -> Result<Option<SettledCall>, A2aError> {
         let id = task.id.0.as_str();
         let form = form_of(&self.card.name, question);
         let asked = self.peer.create_elicitation_with_timeout(form, Some(self.operations.blocking_timeout()));
@@ -388,7 +394,7 @@ impl AgentCall {
             // Another person has decided, or the time of the call is over.
             closed = closed => closed?,
         }
-        self.operations.settled_task(&self.call, id).await.map(|task| Some(Settled::Task(Box::new(task))))
+        self.operations.settled_task(&self.call, id).await.map(|task| Some(SettledCall::Task(Box::new(task))))
     }
 
     /// Asks an older client what an agent asks, one by one, and gives the task as it is after the answers. `None` if there is
@@ -398,7 +404,7 @@ impl AgentCall {
         task: &Task,
         asked: &AskedInput,
         requests: InputRequests,
-    ) -> Result<Option<Settled>, A2aError> {
+    ) -> Result<Option<SettledCall>, A2aError> {
         let mut responses = InputResponses::new();
         for (key, request) in requests {
             let Some(request) = server_request(request) else { continue };
@@ -430,10 +436,10 @@ fn server_request(request: InputRequest) -> Option<ServerRequest> {
     })
 }
 
-fn settled_of(response: SendMessageResponse) -> Result<Settled, A2aError> {
+fn settled_of(response: SendMessageResponse) -> Result<SettledCall, A2aError> {
     match response {
-        SendMessageResponse::Task(task) => Ok(Settled::Task(Box::new(task))),
-        SendMessageResponse::Message(message) => Ok(Settled::Message(Box::new(message))),
+        SendMessageResponse::Task(task) => Ok(SettledCall::Task(Box::new(task))),
+        SendMessageResponse::Message(message) => Ok(SettledCall::Message(Box::new(message))),
         _ => Err(A2aError::internal("the answer is not a task and not a message")),
     }
 }

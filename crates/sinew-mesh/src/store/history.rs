@@ -281,25 +281,28 @@ impl HistoryStore<'_> {
         limit: usize,
     ) -> Result<Vec<ClosedExecution>, MeshError> {
         let mut list: Vec<ClosedExecution> = Vec::new();
+        let Some(last_row) = limit.checked_sub(1) else { return Ok(list) };
         let mut windows = HistoryWindows::open(self.mesh, limit).await?;
+        let mut drift = CLOCK_DRIFT_MS.0;
         while let Some(found) = windows.next(filter).await? {
             let is_behind = |one: &ClosedExecution| behind.is_none_or(|place| place.is_before(one));
             list.extend(found.executions.into_iter().filter(is_behind));
             list.sort_by(|one, other| one.place_key().cmp(&other.place_key()));
             list.dedup_by(|one, other| one.execution == other.execution);
+            list.truncate(limit);
             // Records that were not read are of executions that ended before this one was archived, and began before that.
-            let latest = found.first_archived.saturating_add(CLOCK_DRIFT_MS);
-            if list.get(limit.saturating_sub(1)).is_some_and(|last| last.started > latest) {
+            drift = found.drift.saturating_add(CLOCK_DRIFT_MS.0).clamp(drift, CLOCK_DRIFT_MS.1);
+            let latest = found.first_archived.saturating_add(drift);
+            if list.get(last_row).is_some_and(|last| last.started > latest) {
                 break;
             }
         }
-        list.truncate(limit);
         Ok(list)
     }
 }
 
-/// Milliseconds by which the clocks of an executor and of the broker may differ.
-const CLOCK_DRIFT_MS: u64 = 5_000;
+/// Milliseconds by which the clock of an executor may be ahead of the broker's, beyond the lead that was seen, and at most.
+const CLOCK_DRIFT_MS: (u64, u64) = (250, 5_000);
 
 /// Place in a list of closed executions, those started last first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -336,6 +339,8 @@ struct HistoryWindow {
     executions: Vec<ClosedExecution>,
     /// When the first record of the part was archived, milliseconds since 1970 UTC; the end of time if the part has none.
     first_archived: u64,
+    /// Milliseconds by which an execution ended after it was archived, by their clocks, at most.
+    drift: u64,
 }
 
 impl<'m> HistoryWindows<'m> {
@@ -358,7 +363,7 @@ impl<'m> HistoryWindows<'m> {
         }
         let end = self.end;
         let begin = end.saturating_sub(self.window - 1).max(self.first);
-        let mut found = HistoryWindow { executions: Vec::new(), first_archived: u64::MAX };
+        let mut found = HistoryWindow { executions: Vec::new(), first_archived: u64::MAX, drift: 0 };
         let config = pull::Config {
             headers_only: true,
             filter_subject: sinew_protocol::subject::below(self.mesh.namespace(), &["history"]),
@@ -371,10 +376,10 @@ impl<'m> HistoryWindows<'m> {
             if info.as_ref().is_some_and(|info| info.stream_sequence > end) {
                 return false;
             }
-            if let Some(info) = info.filter(|_| found.first_archived == u64::MAX) {
-                let archived = info.published.unix_timestamp_nanos() / 1_000_000;
-                found.first_archived = u64::try_from(archived).unwrap_or(u64::MAX);
-            }
+            let archived = info.map_or(u64::MAX, |info| {
+                u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or(u64::MAX)
+            });
+            found.first_archived = found.first_archived.min(archived);
             let Some(Subject::History { execution }) =
                 Subject::parse(self.mesh.namespace(), &message.subject)
             else {
@@ -382,7 +387,11 @@ impl<'m> HistoryWindows<'m> {
             };
             let closed =
                 message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers));
-            found.executions.extend(closed.filter(|closed| filter.takes(closed)));
+            let Some(closed) = closed else { return true };
+            found.drift = found.drift.max(closed.ended.saturating_sub(archived));
+            if filter.takes(&closed) {
+                found.executions.push(closed);
+            }
             true
         })
         .await?;

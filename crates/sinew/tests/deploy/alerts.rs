@@ -186,12 +186,15 @@ pub(super) fn scraped_until(executors: &[&ScrapedExecutor], so: impl Fn(&[Sample
 }
 
 pub(super) fn count(samples: &[Sample], name: &str, label: Option<(&str, &str)>) -> f64 {
-    let fits = |one: &&Sample| {
-        one.labels.get("__name__").is_some_and(|found| found == name)
-            && label.is_none_or(|(label, value)| one.labels.get(label).is_some_and(|found| found == value))
-    };
-    samples.iter().filter(fits).map(|one| one.value).sum()
+    samples.iter().filter(|one| is_series(one, name, label)).map(|one| one.value).sum()
 }
+
+fn is_series(one: &Sample, name: &str, label: Option<(&str, &str)>) -> bool {
+    one.labels.get("__name__").is_some_and(|found| found == name)
+        && label.is_none_or(|(label, value)| one.labels.get(label).is_some_and(|found| found == value))
+}
+
+const SCRIPT_FAILED: Option<(&str, &str)> = Some(("code", "SINEW-3002"));
 
 pub(super) const SLOW: &str =
     "name: Slow\ndescription: Never answers in time.\nrun: {command: {argv: [sleep, '30']}}\n";
@@ -223,7 +226,12 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
     let (world, first) = World::new();
     first.stop();
     let (one, two) = (ScrapedExecutor::start(&world), ScrapedExecutor::start(&world));
-    let quiet = scraped_until(&[&one, &two], |samples| (owned(samples) - 4.0).abs() < 0.5);
+    // An increase is seen behind a first value only, so both must have told theirs.
+    let quiet = scraped_until(&[&one, &two], |samples| {
+        let counters =
+            samples.iter().filter(|one| is_series(one, "sinew_activations_failed_total", SCRIPT_FAILED));
+        (owned(samples) - 4.0).abs() < 0.5 && counters.count() == 2
+    });
     let window = ScrapeWindow { first: quiet.clone(), last: quiet.clone(), seconds: 60.0 };
     assert_eq!(firing(&window), BTreeSet::new(), "nothing has happened");
 
@@ -254,7 +262,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
         count(samples, "sinew_quarantined_total", None) > 0.0
             && count(samples, "sinew_spans_lost_total", None) > 0.0
             // An end is told before the facts that led to it are counted.
-            && count(samples, "sinew_activations_failed_total", Some(("code", "SINEW-3002"))) > 0.0
+            && count(samples, "sinew_activations_failed_total", SCRIPT_FAILED) > 0.0
             && count(samples, "sinew_attempts_ended_total", Some(("outcome", "invalid"))) > 0.0
             && count(samples, "sinew_attempts_ended_total", Some(("outcome", "timeout"))) > 0.0
             && count(samples, "sinew_conversions_failed_total", None) > 0.0
