@@ -2,17 +2,22 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_mesh::async_nats::Subject;
 use sinew_protocol::{ExecutionId, TaskId};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Ended tasks that are remembered.
 const MAX_ENDED_TASKS: usize = 10_000;
 /// Bytes of answers that are remembered.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// An answer is remembered between one and two such times in which tasks end. A mesh that rests, or is away, makes none older:
+/// the tasks that come again are those from before its rest.
+const ANSWER_GENERATION: Duration = Duration::from_mins(5);
 /// Requests for one open task that are answered; each delivery makes one.
 const MAX_LISTENERS: usize = 64;
 
@@ -49,6 +54,10 @@ struct NodeTaskRows {
     /// Ended tasks, oldest first, each with the bytes of its answer.
     ended: VecDeque<(TaskId, usize)>,
     bytes: usize,
+    /// Begin of the present generation; `None` before the first task has ended.
+    generation_began: Option<Instant>,
+    /// Ended tasks of the generation before.
+    aged: usize,
 }
 
 enum NodeTaskRow {
@@ -94,6 +103,7 @@ impl NodeTasks {
     /// Ends a task with this answer; returns the places where it is waited for.
     pub(crate) fn end(&self, task: &TaskId, answer: Bytes) -> Vec<AnswerListener> {
         let mut rows = self.rows();
+        rows.age(Instant::now());
         let size = answer.len();
         let Some(row @ NodeTaskRow::Open { .. }) = rows.tasks.get_mut(task) else { return Vec::new() };
         let listeners = match std::mem::replace(row, NodeTaskRow::Ended(answer)) {
@@ -103,9 +113,7 @@ impl NodeTasks {
         rows.bytes += size;
         rows.ended.push_back((task.clone(), size));
         while rows.ended.len() > MAX_ENDED_TASKS || rows.bytes > MAX_ANSWER_BYTES {
-            let Some((task, size)) = rows.ended.pop_front() else { break };
-            rows.bytes -= size;
-            rows.tasks.remove(&task);
+            rows.drop_oldest();
         }
         listeners
     }
@@ -136,6 +144,27 @@ impl NodeTasks {
     fn rows(&self) -> MutexGuard<'_, NodeTaskRows> {
         // Every change of the rows is complete before anything in it can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeTaskRows {
+    /// Begins a new generation if the present one is over, and drops the one before.
+    fn age(&mut self, now: Instant) {
+        let began = *self.generation_began.get_or_insert(now);
+        if now.duration_since(began) < ANSWER_GENERATION {
+            return;
+        }
+        for _ in 0..self.aged {
+            self.drop_oldest();
+        }
+        (self.aged, self.generation_began) = (self.ended.len(), Some(now));
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((task, size)) = self.ended.pop_front() else { return };
+        self.bytes -= size;
+        self.aged = self.aged.saturating_sub(1);
+        self.tasks.remove(&task);
     }
 }
 
@@ -188,5 +217,25 @@ mod tests {
         }
         assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::Ended(..)));
         assert!(matches!(tasks.begin(&execution, &id(0), reply("a"), 1), NodeBegin::New(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_grow_old_only_while_tasks_end() {
+        let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
+        let end = |nth| {
+            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::New(_)));
+            tasks.end(&id(nth), "{}".into());
+        };
+        let is_remembered =
+            |nth| matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::Ended(..));
+        end(0);
+        // The mesh is away for a day: the first task behind that makes nothing forgotten.
+        tokio::time::advance(Duration::from_hours(24)).await;
+        end(1);
+        assert!(is_remembered(0) && is_remembered(1));
+        tokio::time::advance(ANSWER_GENERATION).await;
+        end(2);
+        assert!(is_remembered(1) && is_remembered(2));
+        assert!(!is_remembered(0), "it is two generations old");
     }
 }

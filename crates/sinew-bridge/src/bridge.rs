@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_agent::{Agent, CancellationToken};
-use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_mesh::Mesh;
 use sinew_protocol::card::{input_schema, output_schema};
 use tokio::task::JoinSet;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::bridge_file::BridgeSettings;
 use crate::credentials::Credentials;
 use crate::error::BridgeError;
+use crate::outside_hosts::OutsideHosts;
 use crate::outside_task::{OutsideAgent, begin_counts};
 use crate::remote_card::{RemoteCard, fetch_card};
 use crate::remote_client::RemoteClient;
@@ -30,7 +30,7 @@ const HALT_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Bridge {
     settings: Arc<BridgeSettings>,
-    web: WebClient,
+    hosts: OutsideHosts,
     credentials: Arc<Credentials>,
     card: RemoteCard,
 }
@@ -48,20 +48,18 @@ impl Bridge {
         settings: BridgeSettings,
         stop: &CancellationToken,
     ) -> Result<Option<Self>, BridgeError> {
-        // The operator named the addresses, which may lie in a private network. A card can name no others.
-        let web = WebClient::with_identity(ReachableAddresses::All, &settings.identity)
-            .map_err(|error| BridgeError::Setting { setting: "certificate", reason: error.to_string() })?;
+        let hosts = OutsideHosts::new(&settings)?;
         let credentials = Arc::new(Credentials::new(settings.credentials.clone()));
         let mut wait = FETCH_BACKOFF.0;
         loop {
             let fetched = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(None),
-                fetched = fetch_card(&settings, &web, &credentials) => fetched,
+                fetched = fetch_card(&settings, &hosts, &credentials) => fetched,
             };
             match fetched {
                 Ok(card) => {
-                    return Ok(Some(Self { settings: Arc::new(settings), web, credentials, card }));
+                    return Ok(Some(Self { settings: Arc::new(settings), hosts, credentials, card }));
                 }
                 Err(error @ BridgeError::Credentials { .. }) => return Err(error),
                 Err(error) if error.may_pass() => {
@@ -95,7 +93,7 @@ impl Bridge {
                 Some(ended) = serving.join_next() => agent_ended(ended)?,
                 () = sleep_until(next_look) => {
                     next_look = Instant::now() + self.settings.refresh;
-                    let looked = fetch_card(&self.settings, &self.web, &self.credentials).await;
+                    let looked = fetch_card(&self.settings, &self.hosts, &self.credentials).await;
                     let name = self.name();
                     match looked {
                         Ok(card) => {
@@ -157,7 +155,7 @@ impl Bridge {
     fn agent(&self, card: &RemoteCard, halting: CancellationToken) -> Agent {
         let shown = &card.shown;
         let (input, output) = (input_schema(shown).cloned(), output_schema(shown).cloned());
-        let web = self.web.clone();
+        let web = self.hosts.named.clone();
         let outside = Arc::new(OutsideAgent {
             client: RemoteClient::new(card.endpoint.clone(), web, Arc::clone(&self.credentials)),
             settings: Arc::clone(&self.settings),

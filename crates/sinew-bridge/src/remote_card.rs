@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_agents::{ReachableAddresses, WebClient, WebMethod, WebRequest};
+use sinew_agents::{WebMethod, WebRequest};
 use sinew_mesh::card::{self as card_rules, LARGEST_CARD};
 use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
@@ -15,6 +15,7 @@ use url::Url;
 use crate::bridge_file::{BridgeSettings, RemoteBinding};
 use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
+use crate::outside_hosts::OutsideHosts;
 
 /// Largest card that is read, in bytes. Drawings and the like are dropped before it is announced.
 const MAX_CARD_BYTES: usize = 512 << 10;
@@ -50,10 +51,10 @@ pub(crate) struct RemoteCard {
 /// Fetches the card and checks it.
 pub(crate) async fn fetch_card(
     settings: &BridgeSettings,
-    web: &WebClient,
+    hosts: &OutsideHosts,
     credentials: &Credentials,
 ) -> Result<RemoteCard, BridgeError> {
-    let body = fetch_bytes(settings, web, credentials).await?;
+    let body = fetch_bytes(settings, hosts, credentials).await?;
     let raw: Value = read_unique(&body).map_err(|error| bad_card(settings, &error.to_string()))?;
     if let Some(keys) = &settings.card_keys {
         let untrusted = |reason| BridgeError::Untrusted { address: shown_address(&settings.card), reason };
@@ -65,13 +66,13 @@ pub(crate) async fn fetch_card(
 /// Reads the bytes of a card. A redirect to another host is followed without credentials, and to public addresses only.
 async fn fetch_bytes(
     settings: &BridgeSettings,
-    web: &WebClient,
+    hosts: &OutsideHosts,
     credentials: &Credentials,
 ) -> Result<Vec<u8>, BridgeError> {
     let mut url = settings.card.clone();
     for _ in 0..=MAX_REDIRECTS {
         let is_named = settings.is_named(&url);
-        let authorization = if is_named { credentials.header(web).await? } else { None };
+        let authorization = if is_named { credentials.header(&hosts.named).await? } else { None };
         let mut headers = vec![("accept", "application/json"), ("a2a-version", "1.0")];
         headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
         let request = WebRequest {
@@ -86,14 +87,7 @@ async fn fetch_bytes(
             reason: quoted(&error.to_string()),
             may_pass,
         };
-        let stranger;
-        let client = if is_named {
-            web
-        } else {
-            // The identity of the bridge is for hosts that the operator named.
-            stranger = WebClient::new(ReachableAddresses::Public).map_err(|error| failed(&error, false))?;
-            &stranger
-        };
+        let client = if is_named { &hosts.named } else { &hosts.strangers };
         let response = client.open(request).await.map_err(|failure| failed(&failure.error, true))?;
         match response.status() {
             200 => {
@@ -284,5 +278,58 @@ mod tests {
         assert_eq!((shown.name.as_str(), shown.description.contains('\u{7}')), ("My-Agent", false));
         assert!(shown.signatures.is_none() && shown.security_schemes.is_none());
         assert_eq!(shown.capabilities.extensions.map(|all| all.len()), Some(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use sinew_agents::{ReachableAddresses, WebClient};
+
+    /// Answers one request, and gives its head.
+    async fn answer_one(listener: TcpListener, answer: String) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(head).unwrap().to_lowercase()
+    }
+
+    #[tokio::test]
+    async fn a_public_host_that_was_not_named_is_asked_without_credentials() {
+        let (named, stranger) = (
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        );
+        let (named_at, stranger_at) = (named.local_addr().unwrap(), stranger.local_addr().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "s3cret").unwrap();
+        let file = folder.path().join("outside.bridge.yaml");
+        let text = format!(
+            "card: http://{named_at}/card\ncredentials: {{api_key: {{header: X-Key, value: {{file: key}}}}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let settings = BridgeSettings::load(&file).unwrap();
+        // The stranger is on this machine here, so its client may reach that.
+        let open = || WebClient::new(ReachableAddresses::All).unwrap();
+        let hosts = OutsideHosts { named: open(), strangers: open() };
+        let moved = format!(
+            "HTTP/1.1 302 Found\r\nlocation: http://{stranger_at}/card\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        let card = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
+        let credentials = Credentials::new(settings.credentials.clone());
+        let (body, first, second) = tokio::join!(
+            fetch_bytes(&settings, &hosts, &credentials),
+            answer_one(named, moved),
+            answer_one(stranger, card)
+        );
+        assert_eq!(body.unwrap(), b"{}");
+        assert!(first.contains("x-key: s3cret"), "{first}");
+        assert!(second.starts_with("get /card ") && !second.contains("s3cret"), "{second}");
     }
 }

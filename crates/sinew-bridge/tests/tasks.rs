@@ -1,6 +1,8 @@
 //! Tasks of the mesh as tasks of a good outside agent.
 
 use serde_json::json;
+use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_operations::approvals::DecisionRequest;
 
 use crate::fake_agent::FakeAgent;
 use crate::world::{BridgeWorld, SINGLE, output};
@@ -81,6 +83,34 @@ workflow:
     .await;
     world.rpc("single", "CancelTask", &json!({"id": begun["task"]["id"]})).await;
     fake.until("the outside task is cancelled", |record| record.cancelled.len() == 1).await;
+    assert_eq!(fake.most_of_one_message(), 1);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_answer_questions_of_outside_agents() {
+    let fake = FakeAgent::start("JSONRPC", true).await;
+    let world = BridgeWorld::with_workflows(&[("single", SINGLE)]).await;
+    world.serve(&format!("name: outside\ncard: {}\nask: ask:person\n", fake.base)).await;
+    let person = world.operator("ann").await;
+    let (asked, ()) = tokio::join!(world.ask("single", "m1", json!({"data": {"text": "ask"}})), async {
+        let events = person.mesh().events();
+        let filter = EventFilter { workflow: Some("ask:person".to_owned()), ..EventFilter::default() };
+        let mut told = events.follow(&filter, EventStart::Now).await.unwrap();
+        let question = loop {
+            if let Some(question) = person.approvals(Some("ask:person")).await.unwrap().pop() {
+                break question;
+            }
+            told.next().await;
+        };
+        let shown = question.wait.question.as_ref().unwrap();
+        assert!(shown.prompt.ends_with("which colour?"), "{shown:?}");
+        let id = person.find(&question.execution).await.unwrap();
+        let found = person.find_approval(&id, None).await.unwrap();
+        let answer = DecisionRequest { data: json!({"text": "blue"}), ..DecisionRequest::default() };
+        person.decide(&found, answer).await.unwrap();
+    });
+    assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
     assert_eq!(fake.most_of_one_message(), 1);
     world.end().await;
 }

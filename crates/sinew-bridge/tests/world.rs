@@ -7,9 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sinew_agent::CancellationToken;
 use sinew_bridge::{Bridge, BridgeError, BridgeSettings};
+use sinew_executor::client::Client;
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{HeaderMap, Mesh, Provision};
+use sinew_operations::mesh_operator::MeshOperator;
 use sinew_operations::workflow_file::Options;
 use sinew_operations::{deployment, mesh_operator};
 use tempfile::TempDir;
@@ -133,6 +135,11 @@ impl BridgeWorld {
         let name = ready.await.unwrap();
         self.is_announced(&name).await;
         KillableBridge(Some(runtime))
+    }
+
+    pub(crate) async fn operator(&self, caller: &str) -> MeshOperator {
+        let mesh = connect(&self.url(), caller, "test").await;
+        MeshOperator::new(Client::new(mesh, mesh_operator::adapter).await.unwrap())
     }
 
     pub(crate) async fn is_announced(&self, name: &str) {

@@ -2,6 +2,7 @@
 
 use sinew_protocol::code;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sinew_engine::Adapter;
 use sinew_mesh::workflow::{StoredPlan, Workflows};
@@ -17,6 +18,8 @@ pub(crate) const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
 
 /// Programs kept ready.
 const KEPT: u64 = 1_000;
+/// Time without use after which a program is dropped: versions that were replaced are not asked for again.
+const KEPT_UNUSED: Duration = Duration::from_mins(10);
 
 /// Gives the adapter of a dialect.
 pub type Adapters = fn(&str) -> Option<&'static dyn Adapter>;
@@ -38,7 +41,8 @@ pub struct Programs {
 impl Programs {
     /// Programs of these dialects, from the store of this mesh.
     pub fn new(mesh: Mesh, adapters: Adapters, workflows: Workflows) -> Self {
-        Self { mesh, adapters, calls: None, ready: moka::sync::Cache::new(KEPT), workflows }
+        let ready = moka::sync::Cache::builder().max_capacity(KEPT).time_to_idle(KEPT_UNUSED).build();
+        Self { mesh, adapters, calls: None, ready, workflows }
     }
 
     /// The same, with workflows that are not deployed but made.

@@ -1,0 +1,31 @@
+//! The clients that fetch cards: of the hosts that the operator named, and of strangers behind their redirects.
+
+use sinew_agents::{ReachableAddresses, WebClient};
+
+use crate::bridge_file::BridgeSettings;
+use crate::error::BridgeError;
+
+/// Clients of outside hosts.
+#[derive(Debug)]
+pub(crate) struct OutsideHosts {
+    /// For hosts that the operator named: with the bridge's identity, in private networks too.
+    pub(crate) named: WebClient,
+    /// For all others: without identity, and public addresses only. A card must not lead into a private network.
+    pub(crate) strangers: WebClient,
+}
+
+impl OutsideHosts {
+    /// The clients of a bridge. Fails if its certificate cannot be used.
+    pub(crate) fn new(settings: &BridgeSettings) -> Result<Self, BridgeError> {
+        let bad = |error: &dyn std::fmt::Display| BridgeError::Setting {
+            setting: "certificate",
+            reason: error.to_string(),
+        };
+        let named = WebClient::with_identity(ReachableAddresses::All, &settings.identity);
+        let strangers = WebClient::new(ReachableAddresses::Public);
+        Ok(Self {
+            named: named.map_err(|error| bad(&error))?,
+            strangers: strangers.map_err(|error| bad(&error))?,
+        })
+    }
+}

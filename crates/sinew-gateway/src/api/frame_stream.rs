@@ -1,0 +1,105 @@
+//! Streams of server-sent events: their frames, and how they begin, stay alive and end.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use sinew_protocol::code;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
+
+/// Time without frames after which a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Tells clients after how many milliseconds to come back when a stream broke off.
+const RETRY_FRAME: &[u8] = b"retry: 1000\n\n";
+const ALIVE_FRAME: &[u8] = b": alive\n\n";
+
+/// Frames that were made and not sent.
+pub(super) struct FrameQueue {
+    ready: VecDeque<Bytes>,
+    is_over: bool,
+}
+
+impl FrameQueue {
+    pub(super) fn push(&mut self, frame: impl Into<Bytes>) {
+        self.ready.push_back(frame.into());
+    }
+
+    /// Appends the last frame.
+    pub(super) fn end(&mut self, frame: impl Into<Bytes>) {
+        self.push(frame);
+        self.is_over = true;
+    }
+}
+
+/// Source of the frames of one stream.
+pub(super) trait FrameSource: Send + 'static {
+    /// Waits until there is something to tell and appends its frames. A caller that stops waiting loses none.
+    fn fill(&mut self, queue: &mut FrameQueue) -> impl Future<Output = ()> + Send;
+
+    /// The last frame of a stream that ends because the gateway stops.
+    fn stop_frame(&self) -> String {
+        ": this gateway stops\n\n".to_owned()
+    }
+}
+
+/// Place of a stream among those that a gateway may have open.
+pub(super) struct FrameStream {
+    state: Arc<GatewayState>,
+    pub(super) queue: FrameQueue,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl FrameStream {
+    /// Takes a place, or says that the gateway is busy.
+    pub(super) fn open(state: &Arc<GatewayState>) -> Result<Self, HttpProblem> {
+        let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+            let text = "as many streams are open at this gateway as may be; try again in a moment";
+            return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text));
+        };
+        let queue = FrameQueue { ready: VecDeque::from([Bytes::from_static(RETRY_FRAME)]), is_over: false };
+        Ok(Self { state: Arc::clone(state), queue, _permit: permit })
+    }
+
+    /// The frames of the source as a response, those of the queue first.
+    pub(super) fn respond(self, source: impl FrameSource) -> Response {
+        let frames = stream::unfold((self, source), |(mut open, mut source)| async move {
+            let frame = open.next(&mut source).await?;
+            Some((Ok::<_, Infallible>(frame), (open, source)))
+        });
+        let mut response = Body::from_stream(frames).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // Proxies must not gather events.
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        response
+    }
+
+    /// The next frame; `None` behind the last.
+    async fn next(&mut self, source: &mut impl FrameSource) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.queue.ready.pop_front() {
+                return Some(frame);
+            }
+            if self.queue.is_over {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = self.state.draining.cancelled() => self.queue.end(source.stop_frame()),
+                () = source.fill(&mut self.queue) => {}
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(ALIVE_FRAME)),
+            }
+        }
+    }
+}
