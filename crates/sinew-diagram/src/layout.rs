@@ -1,21 +1,7 @@
-//! Where everything goes: boxes of known sizes in, places out. The layout is merman's.
-//!
-//! merman gets a graph of placeholders (`n0`, `n1`, one private character each) and asks our
-//! measurer how large each is. It never sees a word of the workflow, so there is nothing to escape
-//! and nothing it could refuse or misread.
+//! Where everything goes: boxes of known sizes in, places out. The layout is that of dagre, by its port dugong.
 
-use std::fmt::Write;
-use std::sync::Arc;
-
-use merman::svg::{
-    MeasurementProfileId, RenderResourcePolicy, TextMeasurementPolicy, TextMeasurementProfile,
-    TextMeasurementProfileIdentity, TextMeasurer, TextMetrics, TextStyle,
-};
-use merman::{
-    Engine, MermaidConfig, OperationControl, ParseOptions, RenderOutput, RenderRequest, Renderer,
-    SvgEnvironment, SvgRequest,
-};
-use serde::Deserialize;
+use dugong::graphlib::{Graph, GraphOptions};
+use dugong::{EdgeLabel, GraphLabel, LabelPos, NodeLabel, NoopWorkControl, RankDir};
 
 use crate::model::{Direction, DrawError};
 
@@ -42,7 +28,7 @@ pub(crate) struct Places {
 }
 
 /// A point, px.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
@@ -56,137 +42,93 @@ pub(crate) struct EdgePath {
     pub(crate) label: Option<Point>,
 }
 
-/// First placeholder; the range is private for good, so no font and no text means anything by it.
-const FIRST: u32 = 0xF_0000;
+/// Room between nodes of a row, and between rows, px.
+const GAPS: (f64, f64) = (36.0, 44.0);
+/// Room between edges, px.
+const EDGE_GAP: f64 = 20.0;
+/// Room that a group has around its title, px.
+const TITLE_ROOM: f64 = 16.0;
+
+type LayoutGraph = Graph<NodeLabel, EdgeLabel, GraphLabel>;
 
 /// Places boxes and edges.
 pub(crate) fn place(sizes: &ElementSizes) -> Result<Places, DrawError> {
-    let (source, slots) = source(sizes);
-    let refused = |reason: String| DrawError::Layout { reason };
-    let config = serde_json::json!({
-        "htmlLabels": false,
-        "look": "classic",
-        "layout": "dagre",
-        "flowchart": {
-            "htmlLabels": false, "look": "classic", "padding": 0, "minNodeWidth": 0, "wrappingWidth": 100_000,
-            "nodeSpacing": 36, "rankSpacing": 44,
-        },
-    });
-    let renderer = Renderer::new()
-        .with_engine(Engine::new().with_site_config(MermaidConfig::from_value(config)))
-        .with_parse_options(ParseOptions::strict());
-    let identity = MeasurementProfileId::new("sinew")
-        .and_then(|id| TextMeasurementProfileIdentity::new(id, "1"))
-        .map_err(|e| refused(e.to_string()))?;
-    let profile = TextMeasurementProfile::new(identity, Arc::new(PlaceholderSizes(slots)));
-    let request = SvgRequest {
-        environment: SvgEnvironment::deterministic()
-            .with_text_measurement_policy(TextMeasurementPolicy::uniform(profile))
-            // The source is our own and limited by MAX_NODES before it gets here.
-            .with_resource_policy(RenderResourcePolicy::unbounded_for_trusted_input()),
-        ..SvgRequest::default()
-    };
-    let output = renderer
-        .render(RenderRequest::layout_json(&source, OperationControl::new(), request))
-        .map_err(|e| refused(e.to_string()))?;
-    let RenderOutput::LayoutJson(Some(output)) = output else {
-        return Err(refused("no layout came back".to_owned()));
-    };
-    let layout = &output.layout().as_value()["layout"]["FlowchartV2"];
-    let layout = FlowLayout::deserialize(layout).map_err(|e| refused(e.to_string()))?;
-    Ok(collect(sizes, &layout))
+    let mut graph = graph(sizes);
+    // The graph is limited by MAX_NODES before it gets here.
+    dugong::layout_controlled(&mut graph, &mut NoopWorkControl)
+        .map_err(|error| DrawError::Layout { reason: error.to_string() })?;
+    Ok(collect(sizes, &graph))
 }
 
-/// The placeholder graph, and the size of each placeholder.
-fn source(sizes: &ElementSizes) -> (String, Vec<Size>) {
-    let mut slots = Vec::new();
-    let mut slot = |size: Size| {
-        slots.push(size);
-        char::from_u32(FIRST + slots.len() as u32 - 1).unwrap_or(' ')
-    };
-    let direction = match sizes.direction {
-        Direction::TopDown => "TB",
-        Direction::LeftRight => "LR",
-    };
-    let mut out = format!("flowchart {direction}\n");
-    for (number, size) in sizes.nodes.iter().enumerate() {
-        let _ = writeln!(out, "n{number}[\"{}\"]", slot(*size));
+fn node_key(number: usize) -> String {
+    format!("n{number}")
+}
+
+fn edge_key(number: usize) -> String {
+    format!("e{number}")
+}
+
+fn group_key(number: usize) -> String {
+    format!("g{number}")
+}
+
+fn graph(sizes: &ElementSizes) -> LayoutGraph {
+    let mut graph = LayoutGraph::new(GraphOptions { directed: true, multigraph: true, compound: true });
+    graph.set_graph(GraphLabel {
+        rankdir: match sizes.direction {
+            Direction::TopDown => RankDir::TB,
+            Direction::LeftRight => RankDir::LR,
+        },
+        nodesep: GAPS.0,
+        ranksep: GAPS.1,
+        edgesep: EDGE_GAP,
+        ..GraphLabel::default()
+    });
+    for (number, (width, height)) in sizes.nodes.iter().copied().enumerate() {
+        graph.set_node(node_key(number), NodeLabel { width, height, ..NodeLabel::default() });
+    }
+    for (number, (_, members)) in sizes.groups.iter().enumerate() {
+        graph.set_node(group_key(number), NodeLabel::default());
+        for member in members {
+            graph.set_parent(node_key(*member), group_key(number));
+        }
     }
     for (number, (from, to, label)) in sizes.edges.iter().enumerate() {
-        let _ = match label {
-            Some(size) => writeln!(out, "n{from} e{number}@-- \"{}\" --> n{to}", slot(*size)),
-            None => writeln!(out, "n{from} e{number}@--> n{to}"),
+        let (width, height) = label.unwrap_or_default();
+        let edge = EdgeLabel {
+            width,
+            height,
+            labelpos: LabelPos::C,
+            minlen: 1,
+            weight: 1.0,
+            ..EdgeLabel::default()
         };
+        graph.set_edge_named(node_key(*from), node_key(*to), Some(edge_key(number)), Some(edge));
     }
-    for (number, (title, members)) in sizes.groups.iter().enumerate() {
-        let _ = writeln!(out, "subgraph g{number}[\"{}\"]\ndirection {direction}", slot(*title));
-        for member in members {
-            let _ = writeln!(out, "n{member}");
-        }
-        out.push_str("end\n");
-    }
-    (out, slots)
+    graph
 }
 
-/// Answers how large a placeholder is.
-struct PlaceholderSizes(Vec<Size>);
-
-impl TextMeasurer for PlaceholderSizes {
-    fn measure(&self, text: &str, _style: &TextStyle) -> TextMetrics {
-        let size = |c: char| {
-            let number = u32::from(c).checked_sub(FIRST)?;
-            self.0.get(number as usize).copied()
+fn collect(sizes: &ElementSizes, graph: &LayoutGraph) -> Places {
+    let centre = |label: &NodeLabel| Point { x: label.x.unwrap_or_default(), y: label.y.unwrap_or_default() };
+    let node = |number| graph.node(&node_key(number)).map(centre).unwrap_or_default();
+    let edge = |(number, (from, to, label)): (usize, &(usize, usize, Option<Size>))| {
+        let Some(way) = graph.edge(&node_key(*from), &node_key(*to), Some(&edge_key(number))) else {
+            return EdgePath::default();
         };
-        let (width, height) =
-            text.chars().filter_map(size).fold((0.0, 0.0), |(w, h): Size, (x, y)| (w + x, h.max(y)));
-        TextMetrics { width, height, line_count: 1 }
-    }
-}
-
-#[derive(Deserialize)]
-struct FlowLayout {
-    nodes: Vec<FlowBox>,
-    edges: Vec<FlowEdge>,
-    clusters: Vec<FlowBox>,
-}
-
-#[derive(Deserialize)]
-struct FlowBox {
-    id: String,
-    x: f64,
-    y: f64,
-    width: f64,
-    height: f64,
-}
-
-#[derive(Deserialize)]
-struct FlowEdge {
-    id: String,
-    points: Vec<Point>,
-    label: Option<Point>,
-}
-
-fn collect(sizes: &ElementSizes, layout: &FlowLayout) -> Places {
-    let number = |id: &str, letter: char| id.strip_prefix(letter).and_then(|n| n.parse::<usize>().ok());
-    let mut places = Places {
-        nodes: vec![Point::default(); sizes.nodes.len()],
-        edges: vec![EdgePath::default(); sizes.edges.len()],
-        groups: vec![[0.0; 4]; sizes.groups.len()],
+        let at = way.x.zip(way.y).map(|(x, y)| Point { x, y });
+        let points = way.points.iter().map(|point| Point { x: point.x, y: point.y });
+        EdgePath { points: points.collect(), label: at.filter(|_| label.is_some()) }
     };
-    for node in &layout.nodes {
-        if let Some(place) = number(&node.id, 'n').and_then(|n| places.nodes.get_mut(n)) {
-            *place = Point { x: node.x, y: node.y };
-        }
+    let group = |(number, ((title, _), _)): (usize, &(Size, Vec<usize>))| {
+        let Some(label) = graph.node(&group_key(number)) else { return [0.0; 4] };
+        let at = centre(label);
+        // dagre does not know of the title.
+        let width = label.width.max(title + TITLE_ROOM);
+        [at.x - width / 2.0, at.y - label.height / 2.0, width, label.height]
+    };
+    Places {
+        nodes: (0..sizes.nodes.len()).map(node).collect(),
+        edges: sizes.edges.iter().enumerate().map(edge).collect(),
+        groups: sizes.groups.iter().enumerate().map(group).collect(),
     }
-    for edge in &layout.edges {
-        if let Some(way) = number(&edge.id, 'e').and_then(|n| places.edges.get_mut(n)) {
-            *way = EdgePath { points: edge.points.clone(), label: edge.label };
-        }
-    }
-    for group in &layout.clusters {
-        if let Some(place) = number(&group.id, 'g').and_then(|n| places.groups.get_mut(n)) {
-            *place = [group.x - group.width / 2.0, group.y - group.height / 2.0, group.width, group.height];
-        }
-    }
-    places
 }

@@ -4,16 +4,17 @@
 //! them), an execution may be laid over it ([`NodeMark`] on a node, `taken` on an edge), and every
 //! surface draws that same model: the card of a workflow, the console, the command line, a test.
 //!
-//! [`mermaid`] and [`dot`] are plain text and cannot fail. [`svg`] asks merman where boxes and
-//! edges go and paints them itself, [`png`] rasterises that SVG with embedded fonts, [`terminal`]
-//! lets merman draw boxes of characters for graphs that only branch, and writes a tree for all others.
+//! [`mermaid`] and [`dot`] are plain text and cannot fail. [`svg`] asks dugong, a port of dagre, where boxes
+//! and edges go and paints them itself, [`png`] rasterises that SVG with embedded fonts, [`terminal`]
+//! draws boxes of characters for graphs that only branch, and writes a tree for all others.
 //!
-//! Text from users never reaches merman: it sees placeholders and their sizes, and the text is
-//! put in, escaped, where the placeholders end up. So no name can break or inject anything.
+//! Text from users is escaped where it is painted; the layout sees numbers and sizes only. So no name can break or inject
+//! anything.
 //!
 //! This crate reads no files (but system fonts, for scripts the embedded font lacks), knows no
 //! dialect, and keeps no state between calls.
 
+mod boxes;
 mod dot;
 mod fonts;
 mod layered;

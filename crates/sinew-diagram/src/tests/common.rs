@@ -53,6 +53,32 @@ pub(crate) fn card() -> Drawing {
     }
 }
 
+/// Ways that part and never meet, with labels, a wide script, and a loop.
+pub(crate) fn ways() -> Drawing {
+    Drawing {
+        direction: Direction::TopDown,
+        caption: None,
+        nodes: vec![
+            node("Start", Shape::Terminal, "Start", &[]),
+            node("route", Shape::Decision, "Switch", &["amount > 100"]),
+            node("large", Shape::Human, "Human", &["Approval"]),
+            node("pay", Shape::Task, "Agent", &["Cashier"]),
+            node("tell", Shape::Task, "Agent", &["Mailer"]),
+            node("small", Shape::Task, "Agent", &["出納係"]),
+            node("none", Shape::Loop, "Loop", &["Wait"]),
+        ],
+        edges: vec![
+            edge("Start", "route", ""),
+            edge("route", "large", "large sums of more than a thousand"),
+            edge("large", "pay", "approved"),
+            edge("large", "tell", ""),
+            edge("route", "small", "small"),
+            edge("route", "none", ""),
+            edge("none", "none", "not yet"),
+        ],
+    }
+}
+
 /// Two branches that meet again, at work, and a loop.
 pub(crate) fn branches() -> Drawing {
     let mut drawing = Drawing {

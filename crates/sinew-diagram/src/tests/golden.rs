@@ -18,9 +18,12 @@ fn check(name: &str, text: &str) {
 #[test]
 fn every_text_form_is_as_recorded() {
     let sideways = Drawing { direction: Direction::LeftRight, ..common::card() };
+    let ways_sideways = Drawing { direction: Direction::LeftRight, ..common::ways() };
     for (name, drawing) in [
         ("card", common::card()),
         ("sideways", sideways),
+        ("ways", common::ways()),
+        ("ways_sideways", ways_sideways),
         ("branches", common::branches()),
         ("everything", common::everything()),
     ] {

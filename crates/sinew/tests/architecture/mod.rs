@@ -190,6 +190,7 @@ const IMPURE: &[&str] = &["tokio", "mio", "async-nats", "reqwest", "hyper", "rus
 const OWNERS: &[(&str, &str)] = &[
     ("monty", "sinew-script"),
     ("monty-types", "sinew-script"),
+    ("dugong", "sinew-diagram"),
     ("merman", "sinew-diagram"),
     ("resvg", "sinew-diagram"),
     ("granit-parser", "sinew-source"),
