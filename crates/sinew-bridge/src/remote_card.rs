@@ -221,6 +221,10 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
 
 #[cfg(test)]
 mod tests {
+    use sinew_agents::{ReachableAddresses, WebClient};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     fn card(interfaces: &Value) -> Value {
@@ -279,15 +283,6 @@ mod tests {
         assert!(shown.signatures.is_none() && shown.security_schemes.is_none());
         assert_eq!(shown.capabilities.extensions.map(|all| all.len()), Some(0));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
-
-    use super::*;
-    use sinew_agents::{ReachableAddresses, WebClient};
 
     /// Answers one request, and gives its head.
     async fn answer_one(listener: TcpListener, answer: String) -> String {
