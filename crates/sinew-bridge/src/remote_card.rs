@@ -306,7 +306,7 @@ mod tests {
         std::fs::write(folder.path().join("key"), "s3cret").unwrap();
         let file = folder.path().join("outside.bridge.yaml");
         let text = format!(
-            "card: http://{named_at}/card\ncredentials: {{api_key: {{header: X-Key, value: {{file: key}}}}}}\n"
+            "name: outside\ncard: http://{named_at}/card\ncredentials: {{api_key: {{header: X-Key, value: {{file: key}}}}}}\n"
         );
         std::fs::write(&file, text).unwrap();
         let settings = BridgeSettings::load(&file).unwrap();
