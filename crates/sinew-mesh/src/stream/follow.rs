@@ -10,7 +10,7 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::stream::pull::{Link, redirected};
 use crate::wire::undeliverable;
@@ -262,6 +262,9 @@ pub(crate) async fn consumer(
 
 /// Messages asked for at once by [`sweep`].
 const BATCH: usize = 500;
+/// How long a sweep waits for messages that are there and are not delivered, and between two looks.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Reads what a stream holds now, oldest first, until `take` says no.
 pub(crate) async fn sweep(
@@ -290,7 +293,7 @@ pub(crate) async fn sweep_with(
     };
     let consumer = consumer(mesh, stream, config).await?;
     let mut left = consumer.cached_info().num_pending;
-    let (mut expected, mut is_whole) = (1, true);
+    let (mut expected, mut is_whole, mut heard) = (1, true, Instant::now());
     'all: while left > 0 {
         let mut batch =
             consumer.fetch().max_messages(BATCH).messages().await.map_err(|error| lost(error.to_string()))?;
@@ -307,10 +310,18 @@ pub(crate) async fn sweep_with(
                 break 'all;
             }
         }
-        // The rest of the stream was removed meanwhile.
-        if expected == before {
+        if expected > before {
+            heard = Instant::now();
+            continue;
+        }
+        // The rest was removed meanwhile, or a server that is busy has not got to it: half a list must not pass for the whole.
+        if matches!(mesh.unread(stream, &filter, last).await, Ok(None)) {
             break;
         }
+        if heard.elapsed() > SWEEP_TIMEOUT {
+            return Err(lost("the server delivers nothing of what is there; ask again".to_owned()));
+        }
+        sleep(SWEEP_PAUSE).await;
     }
     // It would go on its own, a little later.
     let info = consumer.cached_info();

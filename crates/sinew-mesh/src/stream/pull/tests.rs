@@ -2,10 +2,12 @@
 //! consumer that lives and delivers nothing.
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use sinew_protocol::journal::Positions;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ActivationKey, ExecutionId, Subject, TaskId, Token};
+
+use time::OffsetDateTime;
 
 use super::*;
 use crate::Provision;
@@ -111,4 +113,29 @@ async fn a_view_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
     mesh.jetstream().publish(card.clone(), "{}".into()).await.unwrap().await.unwrap();
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), card);
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
+}
+
+#[tokio::test]
+async fn a_sweep_tells_all_or_fails_when_its_consumer_delivers_nothing() {
+    let (_server, mesh) = mesh().await;
+    let card = |name: &str| mesh.subject(&Subject::Card { agent: Token::of(name) });
+    for name in ["one", "two"] {
+        mesh.jetstream().publish(card(name), "{}".into()).await.unwrap().await.unwrap();
+    }
+    let swept = async |paused: Duration| {
+        let config = pull::Config {
+            filter_subject: sinew_protocol::subject::below("test", &["card"]),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            pause_until: Some(OffsetDateTime::now_utc() + paused),
+            ..follow::quiet()
+        };
+        let mut subjects = Vec::new();
+        let sweep = follow::sweep_with(&mesh, "test_CARDS", config, |message| {
+            subjects.push(message.subject.to_string());
+            true
+        });
+        sweep.await.map(|()| subjects)
+    };
+    assert_eq!(swept(Duration::from_millis(300)).await.unwrap(), [card("one"), card("two")]);
+    assert!(matches!(swept(Duration::from_hours(1)).await, Err(MeshError::Unreachable { .. })));
 }
