@@ -220,15 +220,16 @@ async fn carry_out(
     let timer = site.agent.figures.begin(&site.agent.agent.name);
     let ended = match attempt(site, context, &input, first, slot).await {
         Ok(ended) => ended,
-        Err(why) => return give_up(site, id, why).await,
+        Err(why) => return Box::pin(give_up(site, id, why)).await,
     };
     timer.end(ended.result.as_ref().err());
-    let body = reply::node_result(&site.mesh, context, &ended, &site.halt).await;
+    // A task may work or wait for long: the memory for its end is there only at its end.
+    let body = Box::pin(reply::node_result(&site.mesh, context, &ended, &site.halt)).await;
     drop(guard);
     if let Some(feed) = context.feed() {
-        feed.ended(&result_task(Draft::new(id, ended.result))).await;
+        Box::pin(feed.ended(&result_task(Draft::new(id, ended.result)))).await;
     }
-    end(site, id, body).await;
+    Box::pin(end(site, id, body)).await;
 }
 
 /// Forgets a task that this process has no answer to.

@@ -109,9 +109,10 @@ impl PeerRequest<'_> {
         let (mut heard_at, mut is_sent) = (Instant::now(), false);
         let mut interval = POLL_INTERVAL.0;
         loop {
+            // Most of the time passes between two exchanges: their memory is there only during them.
             let state = match &task_id {
-                None => self.send(door).await?,
-                Some(id) => self.poll(door, id).await?,
+                None => Box::pin(self.send(door)).await?,
+                Some(id) => Box::pin(self.poll(door, id)).await?,
             };
             match state {
                 PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),

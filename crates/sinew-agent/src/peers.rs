@@ -232,7 +232,7 @@ impl Peers {
         key: &str,
         input: Value,
     ) -> Result<Value, Failure> {
-        if !self.may_ask(PERSON_QUESTION).await {
+        if !Box::pin(self.may_ask(PERSON_QUESTION)).await {
             let name = &context.about.agent;
             let text = format!(
                 "it has no right to ask people: `sinew mesh permissions --calls {name}:{PERSON_QUESTION}`"
@@ -240,7 +240,7 @@ impl Peers {
             return Err(no_peer(PERSON_QUESTION, &text, false));
         }
         let id = keyed_id(context, PERSON_QUESTION, key);
-        let mut request = self.request(context, PERSON_QUESTION, &id, input).await?;
+        let mut request = Box::pin(self.request(context, PERSON_QUESTION, &id, input)).await?;
         if let Some(calling) = context.about.calling() {
             calling.put(&mut request);
         }

@@ -51,50 +51,51 @@ pub(crate) async fn serve(site: Arc<Site>) {
     }
 }
 
+/// Takes one task. Everything but the wait for its end has memory of its own: a task may wait for long.
 async fn deliver(site: Arc<Site>, delivery: Delivery) {
     let subject = delivery.headers.get(header::RESULT_SUBJECT).map(|value| value.as_str().to_owned());
     let own = (delivery.execution.clone(), delivery.task.clone());
     let subject = subject.filter(|subject| site.asked().result_subject(subject).as_ref() == Some(&own));
     let about =
         TaskProperties::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
-    if delivery.exhausted() && !makes_progress(&site, &delivery).await {
+    if delivery.exhausted() && !Box::pin(makes_progress(&site, &delivery)).await {
         let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
         let fault = Fault::error(POISON, what).with_retryable(false);
-        return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await;
+        return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await;
     }
     if is_node_message(&delivery.body) {
-        return deliver_node(site, delivery, subject, about).await;
+        return Box::pin(deliver_node(site, delivery, subject, about)).await;
     }
     let mut request = match parse(&site, &delivery) {
         Ok(request) => request,
-        Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
+        Err(fault) => return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = request.result_subject.clone() else {
         let fault = unreadable("the task names no subject for its result");
-        return refuse(&site, &delivery, None, &about, &fault).await;
+        return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&request.about) + STORING);
     let trace_parent = request.about.trace_parent.clone();
-    if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
+    if delivery.delivered() > 1 && Box::pin(is_answered(&site.mesh, &subject)).await {
         // Another replica stored the result, but ended before it could acknowledge the task.
         tracing::debug!(task = %delivery.task, "the task is answered already");
-        return settle(&delivery).await;
+        return Box::pin(settle(&delivery)).await;
     }
     let entry = match site.begin(request, None, usize::MAX) {
         Begin::New(entry) | Begin::Known(entry) => entry,
-        Begin::Full => return give_back(&delivery).await,
+        Begin::Full => return Box::pin(give_back(&delivery)).await,
     };
     if entry.ended().await.is_some() {
         crash::point("work.done");
         let task = delivery.task.as_str();
         let body = Bytes::copy_from_slice(entry.json().get().as_bytes());
-        if answer(&site, &subject, trace_parent.as_deref(), task, body).await {
-            settle(&delivery).await;
+        if Box::pin(answer(&site, &subject, trace_parent.as_deref(), task, body)).await {
+            Box::pin(settle(&delivery)).await;
         }
     } else if !entry.is_taken_over() {
         // A word about a task that another process works on would end that one's delivery.
-        give_back(&delivery).await;
+        Box::pin(give_back(&delivery)).await;
     }
     drop(keep);
 }
@@ -108,30 +109,31 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
     });
     let mut work = match work {
         Ok(work) => work,
-        Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
+        Err(fault) => return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = subject else {
         let fault = unreadable("the task names no subject for its result");
-        return refuse(&site, &delivery, None, &about, &fault).await;
+        return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&work.about) + STORING);
     let trace_parent = work.about.trace_parent.clone();
-    if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
+    if delivery.delivered() > 1 && Box::pin(is_answered(&site.mesh, &subject)).await {
         tracing::debug!(task = %delivery.task, "the task is answered already");
-        return settle(&delivery).await;
+        return Box::pin(settle(&delivery)).await;
     }
     let (sender, ended) = oneshot::channel();
-    node_endpoint::begin(&site, work, AnswerListener::Delivery(sender), usize::MAX).await;
+    Box::pin(node_endpoint::begin(&site, work, AnswerListener::Delivery(sender), usize::MAX)).await;
     match ended.await {
         Ok(Some(body)) => {
             crash::point("work.done");
-            if answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body).await {
-                settle(&delivery).await;
+            if Box::pin(answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body)).await
+            {
+                Box::pin(settle(&delivery)).await;
             }
         }
         Ok(None) => {}
-        Err(_) => give_back(&delivery).await,
+        Err(_) => Box::pin(give_back(&delivery)).await,
     }
     drop(keep);
 }

@@ -76,7 +76,7 @@ impl ModelAgent {
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
         let models = self.models(request);
         let earlier = EarlierTurns { agent: self, call, models: &models };
-        let log = ConversationLog::take_up(steps, &self.begin(call), &earlier).await?;
+        let log = Box::pin(ConversationLog::take_up(steps, &self.begin(call), &earlier)).await?;
         note_replayed_turns(log.replayed);
         call.artifacts.restore(&log.artifacts).await?;
         let place = ConversationPlace { profile, call, around, clock, nested: None };
@@ -102,7 +102,8 @@ impl ModelAgent {
         pass_over_unset(&mut models, &mut headers);
         self.read_server_secrets(place.around, &mut secrets);
         // The conversation is over: no tool is called any more.
-        let tools = if was_over { ToolTable::default() } else { self.tool_table(place, request).await? };
+        let tools =
+            if was_over { ToolTable::default() } else { Box::pin(self.tool_table(place, request)).await? };
         if let Some(recording) = &call.recording {
             recording.begin(begun_at);
         }
@@ -119,7 +120,7 @@ impl ModelAgent {
             events: Vec::new(),
         };
         let (end, has_schema) = loop {
-            work.log.recall().await?;
+            Box::pin(work.log.recall()).await?;
             let spec = work.spec(begun_at)?;
             // Most of the memory of a conversation at work is gone while it waits for others.
             let stop = Box::pin(work.hold(&spec)).await?;
@@ -127,8 +128,8 @@ impl ModelAgent {
             drop(spec);
             match stop {
                 HoldEnd::Over(end) => break (end, has_schema),
-                HoldEnd::Calls(calls) => work.run_calls(&calls, None).await?,
-                HoldEnd::Person(question) => work.ask_person(&question).await?,
+                HoldEnd::Calls(calls) => Box::pin(work.run_calls(&calls, None)).await?,
+                HoldEnd::Person(question) => Box::pin(work.ask_person(&question)).await?,
             }
         };
         if let Some(recording) = &call.recording {
@@ -139,7 +140,7 @@ impl ModelAgent {
             && let Some(mut turn) = session_turn(&work.log.state, call, &activation, &output.value, now_ms())
         {
             turn.tainted |= work.tools.has_words_of_others;
-            leave_turn(call, turn, was_over).await?;
+            Box::pin(leave_turn(call, turn, was_over)).await?;
         }
         Ok(HeldConversation { result, usage: work.usage(), waited_ms: work.log.state.totals.waited_ms })
     }
