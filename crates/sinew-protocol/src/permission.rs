@@ -93,7 +93,8 @@ impl Role {
                  subject without asking for rights; can have the server empty or delete any stream of its tenant"
             }
             Self::Gateway => {
-                "as client; can speak as any caller of its tenant; holds the digests of all keys, the secrets of webhooks, \
+                "as client; sees how many messages all streams and queues of its tenant hold, and which executors and agent \
+                 processes there are; can speak as any caller of its tenant; holds the digests of all keys, the secrets of webhooks, \
                  and the keys that sign cards, notifications and sessions"
             }
             Self::Operator => {
@@ -366,6 +367,18 @@ impl Table<'_> {
         for kind in [ACCESS, PUSHES] {
             self.read(&self.stream(kind));
         }
+        // Pages about the mesh show figures, and no message: how full streams and queues are, which executors there are, and
+        // how the processes of an agent do.
+        let own = self.namespace.as_str();
+        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(own, kind)));
+        let fleet = format!("KV_{}", bucket(own, FLEET));
+        let streams: Vec<String> = STREAMS.iter().map(|stream| stream.name(own)).collect();
+        for stream in streams.into_iter().chain(objects).chain([fleet]) {
+            self.api(&format!("STREAM.INFO.{stream}"));
+        }
+        self.api(&format!("CONSUMER.LIST.{}", self.stream("TASKS")));
+        self.fleet_members();
+        self.got.publish.insert("$SRV.STATS.*".to_owned());
     }
 
     fn operator(&mut self) {
@@ -384,15 +397,7 @@ impl Table<'_> {
             self.api(call);
         }
         self.api("CONSUMER.INFO.*.*");
-        // Of the executors' bucket everything but their key: the subject is part of the call.
-        let fleet = bucket(self.namespace.as_str(), FLEET);
-        for below in ["executor.*", "shard.*"] {
-            self.fleet_value(below);
-            self.api(&format!("CONSUMER.CREATE.KV_{fleet}.*.$KV.{fleet}.{}.>", below.trim_end_matches(".*")));
-        }
-        for call in ["MSG.NEXT", "DELETE"] {
-            self.api(&format!("CONSUMER.{call}.KV_{fleet}.*"));
-        }
+        self.fleet_members();
         for kind in [ARTIFACTS, PLANS] {
             self.objects(kind, false);
             self.read(&format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
@@ -507,6 +512,18 @@ impl Table<'_> {
     fn fleet_value(&mut self, key: &str) {
         let fleet = bucket(self.namespace.as_str(), FLEET);
         self.api(&format!("DIRECT.GET.KV_{fleet}.$KV.{fleet}.{key}"));
+    }
+
+    /// Reading everything of the executors' bucket but their key: the subject is part of the call.
+    fn fleet_members(&mut self) {
+        let fleet = bucket(self.namespace.as_str(), FLEET);
+        for below in ["executor", "shard"] {
+            self.fleet_value(&format!("{below}.*"));
+            self.api(&format!("CONSUMER.CREATE.KV_{fleet}.*.$KV.{fleet}.{below}.>"));
+        }
+        for call in ["MSG.NEXT", "DELETE"] {
+            self.api(&format!("CONSUMER.{call}.KV_{fleet}.*"));
+        }
     }
 
     /// Both forms of ack subjects: without and with domain and account.

@@ -157,7 +157,10 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET", &[]),
         ("$JS.API.CONSUMER.CREATE.prod_EVENTS", &[]),
         ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.>", &[Executor]),
-        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.shard.>", &[Executor, Operator, Admin]),
+        (
+            "$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.shard.>",
+            &[Executor, Gateway, Operator, Admin],
+        ),
         ("$KV.prod_FLEET.shard.3", &[Executor]),
         ("$KV.prod_FLEET.result_key", &[Executor, Provisioner]),
         // Its own queue is an agent's; nobody takes from a queue but its agent, and only executors make one.
@@ -191,7 +194,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.DIRECT.GET.prod_STEPS.prod.v1.step.billing.e.a.0", &[Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_STEPS", &[Operator, Admin]),
         ("$JS.API.CONSUMER.CREATE.prod_STEPS.r1.prod.v1.step.reviewer.>", &[Operator, Admin]),
-        ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Operator, Admin, Provisioner]),
+        ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Gateway, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
         ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Gateway, Operator, Admin]),
         ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Gateway, Operator, Admin]),
@@ -232,6 +235,7 @@ fn what_the_server_does_for_whom() {
         ("_INBOX_billing.x", &[]),
         ("test.v1.card.reviewer", &[]),
         ("$SRV.PING", &[Operator, Admin]),
+        ("$SRV.STATS.billing", &[Gateway, Operator, Admin]),
     ];
     for (call, allowed) in cases {
         let may: Vec<Role> =

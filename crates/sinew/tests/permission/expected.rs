@@ -118,7 +118,7 @@ const ALL: &str = "jhctrekwqsfapxu";
 /// Calls of JetStream (`{s}` is the stream), and for each role the streams it may make them on. A role that is not named
 /// may make them on none.
 pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
-    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekw"), ('G', "jhekwxu"), ('O', ALL), ('M', ALL), ('P', ALL)]),
+    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekw"), ('G', ALL), ('O', ALL), ('M', ALL), ('P', ALL)]),
     ("STREAM.CREATE.{s}", &[('P', ALL)]),
     ("STREAM.UPDATE.{s}", &[('P', ALL)]),
     ("STREAM.DELETE.{s}", &[]),
@@ -178,7 +178,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhcrekwqf"),
             ('C', "jhekw"),
-            ('G', "jhekwxu"),
+            ('G', "jhekwfxu"),
             ('O', "jhcrekwqsfapx"),
             ('M', "jhcrekwqsfapx"),
         ],
@@ -188,12 +188,12 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         &[
             ('E', "jhctrekwqf"),
             ('C', "jhekw"),
-            ('G', "jhekwxu"),
+            ('G', "jhekwfxu"),
             ('O', "jhcrekwqsfapx"),
             ('M', "jhctrekwqsfapx"),
         ],
     ),
-    ("CONSUMER.LIST.{s}", &[('E', "t"), ('O', ALL), ('M', ALL)]),
+    ("CONSUMER.LIST.{s}", &[('E', "t"), ('G', "t"), ('O', ALL), ('M', ALL)]),
     ("CONSUMER.NAMES.{s}", &[('O', ALL), ('M', ALL)]),
     ("CONSUMER.PAUSE.{s}.x", &[]),
     ("CONSUMER.UNPIN.{s}.x", &[]),
@@ -242,10 +242,10 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     // Every role reads the settings of the mesh; only executors and the provisioner read the executors' key.
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.settings", "AECGOMP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.result_key", "EP"),
-    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.shard.0", "EOM"),
-    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.executor.{x}", "EOM"),
-    ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.shard.>", "EOM"),
-    ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.executor.>", "EOM"),
+    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.shard.0", "EGOM"),
+    ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.executor.{x}", "EGOM"),
+    ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.shard.>", "EGOM"),
+    ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.executor.>", "EGOM"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.result_key", "E"),
     ("$JS.API.CONSUMER.CREATE.KV_{ns}_FLEET.x.$KV.{ns}_FLEET.>", "E"),
     ("$KV.{ns}_FLEET.settings", "EP"),
@@ -256,8 +256,12 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$O.{ns}_ARTIFACTS.M.n", "AECGM"),
     ("$O.{ns}_PLANS.C.n", "EM"),
     ("$O.{ns}_PLANS.M.n", "EM"),
+    // Figures of the processes of one agent, for the pages of a gateway; nothing that all services answer at once.
     ("$SRV.PING", "OM"),
-    ("$SRV.STATS.{x}", "OM"),
+    ("$SRV.STATS", "OM"),
+    ("$SRV.INFO.{x}", "OM"),
+    ("$SRV.STATS.{x}", "GOM"),
+    ("$SRV.STATS.{x}.x", "OM"),
     ("_INBOX_{me}.x", ""),
     ("_INBOX_{x}.x", ""),
     ("_INBOX.x", ""),

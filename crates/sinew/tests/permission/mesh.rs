@@ -1,5 +1,7 @@
 //! The mesh from end to end, everybody with credentials of their own and no more: nothing that somebody needs is missing.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -189,7 +191,8 @@ fn bridged(world: &World) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let _gateway = world.serve(&NORTH, "gateway", &["serve", "gateway", "--listen", &address]);
+    let _gateway =
+        world.serve(&NORTH, "gateway", &["serve", "gateway", "--listen", &address, "--console=full"]);
     world.write("outside.bridge.yaml", &format!("name: Outside\ncard: http://{address}/agents/orders\n"));
     let _bridge = world.serve(&NORTH, "Outside", &["serve", "bridge", "outside.bridge.yaml"]);
     world.until_online("Outside");
@@ -197,6 +200,44 @@ fn bridged(world: &World) {
         run("client", &["agent", "call", "Outside", "--mesh", "-i", r#"{"amount": 3}"#, "-o", "json"]);
     let output = json!({"state": "completed", "data": {"booked": 14}});
     assert_eq!(json(&called)["output"], output, "{called}");
+    console_reads(&address);
+}
+
+/// The console of the gateway shows every page with the rights of the gateway: figures of the mesh, too.
+fn console_reads(address: &str) {
+    let mut wrong = Vec::new();
+    for (path, wanted) in [
+        ("", "2 of 2 shards served"),
+        ("/executions", ">one</a>"),
+        ("/executions/two", "Nodes"),
+        ("/executions/one/events", "workflow_execution_result"),
+        ("/executions/one/artifacts", "Artifacts"),
+        ("/approvals", "Approvals"),
+        ("/workflows/orders", "data-node=\"price\""),
+        ("/agents", "data-node=\"Pricing\""),
+        ("/agents/Pricing", "<td>tasks</td>"),
+        ("/artifacts", "Artifacts"),
+        ("/traffic", "north_TASKS"),
+        ("/chat/orders", "Chat"),
+        ("/help", "the streams of mesh north are as they must be"),
+    ] {
+        let page = read_page(address, &format!("/console{path}"));
+        assert!(page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200"), "{path}: {page}");
+        // A part that was refused would stand in the page as a problem.
+        if !page.contains(wanted) || page.contains("class=\"problem\"") || page.contains("SINEW-7024") {
+            wrong.push(format!("{path} without {wanted:?}, or with a problem: {page}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Reads a page over plain HTTP.
+fn read_page(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// A start that no executor has taken is told of with the rights of each role, as far as the role may know of it.

@@ -24,14 +24,14 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "$JS.API.STREAM.INFO.KV_north_FLEET",
         "operator or admin or provisioner",
     ),
-    ("client", &["mesh", "check"], "$JS.API.STREAM.INFO.KV_north_FLEET", "executor or operator"),
+    ("client", &["mesh", "check"], "$JS.API.STREAM.INFO.KV_north_FLEET", "executor or gateway or operator"),
     (
         "client",
         &["mesh", "quarantine", "list"],
         "$JS.API.CONSUMER.CREATE.north_QUARANTINE.",
         "executor or operator",
     ),
-    ("client", &["top", "--once"], "$KV.north_FLEET.shard.>", "executor or operator or admin"),
+    ("client", &["top", "--once"], "$KV.north_FLEET.shard.>", "executor or gateway or operator or admin"),
     ("client", &["agent", "list", "--mesh", "--as", "ada"], "_INBOX_ada.", "takes the name ada"),
     (
         "operator",
