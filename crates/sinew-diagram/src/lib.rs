@@ -26,6 +26,7 @@ mod paint;
 mod placed;
 mod raster;
 mod shapes;
+mod sockets;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -35,8 +36,8 @@ mod tree;
 pub use dot::dot;
 pub use mermaid::mermaid;
 pub use model::{
-    Direction, DrawError, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, NodeColor, NodeMark,
-    Shape, Status,
+    Direction, DrawError, Drawing, DrawingCaption, DrawnEdge, DrawnNode, DrawnSocket, EdgeKind, NodeColor,
+    NodeMark, Shape, SocketShape, Status,
 };
 pub use paint::{svg, svg_in};
 pub use placed::{DrawnStates, PlacedDrawing, PlacedEdge, PlacedGroup, PlacedNode};

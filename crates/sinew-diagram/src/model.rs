@@ -65,6 +65,9 @@ pub struct DrawnNode {
     /// Whether the node stands for many of its kind: pictures draw it as a stack.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stack: bool,
+    /// Places where values come in and go out; pictures draw them on its sides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<DrawnSocket>,
 }
 
 impl DrawnNode {
@@ -93,6 +96,45 @@ impl NodeColor {
 impl fmt::Display for NodeColor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
+    }
+}
+
+/// A place of a node where values of one type come in or go out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DrawnSocket {
+    /// Name of the socket.
+    pub name: String,
+    /// Type of its values.
+    pub kind: String,
+    /// Outline of the type.
+    pub shape: SocketShape,
+    /// Colour of the type.
+    pub color: NodeColor,
+    /// Whether values go out there.
+    pub is_output: bool,
+}
+
+/// Outline of a type of sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SocketShape {
+    /// A circle.
+    Circle,
+    /// A square.
+    Square,
+    /// A square on its corner.
+    Diamond,
+}
+
+impl SocketShape {
+    /// Reads the word for an outline; a circle for unknown ones.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "square" | "rectangle" => Self::Square,
+            "diamond" => Self::Diamond,
+            _ => Self::Circle,
+        }
     }
 }
 
@@ -337,6 +379,7 @@ impl<'a> Graph<'a> {
                         group: None,
                         color: None,
                         is_stack: false,
+                        sockets: Vec::new(),
                     }));
                     nodes.len() - 1
                 })

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::names::{one_line, xml};
 use crate::theme::DrawingTheme;
-use crate::{MAX_NODES, fonts, shapes};
+use crate::{MAX_NODES, fonts, shapes, sockets};
 
 /// Size of a node's text and its distance from line to line, px.
 const TEXT: (f64, f64) = (13.0, 18.0);
@@ -44,7 +44,10 @@ pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawErro
     } else {
         layout::place(&sizes)?
     };
-    Ok(theme.apply(SvgPainter::default().document(drawing, &graph, &blocks, &labels, &places)))
+    Ok(theme.apply(
+        SvgPainter { direction: drawing.direction, ..SvgPainter::default() }
+            .document(drawing, &graph, &blocks, &labels, &places),
+    ))
 }
 
 /// A node's text, wrapped, with the size of its outline.
@@ -207,6 +210,7 @@ pub(crate) fn label_size(lines: &[String]) -> Option<Size> {
 struct SvgPainter {
     out: String,
     reach: Option<[f64; 4]>,
+    direction: Direction,
 }
 
 impl SvgPainter {
@@ -395,7 +399,9 @@ impl SvgPainter {
             let weight = if *bold { r#" font-weight="bold""# } else { "" };
             let _ = write!(self.out, r#"<tspan x="{x:.1}" y="{y:.1}"{weight}>{}</tspan>"#, xml(line));
         }
-        self.out.push_str("</text></g>");
+        self.out.push_str("</text>");
+        self.out.push_str(&sockets::paint(&node.sockets, self.direction, (place.x, place.y), block.outer));
+        self.out.push_str("</g>");
     }
 
     /// The outline of a node; behind that of a stack, two more.

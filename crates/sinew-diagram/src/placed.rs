@@ -255,6 +255,7 @@ mod tests {
             group: (n % 100 == 7).then(|| "group".to_owned()),
             color: None,
             is_stack: n.is_multiple_of(10),
+            sockets: Vec::new(),
         };
         let edge = |n: usize| DrawnEdge {
             from: format!("n{}", n / 2),

@@ -189,6 +189,7 @@ mod tests {
             status: None,
             group: None,
             is_stack: false,
+            sockets: Vec::new(),
             color: None,
         };
         let edge = |(from, to)| DrawnEdge {

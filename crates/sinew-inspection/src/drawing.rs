@@ -5,6 +5,7 @@
 
 mod opened;
 mod run;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,8 @@ use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
 pub use opened::{open_children, open_workflow};
 pub use run::DrawnProgress;
+
+use self::sockets::SocketLooks;
 
 use crate::record::Record;
 use crate::words;
@@ -80,6 +83,7 @@ impl DrawingBuilder<'_> {
             .filter(|edge| !edge.attach && edge.label.is_some())
             .map(|edge| edge.from)
             .collect();
+        let mut looks = SocketLooks::default();
         for (ix, node) in plan.nodes.iter().enumerate() {
             let status = self.run.and_then(|run| run.mark(ix as NodeIndex));
             let (title, lines) = node_words(node, &shared);
@@ -93,6 +97,7 @@ impl DrawingBuilder<'_> {
                 group: None,
                 color: node.extra.pointer("/look/color").and_then(Value::as_str).and_then(NodeColor::parse),
                 is_stack: many.contains(&(ix as NodeIndex)),
+                sockets: looks.of(plan, node),
             });
         }
     }
@@ -179,6 +184,7 @@ impl DrawingBuilder<'_> {
             group: None,
             color: None,
             is_stack: false,
+            sockets: Vec::new(),
         });
     }
 

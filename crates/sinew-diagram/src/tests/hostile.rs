@@ -108,6 +108,7 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         group: group.map(str::to_owned),
         color: None,
         is_stack: false,
+        sockets: Vec::new(),
     });
     let kind = prop::sample::select(vec![EdgeKind::Flow, EdgeKind::Attach, EdgeKind::Back]);
     let edge = (

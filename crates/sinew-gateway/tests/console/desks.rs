@@ -104,6 +104,8 @@ async fn trials_sockets_and_deployed_sources_are_shown_without_a_script() {
     };
     let told = desk.send(&[("name", "canvas.json"), ("text", CANVAS), ("work", "check")]).await;
     check(&told, &["0 errors", "Sockets", "data-shape=\"circle\"", "fill=\"#e5e7eb\"", "conditional"]);
+    // The nodes of the graph have them, too.
+    check(&told, &["class=\"socket\" fill=\"#e5e7eb\"", "<title>gives true: data</title>"]);
     let told = desk
         .send(&[
             ("name", "flow.yaml"),
