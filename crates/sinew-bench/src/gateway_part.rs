@@ -38,7 +38,7 @@ impl GatewayFigures {
 /// Measures a gateway, with a tenth of the work if `few`.
 pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Result<GatewayFigures, Failure> {
     let mut site = BenchSite::start(false, None, None).await?;
-    let (process, address) = site.gateway().await?;
+    let (process, address) = site.gateway(&[]).await?;
     let memory = |process: &BenchProcess| process.pid().map(resident).unwrap_or_default();
     let mut figures = GatewayFigures { idle_mib: memory(&process), ..GatewayFigures::default() };
     let (alone, many, streams) = if few { (100, 400, 200) } else { (2_000, 10_000, STREAMS) };

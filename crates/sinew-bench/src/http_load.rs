@@ -190,14 +190,14 @@ async fn read_until(stream: &mut TcpStream, text: &[u8]) -> Result<(), BenchProc
 }
 
 /// A connection that is kept.
-struct HttpConnection {
+pub(crate) struct HttpConnection {
     stream: TcpStream,
     gateway: SocketAddr,
     bytes: Vec<u8>,
 }
 
 impl HttpConnection {
-    async fn open(gateway: SocketAddr) -> Result<Self, BenchProcessError> {
+    pub(crate) async fn open(gateway: SocketAddr) -> Result<Self, BenchProcessError> {
         let stream = TcpStream::connect(gateway).await.map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
         Ok(Self { stream, gateway, bytes: Vec::new() })
@@ -212,7 +212,22 @@ impl HttpConnection {
         )
         .into_bytes();
         request.extend_from_slice(body);
-        self.stream.write_all(&request).await.map_err(broken)?;
+        self.exchange(&request).await
+    }
+
+    /// Reads a page, which must be there.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Vec<u8>, BenchProcessError> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.gateway);
+        let answer = self.exchange(request.as_bytes()).await?;
+        if self.bytes.starts_with(b"HTTP/1.1 200") {
+            return Ok(answer);
+        }
+        let text: String = String::from_utf8_lossy(&self.bytes).chars().take(600).collect();
+        Err(BenchProcessError(format!("{path} was answered with {text}")))
+    }
+
+    async fn exchange(&mut self, request: &[u8]) -> Result<Vec<u8>, BenchProcessError> {
+        self.stream.write_all(request).await.map_err(broken)?;
         self.bytes.clear();
         loop {
             if let Some(end) = self.bytes.windows(4).position(|window| window == b"\r\n\r\n") {

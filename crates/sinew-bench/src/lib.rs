@@ -6,6 +6,7 @@
 //! The crate never measures a mesh of others, and does not print its report.
 
 mod child;
+mod console_part;
 mod conversations;
 mod delta;
 mod floor;

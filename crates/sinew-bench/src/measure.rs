@@ -2,6 +2,7 @@
 
 use sinew_operations::failure::Failure;
 
+use crate::console_part;
 use crate::conversations::conversations;
 use crate::gateway_part;
 use crate::order::{DriverOrder, FloorKind, IN_FLIGHT};
@@ -22,6 +23,8 @@ pub enum BenchPart {
     Conversations,
     /// Calls and streams of a gateway, beside the mesh.
     Gateway,
+    /// Pages of the console, with a long history and a large graph.
+    Console,
 }
 
 /// Amount of work of a bench.
@@ -112,6 +115,9 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
     if options.parts.contains(&BenchPart::Gateway) {
         let few = options.quick || options.smoke;
         report.gateway = Some(gateway_part::gateway(few, amount.rounds, note).await?);
+    }
+    if options.parts.contains(&BenchPart::Console) {
+        report.console = Some(console_part::console(options.quick || options.smoke, note).await?);
     }
     report.judge();
     Ok(report)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::console_part::ConsoleFigures;
 use crate::conversations::ConversationFigures;
 use crate::gateway_part::GatewayFigures;
 use crate::order::{FloorKind, MeasuredTime, median};
@@ -91,6 +92,7 @@ pub struct BenchReport {
     pub(crate) size: Option<GrowthFigures>,
     pub(crate) conversations: Option<ConversationFigures>,
     pub(crate) gateway: Option<GatewayFigures>,
+    pub(crate) console: Option<ConsoleFigures>,
 }
 
 impl BenchReport {
@@ -109,6 +111,7 @@ impl BenchReport {
             size: None,
             conversations: None,
             gateway: None,
+            console: None,
         }
     }
 
@@ -195,6 +198,21 @@ impl BenchReport {
         }
         self.goals = goals;
         self.hold_gateway();
+        self.hold_console();
+    }
+
+    /// Compares pages of lists with their goal.
+    fn hold_console(&mut self) {
+        let Some(console) = &self.console else { return };
+        for page in console.pages.iter().filter(|page| page.page.contains("list")) {
+            self.goals.push(ReachedGoal {
+                number: "P",
+                measure: format!("{}, {} executions, median ms", page.page, console.executions),
+                reached: page.median_ms,
+                wanted: "≤ 100".to_owned(),
+                met: page.median_ms <= 100.0,
+            });
+        }
     }
 
     /// Compares figures of the gateway with their goals.
@@ -298,6 +316,7 @@ impl BenchReport {
                 gateway.event_seconds
             );
         }
+        self.pages(&mut text);
         self.goals_reached(&mut text);
         text
     }
@@ -370,6 +389,24 @@ impl BenchReport {
             talks.parked,
             talks.parked_mib
         );
+    }
+
+    /// Adds times of pages.
+    fn pages(&self, text: &mut String) {
+        let Some(console) = &self.console else { return };
+        let _ = writeln!(
+            text,
+            "\nconsole: {} executions, a graph of {} nodes; gateway {:.0} MiB idle, {:.0} after all pages",
+            console.executions, console.nodes, console.idle_mib, console.used_mib
+        );
+        let _ = writeln!(text, "  {:<50}{:>10}{:>10}{:>10}{:>8}", "", "FIRST", "MEDIAN", "MOST", "KIB");
+        for page in &console.pages {
+            let _ = writeln!(
+                text,
+                "  {:<50}{:>7.1} ms{:>7.1} ms{:>7.1} ms{:>8.0}",
+                page.page, page.first_ms, page.median_ms, page.most_ms, page.kib
+            );
+        }
     }
 
     /// Adds a table of goals.

@@ -1,7 +1,7 @@
 //! One server with everything that a bench needs on it.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sinew_mesh::connect::Connect;
@@ -28,6 +28,9 @@ const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Decisions of an execution that is work for executors.
 pub(crate) const DECISIONS: usize = 24;
+
+/// Nodes of the workflow that is drawn.
+pub(crate) const LARGE_NODES: usize = 10_000;
 
 /// A server, executors, agents and the driver, each a process of its own.
 pub(crate) struct BenchSite {
@@ -119,12 +122,22 @@ impl BenchSite {
         Ok(())
     }
 
-    /// Starts a gateway; gives its address once it listens.
-    pub(crate) async fn gateway(&self) -> Result<(BenchProcess, SocketAddr), Failure> {
+    /// Deploys the workflow `large`.
+    pub(crate) async fn deploy_large(&self) -> Result<(), Failure> {
+        let folder = self.server.store().join("large");
+        write_workflows(&folder, vec![("large".to_owned(), large())])?;
+        let read = deployment::read_workflows(&[folder], &Options::default())?;
+        deployment::deploy_all(&connect(&self.url).await?, &read).await?;
+        Ok(())
+    }
+
+    /// Starts a gateway with more arguments; gives its address once it listens.
+    pub(crate) async fn gateway(&self, more: &[&str]) -> Result<(BenchProcess, SocketAddr), Failure> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let log = self.server.store().join("bench.log");
         let listen = address.to_string();
         let arguments = ["bench", "gateway", "--nats", &self.url, "--listen", &listen];
+        let arguments: Vec<&str> = arguments.into_iter().chain(more.iter().copied()).collect();
         let process = BenchProcess::start("gateway", &arguments, &log)?;
         let listening = async {
             while !listens(address).await {
@@ -217,10 +230,6 @@ pub(crate) async fn connect(url: &str) -> Result<Mesh, Failure> {
 /// The workflows, written into a folder: a chain of three and a fan-out for each delivery, those of one
 /// agent, and one that is all decisions.
 fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(FailureKind::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
-    };
-    std::fs::create_dir_all(&folder).map_err(failed)?;
     let mut files = vec![
         ("waits".to_owned(), one_agent("bench_nobody")),
         ("talk".to_owned(), one_agent("bench_talker")),
@@ -231,10 +240,19 @@ fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
         files.push((format!("chain_{delivery}"), chain(agent)));
         files.push((format!("fan_{delivery}"), fan(agent)));
     }
+    write_workflows(&folder, files)?;
+    Ok(vec![folder])
+}
+
+fn write_workflows(folder: &Path, files: Vec<(String, String)>) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(FailureKind::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
     for (name, text) in files {
         std::fs::write(folder.join(format!("{name}.yaml")), text).map_err(failed)?;
     }
-    Ok(vec![folder])
+    Ok(())
 }
 
 fn chain(agent: &str) -> String {
@@ -271,6 +289,16 @@ fn one_agent(agent: &str) -> String {
   output_mapping: {{text: \"{{{{only.output.text}}}}\"}}
 "
     )
+}
+
+/// Rows of a hundred nodes, each behind the one above.
+fn large() -> String {
+    let node = |n: usize| {
+        let before = n.checked_sub(100).map(|above| format!(", depends_on: [n{above}]")).unwrap_or_default();
+        format!("    - {{id: n{n}, type: agent, agent_name: {DIRECT}, input: {{text: x}}{before}}}\n")
+    };
+    let nodes: String = (0..LARGE_NODES).map(node).collect();
+    format!("workflow:\n  description: A large graph\n  nodes:\n{nodes}  output_mapping: {{text: done}}\n")
 }
 
 /// Decisions one after the other, and one agent at the end: work for executors.

@@ -459,6 +459,8 @@ pub(crate) struct WorkflowDocument {
     pub(crate) digest: String,
     #[serde(default)]
     pub(crate) nodes: Vec<PlanNodeDocument>,
+    /// Number of all nodes, also of those that are not listed.
+    pub(crate) node_count: usize,
     #[serde(default)]
     pub(crate) agents: Vec<String>,
     #[serde(default)]

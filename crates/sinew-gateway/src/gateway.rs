@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
+use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::error::GatewayError;
 use crate::gateway_signer::GatewaySigner;
@@ -104,6 +105,8 @@ impl Gateway {
             draining: draining.clone(),
             public_url: options.public_url,
             traffic: TrafficMeter::default(),
+            history: Arc::default(),
+            calls: CallObserver::default(),
             layouts: LayoutCache::default(),
             card_times: CardTimes::default(),
             address,

@@ -14,6 +14,12 @@ const MAX_LAYOUTS: usize = 8;
 pub(crate) struct LayoutCache(Mutex<VecDeque<(String, Arc<PlacedDrawing>)>>);
 
 impl LayoutCache {
+    /// Returns the layout under a key, if it is kept.
+    pub(crate) async fn find(&self, key: &str) -> Option<Arc<PlacedDrawing>> {
+        let kept = self.0.lock().await;
+        kept.iter().find(|(known, _)| known == key).map(|(_, placed)| Arc::clone(placed))
+    }
+
     /// Returns the layout under a key, made now unless it is kept. Requests for several parts of one drawing come at once: the
     /// first makes the layout, the others wait for it.
     pub(crate) async fn find_or_make<E>(

@@ -11,6 +11,7 @@ mod a2a_schema;
 mod access;
 mod allowed_origins;
 mod api;
+mod call_observer;
 mod canonical_json;
 mod card_signature;
 mod card_times;

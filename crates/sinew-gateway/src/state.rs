@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
+use sinew_mesh::history_index::HistoryIndex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
+use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
@@ -44,6 +46,10 @@ pub(crate) struct GatewayState {
     pub(crate) public_url: Option<String>,
     /// Figures of the traffic.
     pub(crate) traffic: TrafficMeter,
+    /// Closed executions, as far as lists have read them.
+    pub(crate) history: Arc<HistoryIndex>,
+    /// Calls of the latest executions.
+    pub(crate) calls: CallObserver,
     /// Layouts of the last large drawings.
     pub(crate) layouts: LayoutCache,
     pub(crate) card_times: CardTimes,

@@ -13,6 +13,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
+use sinew_mesh::history_index::{HistoryIndex, HistoryPlace};
 use sinew_mesh::workflow::{MOST_VERSIONS, PlanFile, PlanTexts, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
@@ -287,4 +288,63 @@ async fn the_archive_is_listed_newest_first_by_headers() {
     assert_eq!(list(early, 100).await, [closed(5), closed(4), closed(3)]);
     let nobody = HistoryFilter { caller: text("nobody"), ..HistoryFilter::default() };
     assert!(list(nobody, 100).await.is_empty());
+}
+
+/// Checks pages of an index against a sorted list of all executions: of all, of one status, and from places between.
+async fn check_pages(mesh: &Mesh, index: &HistoryIndex, all: &[ClosedExecution]) {
+    let mut sorted = all.to_vec();
+    sorted.sort_by(|a, b| {
+        b.started.cmp(&a.started).then_with(|| a.execution.as_str().cmp(b.execution.as_str()))
+    });
+    for status in [None, Some("failure"), Some("cancelled"), Some("nothing")] {
+        let wants = |one: &ClosedExecution| status.is_none_or(|status| one.status == status);
+        let deep = sorted.len().checked_sub(4);
+        for (behind, limit) in [(None, 7), (None, 2_000), (deep.and(Some(3)), 7), (deep, 7)] {
+            let place = behind.map(|at: usize| HistoryPlace {
+                started: sorted[at].started,
+                execution: sorted[at].execution.to_string(),
+            });
+            let wanted = sorted.iter().skip(behind.map_or(0, |at| at + 1)).filter(|one| wants(one));
+            let wanted: Vec<_> = wanted.take(limit).cloned().collect();
+            let found = index.page(mesh, &wants, place.as_ref(), limit).await.unwrap();
+            assert_eq!(found, wanted, "{status:?} behind {behind:?}, {limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_by_start_are_those_of_a_sorted_list() {
+    let (_server, mesh) = started::mesh().await;
+    // One that keeps all, one that keeps nothing, and one that forgets from time to time.
+    let indexes = [HistoryIndex::default(), HistoryIndex::keeping(0), HistoryIndex::keeping(9_000)];
+    for index in &indexes {
+        check_pages(&mesh, index, &[]).await;
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    // Some took a moment, some an hour: the order of ends is not that of starts.
+    let of = |n: usize| {
+        let started = now - ((n * 7_919) % 1_000) as u64 * if n.is_multiple_of(5) { 3_600 } else { 1 };
+        ClosedExecution { started, ended: now, ..closed(n) }
+    };
+    let mut all = Vec::new();
+    for n in 0..700 {
+        let one = of(n);
+        mesh.history().put(&one, vec![1; 20].into()).await.unwrap();
+        all.push(one);
+        // An index that is asked again and again catches up; one that is asked late reads all of it.
+        if [10, 400].contains(&n) {
+            check_pages(&mesh, &indexes[0], &all).await;
+            check_pages(&mesh, &indexes[1], &all).await;
+        }
+    }
+    for index in &indexes {
+        check_pages(&mesh, index, &all).await;
+    }
+    // An old one is archived again, and ended otherwise.
+    let again = ClosedExecution { status: "cancelled".to_owned(), entries: 9, ..all[3].clone() };
+    mesh.history().put(&again, Bytes::from_static(b"again")).await.unwrap();
+    all[3] = again;
+    for index in &indexes {
+        check_pages(&mesh, index, &all).await;
+    }
 }

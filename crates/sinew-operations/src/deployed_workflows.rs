@@ -1,6 +1,7 @@
 //! Workflows that are deployed on a mesh: lists, versions, descriptions, tools, and their removal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use sinew_mesh::workflow::Workflows;
 use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::code;
 use sinew_protocol::tool::WorkflowTool;
+use sinew_source::Span;
 
 use crate::deployment::find_deployed;
 use crate::failure::{Failure, FailureKind};
@@ -167,11 +169,29 @@ pub fn find_tool<'t>(
 /// Description of a workflow: its nodes in file order, its schemas, its partners and its limits.
 pub fn workflow_document(loaded: &Loaded, lowered: &Lowered) -> Value {
     let plan = &lowered.plan;
+    plan_document(plan, &sinew_plan::digest(plan), &lowered.places, &loaded.path, usize::MAX)
+}
+
+/// Describes a plan of this digest that is deployed under a name, with so many of its nodes and the number of all.
+pub fn deployed_document(plan: &Plan, digest: &str, name: &str, nodes: usize) -> Value {
+    let mut document = plan_document(plan, digest, &[], Path::new(name), nodes);
+    document["node_count"] = json!(plan.nodes.len());
+    document
+}
+
+fn plan_document(
+    plan: &Plan,
+    digest: &str,
+    places: &[Option<Span>],
+    path: &Path,
+    listed_nodes: usize,
+) -> Value {
     let (graph, owners) = (PlanGraph::new(plan), owners(plan));
     let nodes: Vec<Value> = plan
         .nodes
         .iter()
         .enumerate()
+        .take(listed_nodes)
         .map(|(ix, node)| {
             let ix = ix as NodeIndex;
             let mut row = json!({
@@ -186,7 +206,7 @@ pub fn workflow_document(loaded: &Loaded, lowered: &Lowered) -> Value {
             if let Some(owner) = owners.get(&ix) {
                 row["run_by"] = json!(owner);
             }
-            if let Some(Some(place)) = lowered.places.get(ix as usize) {
+            if let Some(Some(place)) = places.get(ix as usize) {
                 row["line"] = json!(place.line);
             }
             row
@@ -197,8 +217,8 @@ pub fn workflow_document(loaded: &Loaded, lowered: &Lowered) -> Value {
         "dialect": plan.dialect,
         "description": plan.description,
         "version": plan.version,
-        "digest": sinew_plan::digest(plan),
-        "file": loaded.path,
+        "digest": digest,
+        "file": path,
         "nodes": nodes,
         "agents": partners(plan, true),
         "workflows": partners(plan, false),

@@ -113,7 +113,7 @@ impl Doctor {
         }
         self.problems(&mesh).await;
         let looked = permitted(&mesh, async {
-            let remote = MeshOperator { client: Client::new(mesh.clone(), adapter).await? };
+            let remote = MeshOperator::new(Client::new(mesh.clone(), adapter).await?);
             let cards = online(&mesh).await;
             let status = mesh_status::read_status(&remote, &cards).await?;
             Ok((cards, status))

@@ -6,13 +6,17 @@ use std::str::FromStr;
 
 use sinew_engine::Time;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
-use sinew_mesh::history::{HistoryFilter, HistoryPlace};
+use sinew_mesh::history::HistoryFilter;
+use sinew_mesh::history_index::HistoryPlace;
 
 use crate::failure::Failure;
 use crate::mesh_operator::{MeshOperator, RowDetails};
 
 /// Closed executions that are read to find those that are wanted.
 const MAX_ROWS_READ: usize = 5_000;
+
+/// Executions whose records are read at once to find labels.
+const MIN_PART_ROWS: usize = 200;
 
 /// Part of a list that is read.
 #[derive(Clone, Debug)]
@@ -88,17 +92,17 @@ impl FromStr for ExecutionCursor {
 impl MeshOperator {
     /// Lists the executions that a filter wants, in order. The rows behind `limit` have no labels and reasons.
     pub async fn list(&self, wanted: &RowFilter, depth: ListDepth) -> Result<Vec<ExecutionRow>, Failure> {
-        let mut rows = if is_plain(wanted) && depth.counts_rest == RestOfList::Dropped {
-            let filter = HistoryFilter { since: None, until: None, ..history_filter(wanted) };
-            let behind = depth.after.as_ref().filter(|after| after.is_closed);
-            let behind = behind
-                .map(|after| HistoryPlace { started: after.started, execution: after.execution.clone() });
-            self.rows_behind(&filter, behind.as_ref(), depth.limit).await?
-        } else {
-            self.rows(&history_filter(wanted), MAX_ROWS_READ).await?
-        };
         // Labels of closed executions are known once their records are read.
         let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
+        if depth.counts_rest == RestOfList::Dropped {
+            return if wanted.labels.is_empty() {
+                let rows = self.rows_after(&others, depth.after.as_ref(), depth.limit).await?;
+                self.with_details(rows, depth.details).await
+            } else {
+                self.labelled(wanted, &others, depth).await
+            };
+        }
+        let mut rows = self.rows(&history_filter(wanted), MAX_ROWS_READ).await?;
         rows.retain(|row| others.takes(row));
         rows.retain(|row| depth.after.as_ref().is_none_or(|after| after.is_before(row)));
         list::sort(&mut rows);
@@ -112,14 +116,46 @@ impl MeshOperator {
         }
         Ok(rows)
     }
-}
 
-/// Whether the headers of records tell all that a filter asks for, so that the first rows found are the first of all.
-fn is_plain(wanted: &RowFilter) -> bool {
-    wanted.labels.is_empty()
-        && wanted.until.is_none()
-        && wanted.status.len() <= 1
-        && wanted.workflow.len() <= 1
+    /// Rows behind a place in order, at most `limit`, as far as the headers of records tell.
+    async fn rows_after(
+        &self,
+        wanted: &RowFilter,
+        after: Option<&ExecutionCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let behind = after.filter(|after| after.is_closed);
+        let behind =
+            behind.map(|after| HistoryPlace { started: after.started, execution: after.execution.clone() });
+        let mut rows = self.rows_behind(wanted, behind.as_ref(), limit).await?;
+        rows.retain(|row| wanted.takes(row) && after.is_none_or(|after| after.is_before(row)));
+        list::sort(&mut rows);
+        rows.truncate(limit);
+        Ok(rows)
+    }
+
+    /// Rows with labels: records are read part by part, until enough of them have the labels.
+    async fn labelled(
+        &self,
+        wanted: &RowFilter,
+        others: &RowFilter,
+        depth: ListDepth,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
+        let (mut found, mut after, mut read) = (Vec::new(), depth.after, 0);
+        let part = depth.limit.max(MIN_PART_ROWS);
+        while found.len() < depth.limit && read < MAX_ROWS_READ {
+            let rows = self.rows_after(others, after.as_ref(), part).await?;
+            let (count, last) = (rows.len(), rows.last().map(ExecutionCursor::of));
+            (read, after) = (read + count, last);
+            let rows = self.with_details(rows, RowDetails::All).await?;
+            found.extend(rows.into_iter().filter(|row| wanted.takes(row)));
+            if count < part {
+                break;
+            }
+        }
+        found.truncate(depth.limit);
+        Ok(found)
+    }
 }
 
 /// The part of a filter that the server of the history applies.

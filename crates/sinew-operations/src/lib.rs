@@ -37,6 +37,7 @@ pub mod input_check;
 pub mod local_records;
 pub mod mesh_operator;
 pub mod mesh_status;
+pub mod observed_calls;
 pub mod posted_file;
 pub mod quantity;
 pub mod quarantine;

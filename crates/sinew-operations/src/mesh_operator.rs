@@ -1,22 +1,25 @@
 //! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use sinew_engine::Time;
 use sinew_executor::client::Client;
-use sinew_inspection::list::{ExecutionRow, RowFault};
+use sinew_inspection::list::{ExecutionRow, RowFault, RowFilter};
 use sinew_inspection::record::{self, Record};
 use sinew_inspection::view_context::MeshPresence;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
-use sinew_mesh::history::{ClosedExecution, HistoryFilter, HistoryPlace};
+use sinew_mesh::history::{ClosedExecution, HistoryFilter};
+use sinew_mesh::history_index::{HistoryIndex, HistoryPlace};
 use sinew_mesh::workflow::Workflows;
 use sinew_protocol::card::{AGENT_CALL_PREFIX, PERSON_QUESTION};
 use sinew_protocol::code;
 use sinew_protocol::command::Command;
-use sinew_protocol::journal::Verdict;
+use sinew_protocol::journal::{ExecutionRecord, Verdict};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Token};
@@ -61,12 +64,20 @@ pub enum RowDetails {
 pub struct MeshOperator {
     /// Client of the executions.
     pub client: Client,
+    /// Closed executions, as far as lists have read them.
+    history: Arc<HistoryIndex>,
 }
 
 impl MeshOperator {
     /// Works through a client.
-    pub const fn new(client: Client) -> Self {
-        Self { client }
+    pub fn new(client: Client) -> Self {
+        Self { client, history: Arc::default() }
+    }
+
+    /// The same, with what other lists of the process have read of the history.
+    #[must_use]
+    pub fn with_history(self, history: Arc<HistoryIndex>) -> Self {
+        Self { history, ..self }
     }
 
     /// The mesh.
@@ -194,14 +205,23 @@ impl MeshOperator {
     /// The open executions, and the closed ones behind a place, those started last first and at most `limit` of them.
     pub async fn rows_behind(
         &self,
-        filter: &HistoryFilter,
+        wanted: &RowFilter,
         behind: Option<&HistoryPlace>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Failure> {
-        let (open_rows, closed) = futures_util::future::try_join(self.rows(filter, 0), async {
-            Ok(self.mesh().history().list_started_last(filter, behind, limit).await?)
-        })
-        .await?;
+        let open_rows = self.rows(&HistoryFilter::default(), 0).await?;
+        // A retried execution goes on, and its record is that of an earlier end.
+        let going_on = open_rows.iter().filter(|row| !row.status.is_terminal());
+        let going_on: HashMap<&str, Time> =
+            going_on.map(|row| (row.execution.as_str(), row.started)).collect();
+        let wants = |closed: &ClosedExecution| {
+            (wanted.status.is_empty() || wanted.status.contains(&status_of_word(&closed.status)))
+                && (wanted.workflow.is_empty() || wanted.workflow.contains(&closed.workflow))
+                && wanted.since.is_none_or(|since| closed.started >= since)
+                && wanted.until.is_none_or(|until| closed.started < until)
+                && going_on.get(closed.execution.as_str()).is_none_or(|started| *started > closed.started)
+        };
+        let closed = self.history.page(self.mesh(), &wants, behind, limit).await?;
         Ok(with_closed(open_rows, closed))
     }
 
@@ -214,7 +234,7 @@ impl MeshOperator {
         let filled = futures_util::stream::iter(rows).map(|mut row| async move {
             let is_wanted = row.status.is_terminal()
                 && (details == RowDetails::All || !matches!(row.status, ExecutionStatus::Success));
-            if is_wanted && let Some(stored) = self.client.record(&parse(&row.execution)?).await? {
+            if is_wanted && let Some(stored) = self.closed_record(&row).await? {
                 row.labels.clone_from(&stored.meta.labels);
                 if row.status != ExecutionStatus::Success {
                     // A record that cannot be folded is listed all the same.
@@ -227,6 +247,17 @@ impl MeshOperator {
             Ok(row)
         });
         filled.buffered(AT_ONCE).collect::<Vec<Result<ExecutionRow, Failure>>>().await.into_iter().collect()
+    }
+
+    /// The record of a closed execution: the one in the history, unless the execution was opened again since.
+    async fn closed_record(&self, row: &ExecutionRow) -> Result<Option<ExecutionRecord>, Failure> {
+        let id = parse(&row.execution)?;
+        if let Ok(Some((_, bytes))) = self.mesh().history().get(&id).await
+            && let Ok(record) = ExecutionRecord::decode(&bytes)
+        {
+            return Ok(Some(record));
+        }
+        Ok(self.client.record(&id).await?)
     }
 
     /// Gives a command and waits for what became of it.

@@ -38,6 +38,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
         (live_part("agents", &agent_table(&rows)))
         section {
             h2 { "Who calls whom" }
+            p.quiet { "Strong lines are calls of the latest executions, with their number. Thin dashed lines are declared by a workflow, and no execution has used them lately. Dotted lines are calls that no workflow declares, as of one agent to another." }
             (live_part("map", &html! {
                 @match map {
                     Ok(svg) if svg.len() <= MAX_MAP_BYTES => (drawing(svg, DrawingUse::Shown)),

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -20,17 +21,55 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 }
 
 async fn approvals_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let questions: Vec<ApprovalDocument> = request.api.get(&ApiPath::of(&["approvals"])).await?;
+    let filter: QuestionFilter = request.query()?;
+    let path = ApiPath::of(&["approvals"])
+        .with_some("workflow", filter.workflow.as_deref())
+        .with_some("text", filter.text.as_deref())
+        .with_some("person", filter.person.as_deref());
+    let questions: Vec<ApprovalDocument> = request.api.get(&path).await?;
+    let command = CommandText::new("sinew approval list")
+        .flag("--workflow", filter.workflow.as_deref().unwrap_or_default());
     let body = html! {
-        div.head { h1 { "Approvals" } (command_line(&CommandText::new("sinew approval list"))) }
-        (live_part("questions", &question_list(request, &questions)))
+        div.head { h1 { "Approvals" } (command_line(&command)) }
+        (filter.form())
+        (live_part("questions", &question_list(request, &filter, &questions)))
     };
     Ok(ConsolePage::new(ConsoleSection::Approvals, "Approvals", body).live(LiveSource::Poll))
 }
 
-fn question_list(request: &PageRequest, questions: &[ApprovalDocument]) -> Markup {
+/// Filter, as the address holds it. The server applies it.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct QuestionFilter {
+    workflow: Option<String>,
+    text: Option<String>,
+    person: Option<String>,
+}
+
+impl QuestionFilter {
+    fn is_empty(&self) -> bool {
+        [&self.workflow, &self.text, &self.person].into_iter().flatten().all(String::is_empty)
+    }
+
+    fn form(&self) -> Markup {
+        html! {
+            form.filter method="get" role="search" aria-label="Filter" {
+                label { span { "Workflow" } input type="text" name="workflow" value=[self.workflow.as_deref()] autocomplete="off"; }
+                label.wide { span { "Question, node or execution contains" } input type="text" name="text" value=[self.text.as_deref()] data-filter autocomplete="off"; }
+                label { span { "For person" } input type="text" name="person" value=[self.person.as_deref()] autocomplete="off"; }
+                button type="submit" { "Filter" }
+            }
+        }
+    }
+}
+
+fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[ApprovalDocument]) -> Markup {
     html! {
-        @if questions.is_empty() { p.empty { "Nothing waits for a decision." } }
+        @if questions.is_empty() {
+            p.empty {
+                @if filter.is_empty() { "Nothing waits for a decision." }
+                @else { "No question matches. " a href=(PageAddress::of(&["approvals"])) { "Show all" } "." }
+            }
+        }
         ul.questions {
             @for question in questions.iter().take(MAX_ROWS) {
                 @let asked = question.question.as_ref();

@@ -18,7 +18,7 @@ use crate::shown_text::{self, command_line, text_block, value_block};
 use crate::source_text::source_files;
 
 /// Nodes of a plan that are listed.
-const MAX_ROWS: usize = 500;
+pub(super) const LISTED_NODES: &str = "500";
 
 pub(crate) async fn of_execution(Path(id): Path<String>, request: PageRequest) -> Response {
     let page = source_page(&id, &request).await;
@@ -31,7 +31,7 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     let mermaid_path =
         ApiPath::of(&["executions", &execution.execution, "drawing"]).with("format", "mermaid");
     let (workflow, mermaid) = futures_util::future::join(
-        request.api.get::<WorkflowDocument>(&path),
+        request.api.get::<WorkflowDocument>(&path.clone().with("nodes", LISTED_NODES)),
         request.api.get_text(&mermaid_path),
     )
     .await;
@@ -80,7 +80,7 @@ pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
                 table.rows {
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Kind" } th scope="col" { "Agent" } th.wide scope="col" { "After" } } }
                     tbody {
-                        @for node in workflow.nodes.iter().take(MAX_ROWS) {
+                        @for node in &workflow.nodes {
                             tr {
                                 td { (shown_text::line(&node.id, 80)) }
                                 td { (shown_text::line(&node.kind, 40)) }
@@ -91,7 +91,7 @@ pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
                     }
                 }
             }
-            @if workflow.nodes.len() > MAX_ROWS { p.notice { (workflow.nodes.len() - MAX_ROWS) " more nodes. " a href=(whole) { "All of them" } } }
+            @if workflow.node_count > workflow.nodes.len() { p.notice { (workflow.node_count - workflow.nodes.len()) " more nodes. " a href=(whole) { "All of them" } } }
         }
         @for (title, schema) in [("Input schema", &workflow.input_schema), ("Output schema", &workflow.output_schema)] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, whole)) } }

@@ -73,7 +73,7 @@ async fn read_workflow(
     request: &PageRequest,
     version: Option<&str>,
 ) -> Result<WorkflowDocument, ConsoleError> {
-    request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version)).await
+    request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version).with("nodes", "0")).await
 }
 
 async fn send_start(

@@ -9,7 +9,7 @@ use sinew_inspection::words;
 use super::execution::MAX_DRAWN_NODES;
 use super::execution_rows::{RowChoice, execution_table};
 use super::opened_nodes::OpenedNodes;
-use super::source::plan;
+use super::source::{LISTED_NODES, plan};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -43,13 +43,14 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
 async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let VersionChoice { version, open, with } = request.query()?;
     let path = ApiPath::of(&["workflows", name]).with_some("version", version.as_deref());
+    let described_path = path.clone().with("nodes", LISTED_NODES);
     let versions_path = ApiPath::of(&["workflows", name, "versions"]);
     let drawing_path = ApiPath::of(&["workflows", name, "drawing"])
         .with_some("version", version.as_deref())
         .with_some("open", open.as_deref());
     let last_path = ApiPath::of(&["executions"]).with("workflow", name).with("limit", LAST_ROWS);
     let (workflow, versions, last) = futures_util::future::join3(
-        request.api.get::<WorkflowDocument>(&path),
+        request.api.get::<WorkflowDocument>(&described_path),
         request.api.get::<Vec<VersionDocument>>(&versions_path),
         request.api.get::<ExecutionListDocument>(&last_path),
     )
@@ -60,7 +61,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         Some(with) => Some(version_changes(request, name, with, &path).await),
         None => None,
     };
-    let is_large = workflow.nodes.len() > MAX_DRAWN_NODES;
+    let is_large = workflow.node_count > MAX_DRAWN_NODES;
     let picture = if is_large { Ok(String::new()) } else { request.api.get_text(&drawing_path).await };
     let body = html! {
         div.head {
@@ -75,7 +76,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
-        @if is_large { (large_drawing(&drawing_path, workflow.nodes.len(), DrawingUse::Shown)) } @else {
+        @if is_large { (large_drawing(&drawing_path, workflow.node_count, DrawingUse::Shown)) } @else {
             @match picture {
                 Ok(svg) => (drawing(svg, DrawingUse::Shown)),
                 Err(error) => (problem_box(&error)),

@@ -59,7 +59,8 @@ impl ApiCall {
             ),
         })?;
         let operations = state.operations_of(caller);
-        let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()));
+        let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()))
+            .with_history(Arc::clone(&state.history));
         Ok(Self { state, operator, operations, parts, path, body })
     }
 

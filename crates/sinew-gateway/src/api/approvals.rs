@@ -4,7 +4,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_operations::approvals::DecisionRequest;
+use sinew_operations::approvals::{DecisionRequest, OpenApproval};
 
 use super::api_call::{ApiCall, answer, bad_request};
 use crate::http_error::HttpProblem;
@@ -15,12 +15,32 @@ use crate::http_error::HttpProblem;
 pub(crate) struct ApprovalsQuery {
     /// Only of this workflow.
     workflow: Option<String>,
+    /// Only with this text in the question, its node or its execution, whatever the case of its letters.
+    text: Option<String>,
+    /// Only questions that this person may answer: those that name the person, and those that name nobody.
+    person: Option<String>,
+}
+
+impl ApprovalsQuery {
+    fn takes(&self, one: &OpenApproval) -> bool {
+        let wanted = self.text.as_deref().unwrap_or_default().to_lowercase();
+        let question = one.wait.question.as_ref();
+        let texts = [
+            question.map_or("", |question| question.prompt.as_str()),
+            one.wait.node.as_deref().unwrap_or_default(),
+            &one.execution,
+        ];
+        let allowed = question.map(|question| question.allowed.as_slice()).unwrap_or_default();
+        let person = self.person.as_deref().filter(|person| !person.is_empty());
+        texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+            && person.is_none_or(|person| allowed.is_empty() || allowed.iter().any(|one| one == person))
+    }
 }
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ApprovalsQuery = call.query()?;
     let mut open = call.operator.approvals(query.workflow.as_deref()).await?;
-    open.retain(|one| call.operations.offers(&one.workflow));
+    open.retain(|one| call.operations.offers(&one.workflow) && query.takes(one));
     answer(&open)
 }
 

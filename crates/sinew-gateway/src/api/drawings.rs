@@ -117,9 +117,13 @@ impl DrawingQuery {
         names.take(MAX_OPENED).map(str::to_owned).collect()
     }
 
-    /// Text of all that the layout depends on beside the plan.
-    fn layout_key(&self) -> String {
-        format!("{:?} {}", self.direction(), self.open.as_deref().unwrap_or_default())
+    /// Text of all that the layout of a plan depends on. Opened children grow while an execution goes on, and opened workflows are
+    /// deployed again: then the number of nodes is part of it.
+    fn layout_key(&self, digest: &str, nodes: usize) -> String {
+        match self.open.as_deref().filter(|open| !open.is_empty()) {
+            Some(open) => format!("{digest} {:?} {open} {nodes}", self.direction()),
+            None => format!("{digest} {:?}", self.direction()),
+        }
     }
 
     fn has_caption(&self) -> bool {
@@ -135,20 +139,31 @@ pub(super) async fn draw_execution(call: ApiCall) -> Result<Response, HttpProble
     let mut drawing = opener.execution(&found.record, &presence, query.opened(), 0).await;
     drawing.caption = query.has_caption().then(|| drawing::caption(&found.record));
     let digest = found.record.execution.program().graph.digest().to_string();
-    // Opened children grow while an execution goes on, so their number is part of what is laid out.
-    let key = format!("{digest} {} {}", query.layout_key(), drawing.nodes.len());
+    let key = query.layout_key(&digest, drawing.nodes.len());
     respond_drawing(&call, &query, drawing, key).await
 }
 
-/// Answers with the drawing of a plan.
+/// Answers with a part of the drawing of a plan with this digest, if its layout is kept: for most parts of a large graph.
+pub(super) async fn respond_kept(
+    call: &ApiCall,
+    query: &DrawingQuery,
+    digest: &str,
+) -> Option<Result<Response, HttpProblem>> {
+    let is_plain = query.opened().is_empty() && matches!(query.format, Some(DrawingForm::Placed));
+    let key = is_plain.then(|| query.layout_key(digest, 0))?;
+    placed_drawing::respond_kept(&call.state.layouts, query.wanted_part(), &key).await
+}
+
+/// Answers with the drawing of a plan, which has this digest.
 pub(super) async fn respond_plan(
     call: &ApiCall,
     query: &DrawingQuery,
     plan: &Plan,
+    digest: &str,
 ) -> Result<Response, HttpProblem> {
     let opener = DrawingOpener { call, direction: query.direction() };
     let drawing = opener.plan(plan, query.opened(), 0).await;
-    let key = format!("{} {} {}", sinew_plan::digest(plan), query.layout_key(), drawing.nodes.len());
+    let key = query.layout_key(digest, drawing.nodes.len());
     respond_drawing(call, query, drawing, key).await
 }
 

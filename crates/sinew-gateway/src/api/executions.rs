@@ -116,6 +116,8 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
         }
     }
     let mut executions = call.operator.list(&filter, depth).await?;
+    // The next filter or page may need headers of all records.
+    call.state.history.fill_in_background(call.operator.mesh());
     let next = (executions.len() > limit).then(|| ExecutionCursor::of(&executions[limit - 1]).to_string());
     executions.truncate(limit);
     let unlisted_shards = call.operator.client.unlisted_shards().await.map_err(Failure::from)?.len();

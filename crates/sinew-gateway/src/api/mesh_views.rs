@@ -19,6 +19,7 @@ use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::RowDetails;
+use sinew_operations::observed_calls::CallCounts;
 use sinew_protocol::header::{SEQ, TIME};
 
 use super::api_call::{ApiCall, answer, bad_request};
@@ -34,7 +35,8 @@ const EXECUTIONS_OF_PAGE: usize = 40;
 /// Artifacts of a page.
 const MAX_ARTIFACTS: usize = 200;
 
-/// Answers with the map: workflows, the agents and workflows that they call, and whether those are online.
+/// Answers with the map: workflows, the agents and workflows that they call, and whether those are online. Edges of calls that
+/// happened in the latest executions are taken so often.
 pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
     let online: Vec<AgentRow> = AgentRow::all(&call.operations.cards());
@@ -57,6 +59,11 @@ pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
             edges.push(map_edge(name, partner));
         }
     }
+    let (executions, calls) = call.state.calls.observe(&call.operator).await?;
+    add_calls(&mut edges, &calls, executions);
+    // Agents that called others are there, too; people and programs that did are not.
+    let agents_of = |(from, to): (String, String)| is_online(&from).then_some(from).into_iter().chain([to]);
+    called.extend(calls.into_keys().flat_map(agents_of));
     let agents = online.iter().filter(|row| row.kind != "workflow").map(|row| row.name.clone());
     let others: BTreeSet<String> = called.into_iter().chain(agents).collect();
     for name in others.into_iter().filter(|name| !names.contains(name) && call.operations.offers(name)) {
@@ -70,10 +77,39 @@ pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
         }
         nodes.push(node);
     }
-    edges.retain(|edge: &DrawnEdge| nodes.iter().any(|node| node.id == edge.to));
+    keep_drawn(&mut edges, &nodes);
     let drawing = Drawing { direction: Direction::LeftRight, caption: None, nodes, edges };
-    let key = format!("map {} {}", drawing.nodes.len(), drawing.edges.len());
+    let key = layout_key(&drawing);
     respond_drawing(&call, &query, drawing, key).await
+}
+
+/// Keeps the edges between nodes that are drawn.
+fn keep_drawn(edges: &mut Vec<DrawnEdge>, nodes: &[DrawnNode]) {
+    let is_drawn = |name: &str| nodes.iter().any(|node| node.id == name);
+    edges.retain(|edge| is_drawn(&edge.from) && is_drawn(&edge.to));
+}
+
+/// Text of all that the layout of a map depends on.
+fn layout_key(drawing: &Drawing) -> String {
+    let names: Vec<&str> = drawing.nodes.iter().map(|node| node.id.as_str()).collect();
+    let ends: Vec<(&str, &str)> = drawing.edges.iter().map(|edge| (&*edge.from, &*edge.to)).collect();
+    format!("map {names:?} {ends:?}")
+}
+
+/// Marks the edges that were taken, and adds those of calls that no plan declares.
+fn add_calls(edges: &mut Vec<DrawnEdge>, calls: &CallCounts, executions: usize) {
+    let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    for edge in edges.iter_mut().filter(|_| executions > 0) {
+        let count = calls.get(&(edge.from.clone(), edge.to.clone())).copied().unwrap_or_default();
+        edge.taken = Some(times(count));
+    }
+    for ((from, to), count) in calls {
+        if !edges.iter().any(|edge| edge.from == *from && edge.to == *to) {
+            let label = Some("not declared".to_owned());
+            let (from, to, taken) = (from.clone(), to.clone(), Some(times(*count)));
+            edges.push(DrawnEdge { from, to, label, kind: EdgeKind::Attach, taken });
+        }
+    }
 }
 
 fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
@@ -88,6 +124,7 @@ fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
         group: None,
         color: None,
         is_stack: false,
+        sockets: Vec::new(),
     }
 }
 

@@ -57,14 +57,32 @@ pub(super) async fn respond(
         Ok::<_, HttpProblem>(placed)
     };
     let placed = layouts.find_or_make(key, make).await?;
-    let states = DrawnStates::of(&drawing);
+    part_of(&placed, &DrawnStates::of(&drawing), wanted)
+}
+
+/// Answers with a part of the drawing of a plan whose layout is kept; `None` if it is not.
+pub(super) async fn respond_kept(
+    layouts: &LayoutCache,
+    wanted: WantedPart,
+    key: &str,
+) -> Option<Result<Response, HttpProblem>> {
+    let placed = layouts.find(key).await?;
+    let states = DrawnStates { nodes: vec![None; placed.nodes.len()], edges: vec![None; placed.edges.len()] };
+    Some(part_of(&placed, &states, wanted))
+}
+
+fn part_of(
+    placed: &PlacedDrawing,
+    states: &DrawnStates,
+    wanted: WantedPart,
+) -> Result<Response, HttpProblem> {
     answer(&match wanted.part {
-        PlacedPart::Nodes => nodes(&placed, &states, wanted.from),
-        PlacedPart::Edges => edges(&placed, &states, wanted.from),
+        PlacedPart::Nodes => nodes(placed, states, wanted.from),
+        PlacedPart::Edges => edges(placed, states, wanted.from),
         PlacedPart::States => {
-            json!({ "states": state_letters(&states, 0), "taken": taken_letters(&states, 0) })
+            json!({ "states": state_letters(states, 0), "taken": taken_letters(states, 0) })
         }
-        PlacedPart::Window => window(&placed, &states, wanted.window),
+        PlacedPart::Window => window(placed, states, wanted.window),
     })
 }
 

@@ -300,7 +300,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 48] = [
     get("/workflows", ApiOperation::ListWorkflows, "Workflows that are deployed")
         .with_query(schema::<workflows::NamedQuery>),
     get("/workflows/{name}", ApiOperation::DescribeWorkflow, "Nodes, schemas and partners of a workflow")
-        .with_query(schema::<workflows::VersionQuery>),
+        .with_query(schema::<workflows::DescribeQuery>),
     get("/workflows/{name}/versions", ApiOperation::ListVersions, "Versions of a workflow, newest first"),
     get(
         "/workflows/{name}/source",

@@ -7,16 +7,17 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
-use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, workflow_document};
-use sinew_operations::deployment::{deploy as deploy_file, find_deployed, load_deployed};
+use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, deployed_document};
+use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
-use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::{SearchedFile, validation_document};
 use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
+use sinew_runtime::Program;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
 use super::drawings::{self, DrawingQuery};
@@ -53,16 +54,27 @@ pub(crate) struct VersionQuery {
     version: Option<String>,
 }
 
-async fn load(call: &ApiCall, version: Option<&str>) -> Result<Loaded, HttpProblem> {
-    let name = call.path("name");
-    let named = version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"));
-    Ok(load_deployed(&call.operator, Path::new(&named)).await?)
+async fn program(call: &ApiCall, digest: &str) -> Result<Program, HttpProblem> {
+    let found = call.operator.client.programs().by_digest(digest).await;
+    Ok(found.map_err(ClientError::Plan).map_err(Failure::from)?)
+}
+
+/// Query of a workflow's description.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DescribeQuery {
+    /// The first characters of a version's digest; the newest version unless given.
+    version: Option<String>,
+    /// Nodes that are listed, in the order of the file; all unless given. `node_count` is the number of all.
+    nodes: Option<usize>,
 }
 
 pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
-    let query: VersionQuery = call.query()?;
-    let loaded = load(&call, query.version.as_deref()).await?;
-    answer(&workflow_document(&loaded, loaded.pick(None)?))
+    let query: DescribeQuery = call.query()?;
+    let (name, digest) = find_deployed(&call.operator, call.path("name"), query.version.as_deref()).await?;
+    let program = program(&call, &digest).await?;
+    let nodes = query.nodes.unwrap_or(usize::MAX);
+    answer(&deployed_document(program.graph.plan(), &digest, &name, nodes))
 }
 
 pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -78,8 +90,12 @@ pub(super) async fn source(call: ApiCall) -> Result<Response, HttpProblem> {
 
 pub(super) async fn draw(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
-    let loaded = load(&call, query.version()).await?;
-    drawings::respond_plan(&call, &query, &loaded.pick(None)?.plan).await
+    let (_, digest) = find_deployed(&call.operator, call.path("name"), query.version()).await?;
+    if let Some(kept) = drawings::respond_kept(&call, &query, &digest).await {
+        return kept;
+    }
+    let program = program(&call, &digest).await?;
+    drawings::respond_plan(&call, &query, program.graph.plan(), &digest).await
 }
 
 /// Query of a file that is posted.

@@ -159,6 +159,20 @@ async fn every_page_reads_without_a_script_and_is_guarded() {
             "Would reset</dt><dd><code>invoice</code>",
         ],
     );
+    // The list of questions is filtered by the server.
+    for (query, is_there) in [
+        ("", true),
+        ("?workflow=review", true),
+        ("?workflow=chain", false),
+        ("?text=ASKS", true),
+        ("?text=%3Cb%3E", false),
+        ("?person=gateway", true),
+        ("?person=ada", false),
+    ] {
+        let (_, _, questions) = world.page(&format!("/console/approvals{query}")).await;
+        assert_eq!(questions.contains("executions/asks/approval"), is_there, "{query}: {questions}");
+        assert!(is_there || questions.contains("No question matches."), "{query}: {questions}");
+    }
     let (_, _, events) = world.page("/console/executions/bad/events").await;
     let (first, last) = (events.find("workflow_execution_start"), events.find("workflow_execution_result"));
     assert!(last < first && last.is_some(), "the newest event is not first: {events}");

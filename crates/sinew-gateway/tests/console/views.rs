@@ -3,6 +3,8 @@
 use futures_util::StreamExt as _;
 use serde_json::json;
 
+use sinew_agent::Agent;
+
 use super::browser::Browser;
 use super::world::{ConsoleWorld, HOSTILE};
 
@@ -125,7 +127,12 @@ async fn memory_stays_level_while_a_mesh_is_watched() {
     tell_events(&world, 0, first, seconds.is_some()).await;
     browser.wait_until("document.getElementById('traffic').rows.length === 200").await;
     let before = browser.heap_bytes().await;
-    tell_events(&world, first, count - first, seconds.is_some()).await;
+    // Ten samples, so that a slow growth is seen before it is large.
+    for part in 0..10 {
+        let of = |part: usize| first + (count - first) * part / 10;
+        tell_events(&world, of(part), of(part + 1) - of(part), seconds.is_some()).await;
+        println!("{} events: {:.2} MB", of(part + 1), browser.heap_bytes().await / 1e6);
+    }
     // The last event is there: none of those before is still to come.
     let last =
         format!("document.getElementById('traffic').rows[0].innerText.includes('e{}')", (count - 1) / 8);
@@ -148,6 +155,9 @@ workflow:
   output_mapping: {value: "{{first.output.value}}"}
 "#;
 
+/// Edges that an agent chooses.
+const JUDGED: &str = "id: judged\nname: judged\nnodes:\n  a: {name: a, instruction: look}\n  b: {name: b, instruction: fix}\n  c: {name: c, instruction: leave}\nedges:\n  - {from: a, to: b, when: it is broken}\n  - {from: a, to: c, when: it is whole}\nentry: a\n";
+
 #[tokio::test]
 async fn a_node_tells_what_its_condition_saw_and_what_differs() {
     let world = ConsoleWorld::new().await;
@@ -169,6 +179,25 @@ async fn a_node_tells_what_its_condition_saw_and_what_differs() {
         ["<li class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
     check("/console/executions/goes?node=first&with=stays", &differs).await;
     check("/console/executions/goes?node=second&with=first", &["They are the same."]).await;
+    // A conversion that failed is told beside the node whose value travelled on as it was.
+    let mut file: serde_json::Value = serde_json::from_str(&crate::support::review()).unwrap();
+    file["connections"][0]["conversion_function"] = json!("lambda d: 1 / 0");
+    (file["id"], file["name"]) = (json!("converts"), json!("converts"));
+    world.deploy("converts.json", &file.to_string()).await;
+    world.start("converts", "unconverted", &json!({ "amount": 1 })).await;
+    world.reaches("unconverted", "waiting").await;
+    let raised = ["conversion function of 'c' raised at line 1", "ZeroDivisionError", "unconverted"];
+    check("/console/executions/unconverted?node=t", &raised).await;
+    // An agent judges the edges of sweny, and its choice is told.
+    let judge = Agent::dynamic("agent", None, None, |input: serde_json::Value, _| async move {
+        Ok(if input["choices"].is_array() { json!({"choice": "c"}) } else { json!({"status": "success"}) })
+    });
+    world.mesh.serve(judge).await;
+    world.deploy("judged.yaml", JUDGED).await;
+    world.start("judged", "chosen", &json!({})).await;
+    world.reaches("chosen", "succeeded").await;
+    check("/console/executions/chosen?node=a", &["it is whole", "route"]).await;
+    check("/console/executions/chosen?node=b", &["not on the way taken"]).await;
     // Versions: the file is deployed again with another description.
     world.deploy("gated.yaml", &GATED.replace("Two nodes and a gate", "Another text")).await;
     let (_, _, versions) = world.page("/api/v1/workflows/gated/versions").await;
@@ -186,8 +215,34 @@ async fn a_map_tells_who_calls_whom() {
     let edges = map["edges"].as_array().unwrap();
     let is_drawn = |from: &str, to: &str| edges.iter().any(|edge| edge["from"] == from && edge["to"] == to);
     assert!(is_drawn("chain", "shipper") && is_drawn("single", "one"), "{map}");
+    // Before the first execution, no edge is said to be used or unused.
+    assert!(edges.iter().all(|edge| edge["taken"].is_null()), "{map}");
     let (_, _, page) = world.page("/console/agents").await;
     assert!(page.contains("Who calls whom") && page.contains("data-node=\"shipper\""), "{page}");
+    // Calls that happened are told apart, and an agent that asks another one is there without a declaration.
+    let asker = Agent::dynamic("asker", None, None, |input: serde_json::Value, context| async move {
+        context.call("one", input).await
+    });
+    world.mesh.serve(asker).await;
+    world
+        .deploy("asking.yaml", &crate::support::SINGLE.replace("agent_name: one", "agent_name: asker"))
+        .await;
+    world.start("asking", "asked", &json!({ "value": "x" })).await;
+    world.start("chain", "tried", &json!({ "value": "x" })).await;
+    world.reaches("asked", "succeeded").await;
+    world.reaches("tried", "failed").await;
+    let (_, _, map) = world.page("/api/v1/map?format=json").await;
+    let map: serde_json::Value = serde_json::from_str(&map).unwrap();
+    let taken = |from: &str, to: &str| {
+        let edges = map["edges"].as_array().unwrap().iter();
+        let mut found = edges.filter(|edge| edge["from"] == from && edge["to"] == to);
+        found.next().map(|edge| (edge["taken"].clone(), edge["kind"].clone()))
+    };
+    assert_eq!(taken("chain", "one"), Some((json!(1), json!("Flow"))), "{map}");
+    assert_eq!(taken("single", "one"), Some((json!(0), json!("Flow"))), "{map}");
+    assert_eq!(taken("asking", "asker"), Some((json!(1), json!("Flow"))), "{map}");
+    assert_eq!(taken("asker", "one"), Some((json!(1), json!("Attach"))), "{map}");
+    assert!(taken("chain", "shipper").unwrap().0.as_u64() >= Some(1), "{map}");
     world.end().await;
 }
 

@@ -3,7 +3,6 @@
 //! A record above the size of a message lies in the artifact store, and the message names it. A retried execution is
 //! archived again, and its newer record takes the older one's place.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
@@ -34,7 +33,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a header with model calls that is read: eight times those of the longest that is written.
 const MAX_USAGE_BYTES: usize = 2048;
 /// The fewest and the most messages that a list looks at in one go.
-const WINDOWS: (u64, u64) = (256, 8192);
+pub(super) const WINDOWS: (u64, u64) = (256, 8192);
 
 /// Summary of a closed execution, from its headers.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,140 +263,107 @@ impl HistoryStore<'_> {
         let mut list = Vec::new();
         let mut windows = HistoryWindows::open(self.mesh, limit).await?;
         while list.len() < limit
-            && let Some(found) = windows.next(filter).await?
+            && let Some(found) = windows.next().await?
         {
-            list.extend(found.executions.into_iter().rev());
+            let found = found.executions.into_iter().rev().map(|(_, closed)| closed);
+            list.extend(found.filter(|closed| filter.takes(closed)));
         }
         list.truncate(limit);
         Ok(list)
-    }
-
-    /// Closed executions behind a place, those started last first, at most `limit`. Reads headers only, from the record archived
-    /// last on, until no older record can be of an execution that started later than those found.
-    pub async fn list_started_last(
-        self,
-        filter: &HistoryFilter,
-        behind: Option<&HistoryPlace>,
-        limit: usize,
-    ) -> Result<Vec<ClosedExecution>, MeshError> {
-        let mut list: Vec<ClosedExecution> = Vec::new();
-        let Some(last_row) = limit.checked_sub(1) else { return Ok(list) };
-        let mut windows = HistoryWindows::open(self.mesh, limit).await?;
-        let mut drift = CLOCK_DRIFT_MS.0;
-        while let Some(found) = windows.next(filter).await? {
-            let is_behind = |one: &ClosedExecution| behind.is_none_or(|place| place.is_before(one));
-            list.extend(found.executions.into_iter().filter(is_behind));
-            list.sort_by(|one, other| one.place_key().cmp(&other.place_key()));
-            list.dedup_by(|one, other| one.execution == other.execution);
-            list.truncate(limit);
-            // Records that were not read are of executions that ended before this one was archived, and began before that.
-            drift = found.drift.saturating_add(CLOCK_DRIFT_MS.0).clamp(drift, CLOCK_DRIFT_MS.1);
-            let latest = found.first_archived.saturating_add(drift);
-            if list.get(last_row).is_some_and(|last| last.started > latest) {
-                break;
-            }
-        }
-        Ok(list)
-    }
-}
-
-/// Milliseconds by which the clock of an executor may be ahead of the broker's, beyond the lead that was seen, and at most.
-const CLOCK_DRIFT_MS: (u64, u64) = (250, 5_000);
-
-/// Place in a list of closed executions, those started last first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryPlace {
-    /// When the execution at this place began, milliseconds since 1970 UTC.
-    pub started: u64,
-    /// Id of the execution at this place.
-    pub execution: String,
-}
-
-impl HistoryPlace {
-    fn is_before(&self, closed: &ClosedExecution) -> bool {
-        (Reverse(self.started), self.execution.as_str()) < closed.place_key()
-    }
-}
-
-impl ClosedExecution {
-    fn place_key(&self) -> (Reverse<u64>, &str) {
-        (Reverse(self.started), self.execution.as_str())
     }
 }
 
 /// The history, part by part from the record archived last on.
 struct HistoryWindows<'m> {
     mesh: &'m Mesh,
-    stream: String,
     first: u64,
     end: u64,
     window: u64,
 }
 
 /// A part of the history, in the order in which it was archived.
-struct HistoryWindow {
-    executions: Vec<ClosedExecution>,
+pub(super) struct HistoryWindow {
+    /// Closed executions with the places of their records in the stream.
+    pub(super) executions: Vec<(u64, ClosedExecution)>,
     /// When the first record of the part was archived, milliseconds since 1970 UTC; the end of time if the part has none.
-    first_archived: u64,
+    pub(super) first_archived: u64,
     /// Milliseconds by which an execution ended after it was archived, by their clocks, at most.
-    drift: u64,
+    pub(super) drift: u64,
 }
 
 impl<'m> HistoryWindows<'m> {
     async fn open(mesh: &'m Mesh, limit: usize) -> Result<Self, MeshError> {
-        let what = "listing the archive";
-        let name = stream_name("HISTORY", mesh.namespace());
-        let call = format!("$JS.API.STREAM.INFO.{name}");
-        let stream = mesh.permitted(&call, mesh.jetstream().get_stream(&name)).await?;
-        let stream = stream.map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
-        let state = &stream.cached_info().state;
-        let end = if state.messages > 0 { state.last_sequence } else { 0 };
+        let extent = HistoryExtent::read(mesh).await?;
         let window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
-        Ok(Self { mesh, stream: name, first: state.first_sequence.max(1), end, window })
+        Ok(Self { mesh, first: extent.first, end: extent.end, window })
     }
 
     /// The next part; `None` behind the last.
-    async fn next(&mut self, filter: &HistoryFilter) -> Result<Option<HistoryWindow>, MeshError> {
+    async fn next(&mut self) -> Result<Option<HistoryWindow>, MeshError> {
         if self.end < self.first {
             return Ok(None);
         }
-        let end = self.end;
-        let begin = end.saturating_sub(self.window - 1).max(self.first);
-        let mut found = HistoryWindow { executions: Vec::new(), first_archived: u64::MAX, drift: 0 };
+        let begin = self.end.saturating_sub(self.window - 1).max(self.first);
+        let found = HistoryWindow::read(self.mesh, begin, self.end).await?;
+        // Filters that take little look at much: the windows grow.
+        (self.end, self.window) = (begin - 1, (2 * self.window).min(WINDOWS.1));
+        Ok(Some(found))
+    }
+}
+
+/// Places of the first and the last record in the stream of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HistoryExtent {
+    /// When the stream was made, nanoseconds since 1970 UTC: another stream counts anew.
+    pub(super) created: i128,
+    /// Place of the first record, at least 1.
+    pub(super) first: u64,
+    /// Place of the last record that was ever archived; 0 if none was.
+    pub(super) end: u64,
+}
+
+impl HistoryExtent {
+    pub(super) async fn read(mesh: &Mesh) -> Result<Self, MeshError> {
+        let name = stream_name("HISTORY", mesh.namespace());
+        let info = mesh.stream_info(&name).await?.ok_or_else(|| mesh.not_provisioned())?;
+        let (created, state) = (info.created.unix_timestamp_nanos(), info.state);
+        let end = if state.messages > 0 { state.last_sequence } else { 0 };
+        Ok(Self { created, first: state.first_sequence.max(1), end })
+    }
+}
+
+impl HistoryWindow {
+    /// Reads the headers of the records from one place to another.
+    pub(super) async fn read(mesh: &Mesh, begin: u64, end: u64) -> Result<Self, MeshError> {
+        let mut found = Self { executions: Vec::new(), first_archived: u64::MAX, drift: 0 };
         let config = pull::Config {
             headers_only: true,
-            filter_subject: sinew_protocol::subject::below(self.mesh.namespace(), &["history"]),
+            filter_subject: sinew_protocol::subject::below(mesh.namespace(), &["history"]),
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: begin },
             inactive_threshold: Duration::from_secs(10),
             ..follow::quiet()
         };
-        follow::sweep_with(self.mesh, &self.stream, config, |message| {
-            let info = message.info().ok();
-            if info.as_ref().is_some_and(|info| info.stream_sequence > end) {
+        let stream = stream_name("HISTORY", mesh.namespace());
+        follow::sweep_with(mesh, &stream, config, |message| {
+            let Ok(info) = message.info() else { return true };
+            let place = info.stream_sequence;
+            if place > end {
                 return false;
             }
-            let archived = info.map_or(u64::MAX, |info| {
-                u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or(u64::MAX)
-            });
+            let archived =
+                u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or(u64::MAX);
             found.first_archived = found.first_archived.min(archived);
-            let Some(Subject::History { execution }) =
-                Subject::parse(self.mesh.namespace(), &message.subject)
-            else {
-                return true;
-            };
-            let closed =
-                message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers));
-            let Some(closed) = closed else { return true };
-            found.drift = found.drift.max(closed.ended.saturating_sub(archived));
-            if filter.takes(&closed) {
-                found.executions.push(closed);
+            if let Some(Subject::History { execution }) = Subject::parse(mesh.namespace(), &message.subject)
+                && let Some(closed) =
+                    message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers))
+            {
+                found.drift = found.drift.max(closed.ended.saturating_sub(archived));
+                found.executions.push((place, closed));
             }
-            true
+            place < end
         })
         .await?;
-        // Filters that take little look at much: the windows grow.
-        (self.end, self.window) = (begin - 1, (2 * self.window).min(WINDOWS.1));
-        Ok(Some(found))
+        Ok(found)
     }
 }
 

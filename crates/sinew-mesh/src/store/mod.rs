@@ -5,6 +5,7 @@ pub mod artifact;
 pub mod card;
 pub mod fleet;
 pub mod history;
+pub mod history_index;
 pub(crate) mod layout_store;
 pub(crate) mod object;
 pub mod record;

@@ -46,7 +46,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     shards: Option<u32>,
     /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations, Part::Gateway])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations, Part::Gateway, Part::Console])]
     only: Vec<Part>,
     #[command(subcommand)]
     role: Option<Role>,
@@ -65,6 +65,8 @@ enum Part {
     Conversations,
     /// Calls and streams of a gateway, beside the mesh
     Gateway,
+    /// Pages of the console: a list of 100,000 executions, a graph of 10,000 nodes
+    Console,
 }
 
 /// Processes that `sinew bench` starts.
@@ -130,6 +132,7 @@ impl From<Part> for BenchPart {
             Part::Size => Self::Size,
             Part::Conversations => Self::Conversations,
             Part::Gateway => Self::Gateway,
+            Part::Console => Self::Console,
         }
     }
 }

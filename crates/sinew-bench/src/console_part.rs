@@ -1,0 +1,170 @@
+//! Pages of the console with a long history and a large graph: what the server takes for them.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use serde::Serialize;
+use sinew_mesh::history::{ClosedExecution, HistoryFilter};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::{ExecutionId, code};
+
+use crate::child::BenchProcessError;
+use crate::http_load::HttpConnection;
+use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
+use crate::process::{BenchProcess, resident};
+use crate::site::{BenchSite, LARGE_NODES, connect};
+
+/// Executions of the history.
+const EXECUTIONS: usize = 100_000;
+/// Records that are on their way to the server at once.
+const RECORDS_AT_ONCE: usize = 256;
+/// One of so many executions failed; one of so many is of a rare workflow, and has a rare label.
+const RARITY: (usize, usize) = (20, 2_000);
+/// Times that each page is asked for.
+const ROUNDS: usize = 15;
+
+/// Time of a page.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PageFigure {
+    pub(crate) page: &'static str,
+    /// The first time, when nothing was read before.
+    pub(crate) first_ms: f64,
+    pub(crate) median_ms: f64,
+    pub(crate) most_ms: f64,
+    pub(crate) kib: f64,
+}
+
+/// Figures of the console's pages.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ConsoleFigures {
+    /// Executions of the history.
+    pub(crate) executions: usize,
+    /// Nodes of the graph.
+    pub(crate) nodes: usize,
+    pub(crate) pages: Vec<PageFigure>,
+    /// Memory of the gateway before and after all pages.
+    pub(crate) idle_mib: f64,
+    pub(crate) used_mib: f64,
+}
+
+/// Fills a history and measures pages of it, with fewer executions if `few`.
+pub(crate) async fn console(few: bool, note: &dyn Fn(&str)) -> Result<ConsoleFigures, Failure> {
+    let failed = |error: BenchProcessError| {
+        Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), error.0)
+    };
+    let executions = if few { 2_000 } else { EXECUTIONS };
+    let mut site = BenchSite::start(false, None, None).await?;
+    let order =
+        DriverOrder::Run { workflow: "chain_direct".to_owned(), items: 0, count: 1, at_once: IN_FLIGHT };
+    site.driver.ask::<MeasuredTime>(&order).await?;
+    note(&format!("console: {executions} records"));
+    let middle = fill_history(site.url(), executions).await?;
+    site.deploy_large().await?;
+    let (process, address) = site.gateway(&["--console=full"]).await?;
+    let memory = |process: &BenchProcess| process.pid().map(resident).unwrap_or_default();
+    let mut figures = ConsoleFigures {
+        executions,
+        nodes: LARGE_NODES,
+        idle_mib: memory(&process),
+        ..ConsoleFigures::default()
+    };
+    let list = "/api/v1/executions?limit=50";
+    let graph = "/api/v1/workflows/large/drawing?format=placed";
+    for (page, path) in [
+        ("first page of the list", list.to_owned()),
+        ("list of what failed", format!("{list}&status=failed")),
+        ("list of a rare workflow", format!("{list}&workflow=rare")),
+        ("page in the middle of the list", format!("{list}&cursor={middle}")),
+        (
+            "list of what failed or waits, from the middle",
+            format!("{list}&status=failed,waiting&cursor={middle}"),
+        ),
+        ("page of the console: executions", "/console/executions".to_owned()),
+        ("page of the console: pulse", "/console".to_owned()),
+        ("large graph: places of nodes", graph.to_owned()),
+        ("large graph: edges", format!("{graph}&part=edges")),
+        ("large graph: a window", format!("{graph}&part=window&right=1600&bottom=1200")),
+        ("page of the console: large workflow", "/console/workflows/large".to_owned()),
+    ] {
+        note(&format!("console: {page}"));
+        figures.pages.push(measure_page(address, page, &path).await.map_err(failed)?);
+    }
+    figures.used_mib = memory(&process);
+    process.kill9().await?;
+    site.stop().await?;
+    Ok(figures)
+}
+
+async fn measure_page(
+    gateway: SocketAddr,
+    page: &'static str,
+    path: &str,
+) -> Result<PageFigure, BenchProcessError> {
+    let mut connection = HttpConnection::open(gateway).await?;
+    let mut each = Vec::with_capacity(ROUNDS);
+    let (mut first_ms, mut bytes) = (0.0, 0);
+    for round in 0..=ROUNDS {
+        let asked = Instant::now();
+        let answer = connection.get(path).await?;
+        let ms = asked.elapsed().as_secs_f64() * 1e3;
+        if round == 0 {
+            (first_ms, bytes) = (ms, answer.len());
+        } else {
+            each.push(ms);
+        }
+    }
+    let most_ms = each.iter().copied().fold(0.0, f64::max);
+    Ok(PageFigure { page, first_ms, median_ms: median(each), most_ms, kib: bytes as f64 / 1024.0 })
+}
+
+/// Puts copies of an execution that ended into the history, each with an id and a start of its own, the last of them now. Gives
+/// the place in the middle of their list.
+async fn fill_history(url: &str, count: usize) -> Result<String, Failure> {
+    let mesh = connect(url).await?;
+    let history = mesh.history();
+    let model = loop {
+        // The execution has ended, and its record is on its way.
+        if let Some(found) = history.list(&HistoryFilter::default(), 1).await?.pop() {
+            break found;
+        }
+        tokio::task::yield_now().await;
+    };
+    let cannot =
+        |reason: String| Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason);
+    let stored = history.get(&model.execution).await?;
+    let (model, bytes) = stored.ok_or_else(|| cannot("the record of the model is gone".to_owned()))?;
+    let record = ExecutionRecord::decode(&bytes).map_err(|error| cannot(error.to_string()))?;
+    let copies = futures_util::stream::iter(1..=count).map(|n| {
+        let (closed, record) = copy_of(&model, &record, n, count);
+        async move { history.put(&closed, record.encode()).await }
+    });
+    let stored: Vec<_> = copies.buffer_unordered(RECORDS_AT_ONCE).collect().await;
+    stored.into_iter().collect::<Result<(), _>>()?;
+    let (middle, _) = copy_of(&model, &record, count / 2, count);
+    Ok(format!("1.{}.{}", middle.started, middle.execution))
+}
+
+/// The n-th of so many copies: ten began in a second.
+fn copy_of(
+    model: &ClosedExecution,
+    record: &ExecutionRecord,
+    n: usize,
+    count: usize,
+) -> (ClosedExecution, ExecutionRecord) {
+    let (mut closed, mut record) = (model.clone(), record.clone());
+    let (is_failed, is_rare) = (n.is_multiple_of(RARITY.0), n.is_multiple_of(RARITY.1));
+    closed.execution = ExecutionId::of("bench", "console", &n.to_string());
+    closed.started = model.started - 100 * (count - n) as u64;
+    closed.ended = closed.started + 90;
+    if is_failed {
+        "failure".clone_into(&mut closed.status);
+    }
+    if is_rare {
+        "rare".clone_into(&mut closed.workflow);
+        record.meta.labels.insert("kind".to_owned(), "rare".to_owned());
+    }
+    (record.meta.execution, record.meta.created) = (closed.execution.clone(), closed.started);
+    (closed, record)
+}

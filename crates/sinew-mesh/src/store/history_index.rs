@@ -1,0 +1,393 @@
+//! Closed executions by their start, as far as a process has read the history.
+//!
+//! The history lies in the order in which executions ended, and lists show them by their start. A process that answers many lists
+//! keeps the headers that it has read, so that a page far down and a filter that takes little read no header twice. Every answer
+//! begins with the end of the stream, so that nothing that was archived before is missing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sinew_protocol::ExecutionId;
+use tokio::sync::Mutex;
+
+use crate::store::history::{ClosedExecution, HistoryExtent, HistoryWindow, WINDOWS};
+use crate::{Mesh, MeshError};
+
+/// Executions that are kept, about 400 bytes each; older ones are read when somebody asks for them.
+const MAX_KEPT: usize = 131_072;
+/// Records that were archived since the last answer and are read for the next one; behind more of them, reading begins anew.
+const MAX_CATCH_UP: u64 = 4 * WINDOWS.1;
+/// Milliseconds by which the clock of an executor may be ahead of the broker's, beyond the lead that was seen, and at most.
+const CLOCK_DRIFT_MS: (u64, u64) = (250, 5_000);
+
+/// Place in a list of closed executions, those started last first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPlace {
+    /// When the execution at this place began, milliseconds since 1970 UTC.
+    pub started: u64,
+    /// Id of the execution at this place.
+    pub execution: String,
+}
+
+/// Key of the order: those started last first.
+type RowKey = (Reverse<u64>, ExecutionId);
+
+/// Closed executions by their start.
+#[derive(Debug, Default)]
+pub struct HistoryIndex {
+    known: Mutex<KnownPart>,
+    is_filling: AtomicBool,
+}
+
+/// The part of the history that was read: all records from `first` to `end`.
+#[derive(Debug)]
+struct KnownPart {
+    /// When the stream was made.
+    created: i128,
+    first: u64,
+    end: u64,
+    /// When the record at `first` was archived, or an earlier one.
+    first_archived: u64,
+    /// Milliseconds by which an execution ended after it was archived, at most.
+    drift: u64,
+    /// Rows with the places of their records.
+    rows: BTreeMap<RowKey, (u64, ClosedExecution)>,
+    /// Start of each execution: a record that is archived again takes the place of its older one.
+    starts: HashMap<ExecutionId, u64>,
+    max_rows: usize,
+}
+
+impl Default for KnownPart {
+    fn default() -> Self {
+        Self {
+            created: 0,
+            first: 1,
+            end: 0,
+            first_archived: u64::MAX,
+            drift: 0,
+            rows: BTreeMap::new(),
+            starts: HashMap::new(),
+            max_rows: MAX_KEPT,
+        }
+    }
+}
+
+/// Which closed executions a list wants.
+pub type HistoryPredicate<'a> = dyn Fn(&ClosedExecution) -> bool + Send + Sync + 'a;
+
+impl HistoryIndex {
+    /// An index that keeps about so many executions.
+    pub fn keeping(max_rows: usize) -> Self {
+        let known = KnownPart { max_rows, ..KnownPart::default() };
+        Self { known: Mutex::new(known), is_filling: AtomicBool::new(false) }
+    }
+
+    /// Returns the closed executions behind a place that are wanted, those started last first, at most `limit`.
+    ///
+    /// # Errors
+    /// Fails if the history cannot be read.
+    pub async fn page(
+        &self,
+        mesh: &Mesh,
+        wants: &HistoryPredicate<'_>,
+        behind: Option<&HistoryPlace>,
+        limit: usize,
+    ) -> Result<Vec<ClosedExecution>, MeshError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let extent = HistoryExtent::read(mesh).await?;
+        let mut window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
+        // Others come in between two windows: the lock is held for one at a time.
+        loop {
+            let mut known = self.known.lock().await;
+            known.catch_up(mesh, &extent).await?;
+            let found = known.page(wants, behind, limit);
+            if known.is_settled(&found, limit) || known.is_whole(&extent) {
+                return Ok(found);
+            }
+            if known.is_full() {
+                let (end, drift) = (known.first.saturating_sub(1), known.drift);
+                drop(known);
+                return OlderRecords { end, window, drift }
+                    .page(mesh, &extent, wants, behind, limit, found)
+                    .await;
+            }
+            known.read_older(mesh, &extent, window).await?;
+            window = (2 * window).min(WINDOWS.1);
+        }
+    }
+
+    /// Reads all of the history that can be kept, in a task of its own, unless that is done or going on.
+    pub fn fill_in_background(self: &Arc<Self>, mesh: &Mesh) {
+        if self.is_filling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (index, mesh) = (Arc::clone(self), mesh.clone());
+        tokio::spawn(async move {
+            if let Err(error) = index.fill(&mesh).await {
+                tracing::debug!(%error, "the history is read again at the next list");
+            }
+            index.is_filling.store(false, Ordering::SeqCst);
+        });
+    }
+
+    async fn fill(&self, mesh: &Mesh) -> Result<(), MeshError> {
+        let extent = HistoryExtent::read(mesh).await?;
+        loop {
+            let mut known = self.known.lock().await;
+            known.catch_up(mesh, &extent).await?;
+            if known.is_whole(&extent) || known.is_full() {
+                return Ok(());
+            }
+            known.read_older(mesh, &extent, WINDOWS.1).await?;
+        }
+    }
+}
+
+impl KnownPart {
+    /// Reads the records that were archived since, and forgets those that are no longer there.
+    async fn catch_up(&mut self, mesh: &Mesh, extent: &HistoryExtent) -> Result<(), MeshError> {
+        let is_other = self.created != extent.created || extent.end.saturating_sub(self.end) > MAX_CATCH_UP;
+        if is_other {
+            *self = Self {
+                created: extent.created,
+                first: extent.end + 1,
+                end: extent.end,
+                max_rows: self.max_rows,
+                ..Self::default()
+            };
+        }
+        if extent.end > self.end {
+            let window = HistoryWindow::read(mesh, self.end + 1, extent.end).await?;
+            self.take(window);
+            self.end = extent.end;
+        }
+        if self.first < extent.first {
+            self.forget_before(extent.first);
+        }
+        if self.rows.len() > self.max_rows {
+            let mut places: Vec<u64> = self.rows.values().map(|(place, _)| *place).collect();
+            places.sort_unstable();
+            let first = places.get(places.len() - self.max_rows * 3 / 4);
+            self.forget_before(first.map_or(self.end + 1, |first| *first));
+        }
+        Ok(())
+    }
+
+    /// Reads the records before those that are known.
+    async fn read_older(
+        &mut self,
+        mesh: &Mesh,
+        extent: &HistoryExtent,
+        window: u64,
+    ) -> Result<(), MeshError> {
+        let begin = self.first.saturating_sub(window).max(extent.first);
+        let found = HistoryWindow::read(mesh, begin, self.first - 1).await?;
+        self.take(found);
+        self.first = begin;
+        Ok(())
+    }
+
+    fn take(&mut self, window: HistoryWindow) {
+        self.drift = self.drift.max(window.drift);
+        self.first_archived = self.first_archived.min(window.first_archived);
+        for (place, closed) in window.executions {
+            let (started, id) = (closed.started, closed.execution.clone());
+            if let Some(before) = self.starts.get(&id).copied() {
+                let key = (Reverse(before), id.clone());
+                if self.rows.get(&key).is_some_and(|(known, _)| *known > place) {
+                    continue;
+                }
+                self.rows.remove(&key);
+            }
+            self.starts.insert(id.clone(), started);
+            self.rows.insert((Reverse(started), id), (place, closed));
+        }
+    }
+
+    fn forget_before(&mut self, first: u64) {
+        let starts = &mut self.starts;
+        self.rows.retain(|(_, id), (place, _)| {
+            let is_kept = *place >= first;
+            if !is_kept {
+                starts.remove(id);
+            }
+            is_kept
+        });
+        // The time at which the first record was archived stays that of an older one, which is only too careful.
+        (self.first, self.end) = (first, self.end.max(first - 1));
+    }
+
+    fn page(
+        &self,
+        wants: &HistoryPredicate<'_>,
+        behind: Option<&HistoryPlace>,
+        limit: usize,
+    ) -> Vec<ClosedExecution> {
+        let rows = self.rows.iter().map(|((started, _), (_, closed))| (started, closed));
+        let key = |place: &HistoryPlace| (Reverse(place.started), place.execution.clone());
+        let begin = behind.map(key);
+        let is_behind = |started: &Reverse<u64>, closed: &ClosedExecution| {
+            begin.as_ref().is_none_or(|(at, id)| (*started, closed.execution.as_str()) > (*at, id.as_str()))
+        };
+        rows.filter(|(started, closed)| is_behind(started, closed) && wants(closed))
+            .take(limit)
+            .map(|(_, closed)| closed.clone())
+            .collect()
+    }
+
+    /// Whether no record that was not read can be of an execution before the last of those found.
+    fn is_settled(&self, found: &[ClosedExecution], limit: usize) -> bool {
+        // Records that were not read are of executions that ended before the first of these was archived, and began before that.
+        let latest = self.first_archived.saturating_add(clock_drift(self.drift));
+        found.len() >= limit && found.last().is_some_and(|last| last.started > latest)
+    }
+
+    fn is_whole(&self, extent: &HistoryExtent) -> bool {
+        self.first <= extent.first || extent.end < extent.first
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() as u64 + WINDOWS.1 > self.max_rows as u64
+    }
+}
+
+fn clock_drift(seen: u64) -> u64 {
+    seen.saturating_add(CLOCK_DRIFT_MS.0).min(CLOCK_DRIFT_MS.1)
+}
+
+/// Records before those that are kept.
+struct OlderRecords {
+    end: u64,
+    window: u64,
+    drift: u64,
+}
+
+impl OlderRecords {
+    /// Completes a page with records that are read for it alone.
+    async fn page(
+        mut self,
+        mesh: &Mesh,
+        extent: &HistoryExtent,
+        wants: &HistoryPredicate<'_>,
+        behind: Option<&HistoryPlace>,
+        limit: usize,
+        mut list: Vec<ClosedExecution>,
+    ) -> Result<Vec<ClosedExecution>, MeshError> {
+        let is_behind = |one: &ClosedExecution| {
+            behind.is_none_or(|place| {
+                (Reverse(one.started), one.execution.as_str())
+                    > (Reverse(place.started), place.execution.as_str())
+            })
+        };
+        while self.end >= extent.first {
+            let begin = self.end.saturating_sub(self.window - 1).max(extent.first);
+            let found = HistoryWindow::read(mesh, begin, self.end).await?;
+            let rows = found.executions.into_iter().map(|(_, closed)| closed);
+            list.extend(rows.filter(|closed| is_behind(closed) && wants(closed)));
+            list.sort_by(|a, b| {
+                (Reverse(a.started), a.execution.as_str()).cmp(&(Reverse(b.started), b.execution.as_str()))
+            });
+            list.dedup_by(|a, b| a.execution == b.execution);
+            list.truncate(limit);
+            self.drift = self.drift.max(found.drift);
+            let latest = found.first_archived.saturating_add(clock_drift(self.drift));
+            if list.len() >= limit && list.last().is_some_and(|last| last.started > latest) {
+                break;
+            }
+            (self.end, self.window) = (begin.saturating_sub(1), (2 * self.window).min(WINDOWS.1));
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_protocol::usage::ModelTotals;
+
+    use super::*;
+
+    fn closed(id: &str, started: u64, status: &str) -> ClosedExecution {
+        ClosedExecution {
+            execution: ExecutionId::parse(id).unwrap(),
+            workflow: "w".to_owned(),
+            status: status.to_owned(),
+            started,
+            ended: started + 5,
+            caller: "c".to_owned(),
+            entries: 1,
+            usage: ModelTotals::default(),
+        }
+    }
+
+    fn window(rows: &[(u64, &str, u64, &str)], first_archived: u64) -> HistoryWindow {
+        let executions =
+            rows.iter().map(|(place, id, started, status)| (*place, closed(id, *started, status)));
+        HistoryWindow { executions: executions.collect(), first_archived, drift: 0 }
+    }
+
+    fn ids(known: &KnownPart, behind: Option<(u64, &str)>, status: Option<&str>, limit: usize) -> String {
+        let behind = behind.map(|(started, id)| HistoryPlace { started, execution: id.to_owned() });
+        let wants = |one: &ClosedExecution| status.is_none_or(|status| one.status == status);
+        let found = known.page(&wants, behind.as_ref(), limit);
+        found.iter().map(|one| one.execution.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn pages_are_in_the_order_of_starts_whatever_the_order_of_ends() {
+        let mut known = KnownPart { first: 1, end: 4, ..KnownPart::default() };
+        known.take(window(
+            &[
+                (1, "b", 20, "success"),
+                (2, "d", 40, "failure"),
+                (3, "a", 10, "failure"),
+                (4, "c", 40, "success"),
+            ],
+            5,
+        ));
+        assert_eq!(ids(&known, None, None, 9), "c d b a");
+        assert_eq!(ids(&known, Some((40, "c")), None, 2), "d b");
+        assert_eq!(ids(&known, Some((40, "d")), None, 2), "b a");
+        assert_eq!(ids(&known, None, Some("failure"), 9), "d a");
+        assert_eq!(ids(&known, Some((10, "a")), None, 9), "");
+    }
+
+    #[test]
+    fn a_record_that_is_archived_again_takes_the_place_of_the_older_one() {
+        let mut known = KnownPart { first: 5, end: 9, ..KnownPart::default() };
+        known.take(window(&[(8, "a", 10, "success"), (9, "b", 20, "success")], 5));
+        // An older part is read later, and still has the record before.
+        known.take(window(&[(3, "a", 30, "failure")], 5));
+        assert_eq!(ids(&known, None, None, 9), "b a");
+        assert_eq!(ids(&known, None, Some("failure"), 9), "");
+        known.take(window(&[(10, "a", 40, "cancelled")], 5));
+        assert_eq!(ids(&known, None, None, 9), "a b");
+        assert_eq!(ids(&known, None, Some("success"), 9), "b");
+    }
+
+    #[test]
+    fn what_the_stream_has_forgotten_is_forgotten() {
+        let mut known = KnownPart { first: 1, end: 3, ..KnownPart::default() };
+        known.take(window(&[(1, "a", 10, "success"), (2, "b", 20, "success"), (3, "c", 30, "success")], 5));
+        known.forget_before(3);
+        assert_eq!((ids(&known, None, None, 9).as_str(), known.first, known.starts.len()), ("c", 3, 1));
+        known.forget_before(7);
+        assert_eq!((ids(&known, None, None, 9).as_str(), known.first, known.end), ("", 7, 6));
+    }
+
+    #[test]
+    fn a_page_is_settled_once_older_records_cannot_change_it() {
+        let mut known = KnownPart { first: 5, end: 6, first_archived: 100, ..KnownPart::default() };
+        known.take(window(&[(5, "a", 90, "success"), (6, "b", 500, "success")], 100));
+        let found = |limit| known.page(&|_| true, None, limit);
+        assert!(known.is_settled(&found(1), 1), "b began after all that was not read had been archived");
+        assert!(
+            !known.is_settled(&found(2), 2),
+            "an older record may be of an execution that began before a"
+        );
+        assert!(!known.is_settled(&found(3), 3), "there are fewer rows than wanted");
+    }
+}
