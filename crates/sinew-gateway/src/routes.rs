@@ -200,9 +200,10 @@ fn method_router(method: &str, work: RouteWork) -> MethodRouter<Arc<GatewayState
         "DELETE" => MethodFilter::DELETE,
         _ => MethodFilter::GET,
     };
-    let serve = async move |State(state): State<Arc<GatewayState>>,
-                            Path(path): Path<BTreeMap<String, String>>,
-                            request: Request| { serve(state, work, path, request).await };
+    let serve =
+        async move |State(state): State<Arc<GatewayState>>,
+                    Path(path): Path<BTreeMap<String, String>>,
+                    request: Request| { Box::pin(serve(state, work, path, request)).await };
     MethodRouter::new().on(filter, serve)
 }
 

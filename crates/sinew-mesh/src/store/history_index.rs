@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use crate::store::history::{ClosedExecution, HistoryExtent, HistoryWindow, WINDOWS};
 use crate::{Mesh, MeshError};
 
-/// Executions that are kept, about 400 bytes each; older ones are read when somebody asks for them.
+/// Executions that are kept, about a kilobyte each; older ones are read when somebody asks for them.
 const MAX_KEPT: usize = 131_072;
 /// Records that were archived since the last answer and are read for the next one; behind more of them, reading begins anew.
 const MAX_CATCH_UP: u64 = 4 * WINDOWS.1;
