@@ -163,9 +163,9 @@ fn projects_of_agents_are_whole() {
     assert_eq!(again.status.code(), Some(6));
 }
 
-/// The project builds where no workspace is around it, with the dependency lines that it was written with.
+/// The dependency lines of a new project hold where no workspace is around it.
 #[test]
-fn a_rust_project_of_an_agent_builds_outside_the_workspace() {
+fn a_rust_project_of_an_agent_is_resolved_outside_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_sinew"));
     let new = Command::new(program)
@@ -176,17 +176,18 @@ fn a_rust_project_of_an_agent_builds_outside_the_workspace() {
     assert!(new.status.success(), "{}", String::from_utf8_lossy(&new.stderr));
     let project = folder.path().join("billing");
     let manifest = std::fs::read_to_string(project.join("Cargo.toml")).unwrap();
+    // Its code is compiled as an example of sinew-agent; left to check here is that its manifest fits the crates.
+    let code = std::fs::read_to_string(project.join("src/main.rs")).unwrap();
+    let template = root().join("crates/sinew/src/templates/rust/main.rs");
+    assert_eq!(code, std::fs::read_to_string(template).unwrap().replace("AGENT_NAME", "billing"));
     // Versions that this checkout is built with are there without a network.
     std::fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    let target = program.parent().and_then(Path::parent).unwrap().join("agent-project");
-    let built = Command::new(env!("CARGO"))
-        .args(["check", "--offline", "--quiet"])
+    let resolved = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--format-version", "1"])
         .current_dir(&project)
-        .env("CARGO_TARGET_DIR", target)
-        .env_remove("RUSTFLAGS")
         .output()
         .unwrap();
-    assert!(built.status.success(), "{manifest}\n{}", String::from_utf8_lossy(&built.stderr));
+    assert!(resolved.status.success(), "{manifest}\n{}", String::from_utf8_lossy(&resolved.stderr));
     // Each crate of ours that a project depends on says what it is for.
     let manifest: Vec<&str> = manifest
         .lines()
