@@ -8,10 +8,10 @@ use sinew_protocol::ArtifactRef;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
+use crate::conversation_recording::ConversationRecording;
 use crate::host_tools::HostTools;
 use crate::peers::{NoPeers, Peers};
 use crate::people::{NoPeople, People};
-use crate::run::ConversationRecording;
 use crate::sessions::Sessions;
 use crate::steps::Steps;
 use crate::template::Scope;

@@ -25,6 +25,7 @@ mod artifacts;
 mod call;
 mod clean;
 mod complaint;
+mod conversation_recording;
 mod error;
 mod file;
 mod file_time;
@@ -47,6 +48,7 @@ mod web_exchange;
 pub use agent::Agent;
 pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
 pub use call::{Call, Reply};
+pub use conversation_recording::ConversationRecording;
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;
 pub use file_time::Time as FileTime;
@@ -55,8 +57,8 @@ pub use local_peers::LocalPeers;
 pub use peers::{PeerAnswer, PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
 pub use run::{
-    AgentCase, AgentTools, CaseOutcome, ConversationRecording, ModelDescription, ModelPong, PinnedTool,
-    ToolPin, ToolStubs, fetch, remove_stale_task_folders,
+    AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,
+    remove_stale_task_folders,
 };
 pub use sessions::{MemorySession, Sessions};
 pub use set::AgentSet;

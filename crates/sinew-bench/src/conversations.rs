@@ -10,9 +10,10 @@ use sinew_mesh::Mesh;
 use sinew_mesh::steps::StepLogId;
 use sinew_model::ConversationState;
 use sinew_model::script::ModelScript;
-use sinew_operations::failure::{Failure, FailureKind};
-use sinew_protocol::{ActivationKey, ExecutionId, Token, code};
+use sinew_operations::failure::Failure;
+use sinew_protocol::{ActivationKey, ExecutionId, Token};
 
+use crate::bench_failure::cannot_go_on;
 use crate::delta::delta_times;
 use crate::order::{DriverOrder, MeasuredTime, median};
 use crate::site::{BenchSite, connect};
@@ -159,7 +160,8 @@ async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
     let activation = ActivationKey::of::<&str>(&execution, "bench_long", &[], 0);
     let log = StepLogId { agent: Token::of("bench_long"), execution, activation };
     for (place, record) in records.iter().enumerate() {
-        let body = serde_json::to_vec(record).map(Bytes::from).map_err(|error| broken(&error.to_string()))?;
+        let body =
+            serde_json::to_vec(record).map(Bytes::from).map_err(|error| cannot_go_on(&error.to_string()))?;
         steps.append(&log, place as u64, body, None).await?;
     }
     let mut times = Vec::new();
@@ -168,10 +170,10 @@ async fn replay(mesh: &Mesh) -> Result<(usize, f64), Failure> {
         let stored = steps.read(&log, 0).await?;
         let read: Result<Vec<StepRecord>, _> =
             stored.iter().map(|body| serde_json::from_slice(body)).collect();
-        let state = ConversationState::fold(&read.map_err(|error| broken(&error.to_string()))?);
+        let state = ConversationState::fold(&read.map_err(|error| cannot_go_on(&error.to_string()))?);
         times.push(began.elapsed());
         if state.totals.turns as usize != LONG_TURNS {
-            return Err(broken("the replayed conversation has not all of its turns"));
+            return Err(cannot_go_on("the replayed conversation has not all of its turns"));
         }
     }
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
@@ -189,17 +191,13 @@ fn long_log() -> Result<Vec<StepRecord>, Failure> {
         output_schema: None,
         context: serde_json::Value::Null,
         begun_at: None,
-        script: ModelScript::read(&answers).map_err(|bad| broken(&bad.to_string()))?,
+        script: ModelScript::read(&answers).map_err(|bad| cannot_go_on(&bad.to_string()))?,
         tools: std::collections::BTreeMap::new(),
         peers: Vec::new(),
         people_allow: false,
         crash_everywhere: false,
     };
     let outcome =
-        agent(LONG_FILE)?.rehearse(&case).ok_or_else(|| broken("the agent holds no conversations"))?;
-    Ok(outcome.map_err(|fault| broken(&fault.message))?.rehearsal.log)
-}
-
-pub(crate) fn broken(reason: &str) -> Failure {
-    Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason.to_owned())
+        agent(LONG_FILE)?.rehearse(&case).ok_or_else(|| cannot_go_on("the agent holds no conversations"))?;
+    Ok(outcome.map_err(|fault| cannot_go_on(&fault.message))?.rehearsal.log)
 }

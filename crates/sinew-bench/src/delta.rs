@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::conversations::broken;
+use crate::bench_failure::cannot_go_on;
 
 /// Pieces of the answer; each goes out when the one before has arrived.
 const PIECES: usize = 200;
@@ -27,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 /// Milliseconds from the write of the provider's server to the client that watches, one for each piece.
 pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Failure> {
     let pieces = if smoke { SMOKE_PIECES } else { PIECES };
-    let failed = |error: std::io::Error| broken(&error.to_string());
+    let failed = |error: std::io::Error| cannot_go_on(&error.to_string());
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -69,13 +69,13 @@ pub(crate) async fn delta_times(mesh: &Mesh, smoke: bool) -> Result<Vec<f64>, Fa
             answer = &mut asked => break answer?,
         }
     };
-    answer.output.map_err(|fault| broken(&fault.message))?;
+    answer.output.map_err(|fault| cannot_go_on(&fault.message))?;
     stop.cancel();
     provider.abort();
     // Ends with the token.
     let _ended = serving.await;
     if times.len() < pieces {
-        return Err(broken("not every piece of the answer arrived by itself"));
+        return Err(cannot_go_on("not every piece of the answer arrived by itself"));
     }
     Ok(times)
 }

@@ -16,7 +16,6 @@ pub(crate) mod instruction;
 pub(crate) mod mcp_tools;
 mod model_ask;
 pub(crate) mod nested;
-pub(crate) mod recording;
 pub(crate) mod rehearsal;
 mod session;
 mod setup;

@@ -23,12 +23,12 @@ struct RecordedParts {
 }
 
 impl ConversationRecording {
-    pub(super) fn begin(&self, begun_at: u64) {
+    pub(crate) fn begin(&self, begun_at: u64) {
         self.change(|recorded| recorded.begun_at = begun_at);
     }
 
     /// Adds a question to a model and what came of it.
-    pub(super) fn add_answer(
+    pub(crate) fn add_answer(
         &self,
         prompt: &Prompt,
         answer: Result<&ModelTurn, &ModelRefusal>,
@@ -44,7 +44,7 @@ impl ConversationRecording {
     }
 
     /// Adds the result of a call, as the model was told.
-    pub(super) fn add_result(&self, tool: &str, result: &CallResult) {
+    pub(crate) fn add_result(&self, tool: &str, result: &CallResult) {
         let mut entry = match result.status {
             CallStatus::Succeeded => json!({ "output": result.content }),
             _ => {
@@ -62,7 +62,7 @@ impl ConversationRecording {
         });
     }
 
-    pub(super) fn add_decision(&self, tool: &str, is_question: bool, approved: bool, comment: Option<&str>) {
+    pub(crate) fn add_decision(&self, tool: &str, is_question: bool, approved: bool, comment: Option<&str>) {
         self.change(|recorded| {
             if !is_question {
                 recorded.decisions.push(approved);
@@ -81,7 +81,7 @@ impl ConversationRecording {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    pub(super) fn add_end(&self, end: &ConversationEnd, hide: &dyn Fn(&Value) -> Value) {
+    pub(crate) fn add_end(&self, end: &ConversationEnd, hide: &dyn Fn(&Value) -> Value) {
         let end = match end {
             ConversationEnd::Output(value) => json!({ "output": hide(value) }),
             ConversationEnd::Artifact(name) => json!({ "artifact": name }),
