@@ -68,7 +68,7 @@ pub(crate) fn draw_boxes(boxes: &[TextBox], direction: Direction, ascii: bool) -
         is_entered[*next] = true;
     }
     let roots = (0..boxes.len()).filter(|at| !is_entered[*at]).map(|root| art.branch(root, ""));
-    let mut canvas = Canvas::default();
+    let mut canvas = TextCanvas::default();
     let mut across = 0;
     for root in roots {
         for (at, place) in &root.places {
@@ -94,7 +94,7 @@ impl BoxPlace {
 }
 
 /// A box and everything behind it.
-struct Branch {
+struct BoxBranch {
     /// Cells that it takes across.
     across: usize,
     /// Where it is entered.
@@ -103,7 +103,7 @@ struct Branch {
     places: Vec<(usize, BoxPlace)>,
 }
 
-impl Branch {
+impl BoxBranch {
     fn anchor_of(&self, wanted: usize) -> usize {
         self.places.iter().find(|(at, _)| *at == wanted).map_or(0, |(_, place)| place.anchor)
     }
@@ -149,7 +149,7 @@ impl BoxArt<'_> {
     }
 
     /// Places a box that is entered with this label, and everything behind it.
-    fn branch(&self, at: usize, label: &str) -> Branch {
+    fn branch(&self, at: usize, label: &str) -> BoxBranch {
         let (along, across) = self.size(at);
         let behind = along + self.link(at);
         let mut places = Vec::new();
@@ -176,10 +176,10 @@ impl BoxArt<'_> {
         let mut all = vec![(at, first)];
         all.extend(places.into_iter().map(|(at, place)| (at, place.moved(0, shift))));
         let own_end = (first.across + across).max(anchor - label / 2 + label);
-        Branch { across: own_end.max(end + shift), anchor, places: all }
+        BoxBranch { across: own_end.max(end + shift), anchor, places: all }
     }
 
-    fn paint(&self, canvas: &mut Canvas, at: usize, place: BoxPlace, tree: &Branch) {
+    fn paint(&self, canvas: &mut TextCanvas, at: usize, place: BoxPlace, tree: &BoxBranch) {
         let own = tree.anchor_of(at);
         let offset = place.anchor - own;
         let next: Vec<(usize, &str)> = self.boxes[at]
@@ -194,7 +194,7 @@ impl BoxArt<'_> {
         }
     }
 
-    fn paint_box(&self, canvas: &mut Canvas, at: usize, place: BoxPlace, leaves: bool) {
+    fn paint_box(&self, canvas: &mut TextCanvas, at: usize, place: BoxPlace, leaves: bool) {
         let (text, set) = (&self.boxes[at], self.set);
         let (along, across) = self.size(at);
         let (columns, rows) = self.turned(along, across);
@@ -219,7 +219,7 @@ impl BoxArt<'_> {
     /// Lines from one box to those behind it, over `length` cells from `begin` on.
     fn paint_links(
         &self,
-        canvas: &mut Canvas,
+        canvas: &mut TextCanvas,
         begin: usize,
         length: usize,
         trunk: usize,
@@ -272,11 +272,11 @@ impl BoxArt<'_> {
 
 /// Text at places; what is put later hides what was there.
 #[derive(Default)]
-struct Canvas {
+struct TextCanvas {
     rows: Vec<Vec<(usize, String)>>,
 }
 
-impl Canvas {
+impl TextCanvas {
     fn put(&mut self, column: usize, row: usize, text: String) {
         if self.rows.len() <= row {
             self.rows.resize_with(row + 1, Vec::new);
