@@ -267,6 +267,17 @@ async fn changed_words_of_a_server_are_refused_until_they_are_accepted() {
     );
     assert!(!refused.contains("(again)"), "{refused}");
     assert_eq!(pinned(&path, "t_more").await.0.pin, Some(ToolPin::Changed));
+    // Of a long description the model is told a part; the whole of it was accepted.
+    let long = format!("Says more. {}", "And more. ".repeat(1000));
+    describe(&long);
+    let (tool, lock) = pinned(&path, "t_more").await;
+    assert!(tool.description.len() <= 4 << 10 && tool.pin == Some(ToolPin::Changed), "{:?}", tool.pin);
+    std::fs::write(fixture.path().join("x.tools.lock"), lock).unwrap();
+    assert_eq!(pinned(&path, "t_more").await.0.pin, Some(ToolPin::Accepted));
+    assert_eq!(ends().await, called);
+    describe(&format!("{long}One word more."));
+    assert_eq!(pinned(&path, "t_more").await.0.pin, Some(ToolPin::Changed), "behind the part that is told");
+    assert!(ends().await.starts_with("SINEW-5209"));
     std::fs::write(fixture.path().join("x.tools.lock"), "{").unwrap();
     let broken = Agent::load_with(&path, &environment()).map(drop).unwrap_err().to_string();
     assert!(broken.contains("x.tools.lock cannot be used"), "{broken}");

@@ -91,6 +91,16 @@ impl ServerAtWork {
     }
 }
 
+/// Servers of a file that told their tools.
+struct AskedServers {
+    /// The servers, with the tools that the model may call.
+    servers: Vec<OfferedServer>,
+    /// States of the descriptions, by source of the tool.
+    pins: HashMap<String, ToolPin>,
+    /// Text of the lock file that accepts them.
+    lock: String,
+}
+
 /// The tools of a model agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTools {
@@ -201,7 +211,7 @@ impl ModelAgent {
         peers: &[PeerDescription],
         around: &RunnerSurroundings,
     ) -> Result<AgentTools, AgentError> {
-        let (servers, lock) = self.server_tools(around).await?;
+        let AskedServers { servers, pins, lock } = self.server_tools(around).await?;
         let table = ToolTable::of(&ToolPlaces {
             rules: &self.rules(),
             peers: &self.with_named_peers(peers.to_vec()),
@@ -212,11 +222,6 @@ impl ModelAgent {
             depth: 0,
             has_lock: self.lock.is_some(),
         })?;
-        let pins: HashMap<String, ToolPin> = servers
-            .iter()
-            .flat_map(|offered| offered.tools.iter().map(move |tool| (&offered.rule.name, tool)))
-            .map(|(server, tool)| (format!("mcp:{server}/{}", tool.name), self.pin(server, tool)))
-            .collect();
         let tools = table.specs.iter().cloned().map(|spec| PinnedTool {
             pin: pins.get(&spec.source).copied(),
             name: spec.declaration.name,
@@ -233,24 +238,23 @@ impl ModelAgent {
         Ok(AgentTools { tools: tools.collect(), lock, lock_path: self.lock_path.clone() })
     }
 
-    /// Asks all servers of the file for their tools: those that the model may call, and the lock that accepts them.
-    async fn server_tools(
-        &self,
-        around: &RunnerSurroundings,
-    ) -> Result<(Vec<OfferedServer>, String), AgentError> {
-        let mut lock = ToolLock::default();
-        let mut offered = Vec::new();
+    /// Asks all servers of the file for their tools.
+    async fn server_tools(&self, around: &RunnerSurroundings) -> Result<AskedServers, AgentError> {
+        let (mut lock, mut pins) = (ToolLock::default(), HashMap::new());
+        let mut servers = Vec::new();
         for (rule, _) in self.server_rules() {
             let (_, tools) = ask_server(rule, around, None).await?;
             let tools: Vec<McpTool> =
                 tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
             for tool in &tools {
+                // Digests are those of the whole description, of which a model may be told a part.
                 lock.accept(&rule.name, tool);
+                pins.insert(format!("mcp:{}/{}", rule.name, tool.name), self.pin(&rule.name, tool));
             }
             let tools = tools.into_iter().map(|tool| usable(&rule.name, tool)).collect::<Result<_, _>>()?;
-            offered.push(OfferedServer { rule: Arc::clone(rule), server: None, tools });
+            servers.push(OfferedServer { rule: Arc::clone(rule), server: None, tools });
         }
-        Ok((offered, lock.text()))
+        Ok(AskedServers { servers, pins, lock: lock.text() })
     }
 
     /// The servers of a rehearsal, none of which is started: tools that the file names, and those that the case answers.
