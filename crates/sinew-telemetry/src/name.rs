@@ -5,7 +5,7 @@
 //! [`ATTRIBUTES`] leave the process: no prompt, no input, no output, no reason in somebody's words.
 
 use opentelemetry::trace::SpanKind;
-use opentelemetry::{Key, KeyValue, Value};
+use opentelemetry::{Array, Key, KeyValue, Value};
 
 const OPERATION: &str = "gen_ai.operation.name";
 const WORKFLOW: &str = "gen_ai.workflow.name";
@@ -15,6 +15,7 @@ const CONVERSATION: &str = "gen_ai.conversation.id";
 const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 const REQUEST_MODEL: &str = "gen_ai.request.model";
+const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 const ERROR: &str = "error.type";
 
 /// Fields of our spans, and the attributes they become.
@@ -28,7 +29,7 @@ const ATTRIBUTES: [(&str, &str); 18] = [
     ("model", REQUEST_MODEL),
     ("response_model", "gen_ai.response.model"),
     ("provider", "gen_ai.provider.name"),
-    ("finish", "gen_ai.response.finish_reasons"),
+    ("finish", FINISH_REASONS),
     ("error", ERROR),
     ("execution", "sinew.execution.id"),
     ("node", "sinew.node"),
@@ -68,7 +69,7 @@ pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanNa
         .into_iter()
         .filter_map(|KeyValue { key, value, .. }| {
             let (_, attribute) = ATTRIBUTES.iter().find(|(field, _)| *field == key.as_str())?;
-            Some(KeyValue::new(*attribute, value))
+            Some(KeyValue::new(*attribute, as_conventional(attribute, value)))
         })
         .collect();
     let Some((_, operation, field, kind)) = SPANS.iter().find(|(of, ..)| *of == name).cloned() else {
@@ -82,6 +83,14 @@ pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanNa
     };
     attributes.push(KeyValue::new(OPERATION, operation));
     SpanName { name, kind, attributes }
+}
+
+/// The value in the type of the conventions: a model may end several answers at once, so there is a list of reasons.
+fn as_conventional(attribute: &str, value: Value) -> Value {
+    match value {
+        Value::String(reason) if attribute == FINISH_REASONS => Value::Array(Array::String(vec![reason])),
+        value => value,
+    }
 }
 
 #[cfg(test)]

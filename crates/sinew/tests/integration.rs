@@ -32,6 +32,7 @@ mod permission;
 mod python_project;
 mod test_command;
 mod tools;
+mod trace_of_models;
 mod trace_of_processes;
 mod transcripts;
 mod vocabulary;

@@ -27,13 +27,13 @@ const HEADER: &str = "SINEW_TEST_TRACEPARENT";
 
 /// Spans that a collector received.
 #[derive(Clone, Default)]
-struct Collected(Arc<Mutex<Received>>);
+pub(crate) struct Collected(pub(crate) Arc<Mutex<Received>>);
 
 /// Each request's headers, and each span with the service it came from.
-type Received = (Vec<String>, Vec<(String, Span)>);
+pub(crate) type Received = (Vec<String>, Vec<(String, Span)>);
 
 /// A collector of traces: says yes to everything.
-async fn collector() -> (SocketAddr, Collected) {
+pub(crate) async fn collector() -> (SocketAddr, Collected) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, collected) = (listener.local_addr().unwrap(), Collected::default());
     let all = collected.clone();
@@ -46,19 +46,24 @@ async fn collector() -> (SocketAddr, Collected) {
     (address, collected)
 }
 
+/// Head and body of the next request; none if the client went away.
+pub(crate) async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+    let lower = head.to_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.trim().parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    Some((head, body))
+}
+
 async fn take(stream: TcpStream, all: Collected) {
     let mut stream = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if stream.read_line(&mut head).await.unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let lower = head.to_lowercase();
-        let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        let mut body = vec![0; length.trim().parse().unwrap()];
-        stream.read_exact(&mut body).await.unwrap();
+    while let Some((head, body)) = read_request(&mut stream).await {
         let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
         {
             let mut all = all.0.lock().unwrap();
