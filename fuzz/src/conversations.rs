@@ -5,9 +5,9 @@ use sinew_model::codec::AnswerReader;
 use sinew_model::rehearsal::{RehearsalStubs, StubAnswer, rehearse};
 use sinew_model::script::ModelScript;
 use sinew_model::{
-    BudgetSpec, CompactionSpec, ConversationSpec, ConversationState, FallbackRule, ModelAbilities, ModelSpec,
-    OutputMode, OutputSpec, Provider, SchemaAbility, StepRecord, TaintRule, ToolAbility, ToolCall,
-    UnknownRule,
+    BudgetSpec, CompactionSpec, ConversationSpec, ConversationState, FallbackRule, FormBounds,
+    ModelAbilities, ModelSpec, OutputMode, OutputSpec, Provider, SchemaAbility, StepRecord, TaintRule,
+    ToolAbility, ToolCall, UnknownRule,
 };
 
 /// Longest log that is tried, in records.
@@ -79,6 +79,7 @@ fn spec() -> ConversationSpec {
         model: "main".to_owned(),
         context: 8_000,
         max_output: 1_000,
+        bounds: FormBounds::default(),
         abilities: ModelAbilities {
             tools: ToolAbility::Native,
             schema: SchemaAbility::Native,

@@ -260,6 +260,14 @@ impl Agent {
         }
     }
 
+    /// Lets this model of the file answer, and no other. Says whether the agent has a model of this alias; once chosen, a
+    /// model stays.
+    pub fn choose_model(&self, alias: &str) -> bool {
+        let AgentRunner::Model(model) = &self.runner else { return false };
+        let is_known = self.models().iter().any(|one| one.alias == alias);
+        is_known && model.chosen.get_or_init(|| alias.to_owned()) == alias
+    }
+
     /// Asks a model of this alias for one word. `None` if the agent has no such model.
     pub async fn ping_model(&self, alias: &str) -> Option<Result<ModelPong, String>> {
         let AgentRunner::Model(model) = &self.runner else { return None };

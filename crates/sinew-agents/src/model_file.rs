@@ -16,7 +16,7 @@ pub(crate) struct ModelFile {
     /// Aliases of models: the first answers, the others take over when it does not.
     #[schemars(length(min = 1, max = 8))]
     pub(crate) r#use: Vec<String>,
-    /// Models by alias; the file `models.yaml` beside this file if left out.
+    /// Models by alias, beside those of the file `models.yaml` in the same folder.
     pub(crate) models: Option<BTreeMap<String, ModelEntry>>,
     /// Classes of refusals after which the next model is asked.
     #[serde(default = "default_fallback")]
@@ -84,6 +84,9 @@ pub(crate) struct ModelEntry {
     /// Longest answer in tokens.
     #[schemars(range(min = 1))]
     pub(crate) max_output: Option<u64>,
+    /// Most that texts and lists of an answer in a form may hold, for small models that do not end them by themselves.
+    #[serde(default)]
+    pub(crate) bounds: BoundEntry,
     /// Abilities of the model and its server.
     #[serde(default)]
     pub(crate) caps: AbilityEntry,
@@ -100,6 +103,18 @@ pub(crate) struct ModelEntry {
     pub(crate) retry: ModelRetry,
     /// Answers of a scripted model, in order; an answer that fits the asked form if left out.
     pub(crate) answers: Option<Vec<Value>>,
+}
+
+/// Bounds of forms that the server enforces, wherever a schema allows more.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BoundEntry {
+    /// Longest text, in characters. An answer without a schema is a form of one text then.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(crate) text: Option<u64>,
+    /// Most items of a list.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) items: Option<u64>,
 }
 
 /// Interfaces of servers.

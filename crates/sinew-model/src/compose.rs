@@ -43,7 +43,7 @@ pub(crate) fn prompt(
     let offers_any = if native { !tools.is_empty() } else { offer };
     let mut system: Vec<String> = spec.system.iter().filter(|text| !text.is_empty()).cloned().collect();
     system.extend(plan.instruction(spec));
-    let mut messages = opening(spec, state);
+    let mut messages = opening(spec, state, plan);
     for exchange in visible(state) {
         add_exchange(spec, state, model, exchange, &mut messages);
     }
@@ -54,7 +54,7 @@ pub(crate) fn prompt(
     Prompt {
         system,
         must_call: plan == AnswerPlan::Tool && (last_word || form_turn || spec.tools.is_empty()),
-        form: plan.form(spec, offers_any),
+        form: plan.form(spec, model, offers_any),
         tools,
         messages,
         max_output: if cut_off { model.max_output.saturating_mul(2) } else { model.max_output },
@@ -69,7 +69,7 @@ pub(crate) fn summary_prompt(
     model: &ModelSpec,
     before: u32,
 ) -> Prompt {
-    let mut messages = opening(spec, state);
+    let mut messages = opening(spec, state, AnswerPlan::Words);
     for exchange in visible(state).filter(|exchange| exchange.turn < before) {
         add_exchange(spec, state, model, exchange, &mut messages);
     }
@@ -120,13 +120,13 @@ pub(crate) fn estimated_tokens(state: &ConversationState, prompt_bytes: u64) -> 
 }
 
 /// Examples, session, input and the summary of what was left out.
-fn opening(spec: &ConversationSpec, state: &ConversationState) -> Vec<PromptMessage> {
+fn opening(spec: &ConversationSpec, state: &ConversationState, plan: AnswerPlan) -> Vec<PromptMessage> {
     let mut messages = Vec::new();
     for (user, assistant) in spec.examples.iter().chain(&spec.history) {
         messages.push(PromptMessage::User { text: user.clone() });
         messages.push(PromptMessage::Assistant {
             verbatim: Value::Null,
-            text: assistant.clone(),
+            text: plan.example(spec, assistant),
             calls: Vec::new(),
         });
     }

@@ -11,6 +11,7 @@
 
 pub mod codec;
 mod compose;
+mod form_bounds;
 mod next;
 mod output;
 mod prompt;
@@ -26,6 +27,7 @@ mod tests;
 mod text;
 mod turn;
 
+pub use form_bounds::FormBounds;
 pub use next::{ApprovalTest, ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
 pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};

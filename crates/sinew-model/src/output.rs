@@ -54,6 +54,10 @@ impl AnswerPlan {
         let text = || Self::Text { json: abilities.schema == SchemaAbility::Json };
         match (spec.output.mode, &spec.output.schema) {
             (OutputMode::Marker, _) => Self::Marker,
+            // Words do not end where the model does not end them; a form of one text does.
+            (_, None) if model.bounds.text.is_some() && abilities.schema == SchemaAbility::Native => {
+                Self::Action
+            }
             (_, None) => Self::Words,
             (OutputMode::Text, _) => text(),
             (OutputMode::Tool, _) if abilities.tools == ToolAbility::Native => Self::Tool,
@@ -98,8 +102,24 @@ impl AnswerPlan {
         })
     }
 
+    /// An earlier answer, worded as this plan wants answers: a model does as the examples do.
+    pub(crate) fn example(self, spec: &ConversationSpec, answer: &str) -> String {
+        if self != Self::Action {
+            return answer.to_owned();
+        }
+        let output = spec.output.schema.as_ref().and_then(|_| serde_json::from_str(answer).ok());
+        json!({ ANSWER_TOOL: output.unwrap_or_else(|| Value::from(answer)) }).to_string()
+    }
+
     /// The form of an answer; `tools` tells whether the prompt offers tools.
-    pub(crate) fn form(self, spec: &ConversationSpec, tools: bool) -> AnswerForm {
+    pub(crate) fn form(self, spec: &ConversationSpec, model: &ModelSpec, tools: bool) -> AnswerForm {
+        match self.unbounded_form(spec, tools) {
+            AnswerForm::Schema(schema) => AnswerForm::Schema(model.bounds.within(schema)),
+            form => form,
+        }
+    }
+
+    fn unbounded_form(self, spec: &ConversationSpec, tools: bool) -> AnswerForm {
         match (self, &spec.output.schema) {
             (Self::Native { beside_tools }, Some(schema)) if beside_tools || !tools => {
                 AnswerForm::Schema(as_object(&schema.value))
@@ -197,6 +217,9 @@ fn action_schema(spec: &ConversationSpec, tools: bool) -> Value {
 }
 
 fn action_instruction(spec: &ConversationSpec) -> String {
+    if spec.tools.is_empty() {
+        return format!("Answer with {{\"{ANSWER_TOOL}\": OUTPUT}} and nothing else.");
+    }
     let mut text = format!(
         "You can use tools. To use one, answer with {{\"tool\": NAME, \"arguments\": {{…}}}} and nothing else; its result \
          comes with the next message. When the work is done, answer with {{\"{ANSWER_TOOL}\": OUTPUT}}. Tools:"

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_source::Schema;
 
+use crate::form_bounds::FormBounds;
 use crate::turn::TokenUsage;
 
 /// Everything that is fixed before a conversation begins.
@@ -58,6 +59,8 @@ pub struct ModelSpec {
     pub context: u64,
     /// Longest answer, in tokens.
     pub max_output: u64,
+    /// Most that texts and lists of an answer in a form may hold, where the provider enforces schemas.
+    pub bounds: FormBounds,
     /// Abilities of the model and its server.
     pub abilities: ModelAbilities,
     /// Sampling temperature.

@@ -1,5 +1,6 @@
 //! Ready-made agents behind the in-process driver.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{AgentSet, Artifacts, LocalPeers, People};
+use sinew_agents::{Agent, AgentSet, Artifacts, LocalPeers, People};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
 use sinew_inspection::words;
@@ -66,6 +67,27 @@ pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
         }
     }
     AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+}
+
+/// Lets one model answer in all agents that have it, and no other; agents without it keep theirs. Fails if no agent has it.
+pub fn choose_model<'a>(
+    agents: impl IntoIterator<Item = &'a Arc<Agent>>,
+    alias: &str,
+) -> Result<(), Failure> {
+    let (mut is_known, mut known) = (false, BTreeSet::new());
+    for agent in agents {
+        is_known |= agent.choose_model(alias);
+        known.extend(agent.models().into_iter().map(|model| model.alias));
+    }
+    if is_known {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("no agent has a model '{alias}'"));
+    Err(match sinew_source::did_you_mean(alias, known.iter().map(String::as_str)) {
+        Some(near) => failure.hint(format!("did you mean '{near}'?")),
+        None if known.is_empty() => failure.hint("no agent here calls a language model"),
+        None => failure.hint(format!("models: {}", known.into_iter().collect::<Vec<_>>().join(", "))),
+    })
 }
 
 /// The folders of node plugins in a folder, by name.

@@ -91,13 +91,19 @@ run:
     budget: {turns: 4, output_tokens: 1000}
 "#;
 
+/// The program that serves the model; says loudly that nothing was tried if there is none.
+fn program() -> Option<PathBuf> {
+    let program = std::env::var_os(PROGRAM).map(PathBuf::from);
+    if program.is_none() {
+        println!("NO LOCAL MODEL: {PROGRAM} is not set, so no agent was tried with a real model");
+    }
+    program
+}
+
 /// Mechanics, not wit: forms, calls, ends and usage are checked; which word the model chooses is not.
 #[test]
 fn agents_work_with_a_small_real_model() {
-    let Some(program) = std::env::var_os(PROGRAM).map(PathBuf::from) else {
-        println!("NO LOCAL MODEL: {PROGRAM} is not set, so no agent was tried with a real model");
-        return;
-    };
+    let Some(program) = program() else { return };
     let model = ServedModel::start(&program);
     let here = tempfile::tempdir().unwrap();
     let sorter = root().join("examples/local-model/agent-cards/sorter.agent.yaml");
@@ -135,6 +141,77 @@ fn agents_work_with_a_small_real_model() {
     let cut = call(here.path(), "Cut", "Where is A-17?");
     let told = String::from_utf8_lossy(&cut.stderr);
     assert!(!cut.status.success() && told.contains("SINEW-520"), "{told}");
+}
+
+/// Copies the files of a folder, and of the folders in it.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn sinew(folder: &Path, args: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.args(args).args(["-o", "json"]).current_dir(folder);
+    for key in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"] {
+        command.env_remove(key);
+    }
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{args:?}: {err}{out}");
+    serde_json::from_str(&out).unwrap()
+}
+
+/// The same files as on the script, by one flag: a workflow of each dialect comes to a good end, and no other model answered.
+#[test]
+fn examples_of_all_dialects_end_well_on_a_small_real_model() {
+    let Some(program) = program() else { return };
+    let model = ServedModel::start(&program);
+    let here = tempfile::tempdir().unwrap();
+    let desk = here.path().join("desk");
+    copy_folder(&root().join("examples/support-desk"), &desk);
+    let models = desk.join("agent-cards/models.yaml");
+    std::fs::write(&models, model.asked_by(&std::fs::read_to_string(&models).unwrap())).unwrap();
+    let readme = std::fs::read_to_string(desk.join("README.md")).unwrap();
+    for (file, arguments, shown) in [
+        ("ticket.yaml", vec!["-p", "message=Where is A-17?"], "/output/verdict"),
+        (
+            "desk.yaml",
+            vec![
+                "-p",
+                "message=Where is A-17?",
+                "--default-agent",
+                "work=DeskClerk",
+                "--default-agent",
+                "route=DeskRouter",
+                "--default-agent",
+                "judge=DeskJudge",
+            ],
+            "/output/results/sort/data/kind",
+        ),
+        ("team.json", vec![], "/output/lead"),
+        ("cluster.json", vec!["-i", "\"How many lamps are there?\""], "/output/response"),
+        ("flow.json", vec![], "/output/content"),
+    ] {
+        assert!(readme.contains(file), "{file} is not in the page of the example");
+        let began = std::time::Instant::now();
+        let run = sinew(&desk, &[&["run", file, "--model", "local"], arguments.as_slice()].concat());
+        assert_eq!(run["status"], "succeeded", "{file}: {run}");
+        assert!(run.pointer(shown).is_some_and(|value| !value.is_null()), "{file}: {run}");
+        let id = run["execution"].as_str().unwrap();
+        let told = sinew(&desk, &["execution", "describe", id]);
+        let used = told["models"].as_array().unwrap();
+        // The local model has a price, of nothing; a script has none.
+        let is_local = |node: &Value| node["turns"].as_u64() > Some(0) && node["cost_usd"] == 0.0;
+        assert!(!used.is_empty() && used.iter().all(is_local), "{file}: {used:?}");
+        println!("{file}: {:.1} s, {used:?}", began.elapsed().as_secs_f64());
+    }
 }
 
 /// Runs the script with these variables, and nothing in the cache.

@@ -196,6 +196,50 @@ fn models_may_stand_in_a_file_beside_the_agents() {
 }
 
 #[tokio::test]
+async fn models_beside_the_file_join_those_of_it_and_one_may_be_chosen() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.agent.yaml");
+    let file = |models: &str| {
+        let text = format!("name: x\nrun:\n  model:\n    use: [main]\n    models: {{main: {models}}}\n");
+        std::fs::write(&path, text).unwrap();
+        Agent::load_with(&path, &environment())
+    };
+    let script = |words: &str| format!("{{provider: script, answers: [{{text: {words}}}]}}");
+    let shared = format!("main: {}\nother: {}\n", script("shared"), script("other"));
+    std::fs::write(folder.path().join("models.yaml"), shared).unwrap();
+    for (chosen, known, answer) in [
+        (None, true, "own"),
+        (Some("other"), true, "other"),
+        (Some("main"), true, "own"),
+        (Some("none"), false, "own"),
+    ] {
+        let agent = file(&script("own")).unwrap();
+        let aliases: Vec<String> = agent.models().into_iter().map(|model| model.alias).collect();
+        assert_eq!(aliases, ["main", "other"]);
+        assert_eq!(chosen.is_none_or(|alias| agent.choose_model(alias)), known, "{chosen:?}");
+        let artifacts =
+            std::sync::Arc::new(sinew_agents::ArtifactFolder::open(folder.path().join("a")).unwrap());
+        let mut call = sinew_agents::Call::new("x", serde_json::json!({"text": "hi"}), artifacts);
+        // An alias that a node names does not count beside a choice.
+        call.context = serde_json::json!({"request": {"model": "main"}});
+        assert_eq!(agent.call(call).await.unwrap().output["text"], answer, "{chosen:?}");
+    }
+    // The chosen model alone: another does not answer in its place.
+    let broken =
+        format!("other: {}\n", "{provider: script, answers: [{error: {status: 503}}], retry: {limit: 0}}");
+    std::fs::write(folder.path().join("models.yaml"), broken).unwrap();
+    let agent = file(&script("own")).unwrap();
+    assert!(agent.choose_model("other"));
+    let artifacts = std::sync::Arc::new(sinew_agents::ArtifactFolder::open(folder.path().join("a")).unwrap());
+    let call = sinew_agents::Call::new("x", serde_json::json!({"text": "hi"}), artifacts);
+    let fault = agent.call(call).await.unwrap_err();
+    assert_eq!(fault.code, "SINEW-5201", "{fault:?}");
+    std::fs::write(folder.path().join("models.yaml"), "main: [").unwrap();
+    let found = file(&script("own")).map(drop).unwrap_err().to_string();
+    assert!(found.contains("models.yaml"), "{found}");
+}
+
+#[tokio::test]
 async fn skills_stand_in_the_instruction_or_are_read() {
     let folder = TempDir::new().unwrap();
     for (name, body) in [("small", "Be short.".to_owned()), ("large", "x".repeat(5000))] {

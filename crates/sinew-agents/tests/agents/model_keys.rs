@@ -27,6 +27,7 @@ fn full() -> Value {
                 "cheap": {
                     "provider": "openai", "model": "gpt-5-mini", "url": "https://api.openai.com/v1", "key": "${env:TOKEN}",
                     "headers": {"X-Team": "${env:TOKEN}"}, "allow_private": false, "context": 128_000, "max_output": 4096,
+                    "bounds": {"text": 400, "items": 10},
                     "caps": {"tools": "native", "schema": "native", "stream": true, "parallel": true},
                     "settings": {"temperature": 0, "seed": 7, "reasoning": "low", "extra": {"top_p": 1}},
                     "price": {"input": 0.25, "output": 2, "cached": 0.03},

@@ -10,8 +10,8 @@ use crate::rehearsal::{Rehearsal, RehearsalStubs, StubAnswer, rehearse};
 use crate::script::ModelScript;
 use crate::{
     ApprovalRule, BudgetSpec, CompactionSpec, ConversationEnd, ConversationSpec, EffectClass, FallbackRule,
-    ModelAbilities, ModelSpec, OutputMode, OutputSchema, OutputSpec, Provider, SchemaAbility, TaintRule,
-    ToolAbility, ToolCall, ToolSpec, UnknownRule,
+    FormBounds, ModelAbilities, ModelSpec, OutputMode, OutputSchema, OutputSpec, Provider, SchemaAbility,
+    TaintRule, ToolAbility, ToolCall, ToolSpec, UnknownRule,
 };
 
 /// A model with all abilities.
@@ -22,6 +22,7 @@ pub(super) fn model(alias: &str) -> ModelSpec {
         model: format!("{alias}-1"),
         context: 128_000,
         max_output: 4_096,
+        bounds: FormBounds::default(),
         abilities: ModelAbilities {
             tools: ToolAbility::Native,
             schema: SchemaAbility::Native,

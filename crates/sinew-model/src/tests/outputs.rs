@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::fixture::{play, spec, told, with_schema};
 use crate::{
-    AnswerForm, ConversationSpec, ConversationState, OutputMode, Provider, SchemaAbility, ToolAbility,
+    AnswerForm, ConversationSpec, ConversationState, FormBounds, OutputMode, Provider, SchemaAbility,
+    ToolAbility,
 };
 
 fn level() -> Value {
@@ -71,6 +72,65 @@ fn every_mode_brings_the_output_and_repairs_it() {
         }
         let marker = json!({"text": "«result:artifact=o.json:v0 status=success»"});
         assert_eq!(told(&play(&spec, &json!([marker]))), "artifact o.json:v0", "{name}");
+    }
+}
+
+#[test]
+fn forms_of_a_model_with_bounds_come_to_an_end() {
+    let bounds = FormBounds { text: Some(80), items: Some(4) };
+    let small = |mut spec: ConversationSpec| {
+        spec.models[0].bounds = bounds;
+        spec.models[0].abilities.tools = ToolAbility::Schema;
+        spec
+    };
+    let without_tools = |mut spec: ConversationSpec| {
+        spec.tools = Arc::default();
+        spec
+    };
+    let form = |spec: &ConversationSpec| match first_prompt(spec).form {
+        AnswerForm::Schema(schema) => schema,
+        other => panic!("{other:?}"),
+    };
+    let text = json!({"type": "string", "maxLength": 80});
+    // Arguments of tools and the answer.
+    let spec_with_tools = small(spec());
+    let schema = form(&spec_with_tools);
+    let choices = schema["anyOf"].as_array().unwrap();
+    assert_eq!(choices.len(), 4, "{schema}");
+    assert_eq!(choices[0]["properties"]["arguments"]["properties"]["id"], text, "{schema}");
+    assert_eq!(choices[3]["properties"]["answer"], text, "{schema}");
+    // Without tools and schema: words, in a form that ends.
+    let words = small(without_tools(spec()));
+    assert_eq!(form(&words)["anyOf"][0]["properties"]["answer"], text);
+    assert!(
+        first_prompt(&words)
+            .system
+            .contains(&r#"Answer with {"answer": OUTPUT} and nothing else."#.to_owned())
+    );
+    assert_eq!(told(&play(&words, &json!([{"text": r#"{"answer": "Hello."}"#}]))), r#"{"text":"Hello."}"#);
+    // The schema of a node.
+    let list =
+        json!({"type": "object", "properties": {"all": {"type": "array", "items": {"type": "string"}}}});
+    let listed = small(without_tools(with_schema(spec(), &list)));
+    let all = json!({"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": 4});
+    assert_eq!(form(&listed)["properties"]["all"], all);
+    // A model without bounds writes words as it likes.
+    assert_eq!(first_prompt(&without_tools(spec())).form, AnswerForm::Free);
+}
+
+#[test]
+fn examples_have_the_form_that_answers_have() {
+    for (ability, schema, example, shown) in [
+        (ToolAbility::Native, false, "On its way.", "On its way."),
+        (ToolAbility::Schema, false, "On its way.", r#"{"answer":"On its way."}"#),
+        (ToolAbility::Schema, true, r#"{"level": "low"}"#, r#"{"answer":{"level":"low"}}"#),
+    ] {
+        let mut spec = if schema { with_schema(spec(), &level()) } else { spec() };
+        spec.models[0].abilities.tools = ability;
+        spec.examples = vec![("Where is B-4?".to_owned(), example.to_owned())];
+        let prompt = first_prompt(&spec);
+        let crate::PromptMessage::Assistant { text, .. } = &prompt.messages[1] else { panic!("{prompt:?}") };
+        assert_eq!(text, shown, "{ability:?}");
     }
 }
 

@@ -11,8 +11,8 @@ use sinew_files::read_text_file;
 use sinew_model::codec::default_address;
 use sinew_model::script::ModelScript;
 use sinew_model::{
-    BudgetSpec, CompactionSpec, FallbackRule, ModelAbilities, ModelSpec, OutputMode, Provider, SchemaAbility,
-    TaintRule, TokenPrice, ToolAbility, UnknownRule,
+    BudgetSpec, CompactionSpec, FallbackRule, FormBounds, ModelAbilities, ModelSpec, OutputMode, Provider,
+    SchemaAbility, TaintRule, TokenPrice, ToolAbility, UnknownRule,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::code;
@@ -121,6 +121,7 @@ impl ModelBuilder<'_> {
         Some(ModelAgent {
             endpoints,
             others,
+            chosen: OnceLock::new(),
             summary_model: summary.unwrap_or(0),
             instruction,
             skills,
@@ -167,18 +168,23 @@ impl ModelBuilder<'_> {
         keep
     }
 
-    /// The models of the file, or of `models.yaml` beside it.
+    /// The models of `models.yaml` beside the file, and those of the file, which go before.
     fn models(&mut self, file: &ModelFile) -> Option<BTreeMap<String, ModelEntry>> {
-        if let Some(models) = &file.models {
-            return Some(models.clone());
-        }
         let path = self.folder.join(MODELS_FILE);
+        let own = file.models.clone();
+        if own.is_some() && !path.exists() {
+            return own;
+        }
         let problem = match read_text_file(&path, MAX_NAMED_FILE) {
+            Err(error) if own.is_some() => format!("{MODELS_FILE} beside this file cannot be read: {error}"),
             Err(error) => format!(
                 "there are no `models` here, and {MODELS_FILE} beside this file cannot be read: {error}"
             ),
             Ok(text) => match read_models(&text) {
-                Ok(models) => return Some(models),
+                Ok(mut models) => {
+                    models.extend(own.unwrap_or_default());
+                    return Some(models);
+                }
                 Err(problem) => format!("{MODELS_FILE}: {problem}"),
             },
         };
@@ -219,6 +225,7 @@ impl ModelBuilder<'_> {
                 model: entry.model.clone(),
                 context: entry.context.unwrap_or(USUAL_CONTEXT),
                 max_output: entry.max_output.unwrap_or(USUAL_MAX_OUTPUT),
+                bounds: FormBounds { text: entry.bounds.text, items: entry.bounds.items },
                 abilities: ModelAbilities {
                     tools: match caps.tools {
                         None | Some(ToolAbilityName::Native) => ToolAbility::Native,

@@ -26,6 +26,7 @@ use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRul
 use sinew_script::Function;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::complaint::FileComplaint;
 use crate::run::mcp::ToolLock;
@@ -42,6 +43,8 @@ pub(crate) struct ModelAgent {
     pub(crate) endpoints: Vec<ModelEndpoint>,
     /// Models of the file that workflows may name instead of the first, by alias.
     pub(crate) others: Vec<ModelEndpoint>,
+    /// Alias of the only model that answers, whatever file and workflow say.
+    pub(crate) chosen: OnceLock<String>,
     pub(crate) summary_model: usize,
     pub(crate) instruction: InstructionTemplate,
     pub(crate) skills: Vec<SkillText>,

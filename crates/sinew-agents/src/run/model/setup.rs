@@ -28,8 +28,12 @@ pub(crate) fn compiled(schema: &Value) -> Result<Schema, SchemaError> {
 }
 
 impl ModelAgent {
-    /// Models of a conversation in order: one that the request names, then those of `use`.
+    /// Models of a conversation in order: the chosen one alone, else one that the request names, then those of `use`.
     pub(super) fn models(&self, request: &Value) -> Vec<&ModelEndpoint> {
+        let is_chosen = |one: &&ModelEndpoint| self.chosen.get() == Some(&one.spec.alias);
+        if let Some(chosen) = self.endpoints.iter().chain(&self.others).find(is_chosen) {
+            return vec![chosen];
+        }
         // Nodes name a model, or have one plugged into a socket.
         let plugged = ["/links/model/0/data/model", "/links/model/0/data/alias", "/links/model/0/label"];
         let plugged = plugged.iter().find_map(|at| request.pointer(at)?.as_str());
@@ -132,10 +136,19 @@ fn schema_of_request(context: &Value) -> Option<Value> {
             Some(object(properties, json!(["choice", "reason"])))
         }
         "judge" => {
-            let properties = json!({"verdict": {"type": "string"}, "reasoning": {"type": "string"}});
+            let properties =
+                json!({"verdict": verdict_schema(&context["request"]), "reasoning": {"type": "string"}});
             Some(object(properties, json!(["verdict", "reasoning"])))
         }
         _ => None,
+    }
+}
+
+/// The word of a judge: the one that passes, or one that does not, where the request tells which passes.
+fn verdict_schema(request: &Value) -> Value {
+    match request.get("passWhen").and_then(Value::as_str) {
+        Some(pass) => json!({"enum": [pass, if pass.eq_ignore_ascii_case("no") { "yes" } else { "no" }]}),
+        None => json!({"type": "string"}),
     }
 }
 

@@ -98,6 +98,13 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
     note_warnings(&agent, output);
+    let around = file_agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
+    if let Some(alias) = &args.model {
+        file_agents::choose_model([&agent], alias)?;
+        for peer in around.iter() {
+            peer.choose_model(alias);
+        }
+    }
     let (value, deadline) = (args.value()?, args.deadline()?);
     let kept = KeptArtifacts::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
     let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
@@ -115,7 +122,6 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
-    let around = file_agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
     task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(

@@ -110,6 +110,9 @@ pub(crate) struct CallArgs {
     /// Folder for artifacts [default: .sinew/calls]
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
+    /// Let the model of this alias answer in all agents whose files have it, and no other
+    #[arg(long, value_name = "ALIAS")]
+    model: Option<String>,
     /// Answer a question that the agent of a file asks a person, in advance: words, or yes or no. May be repeated
     #[arg(long, value_name = "TEXT")]
     answer: Vec<String>,
@@ -121,8 +124,8 @@ pub(crate) struct CallArgs {
 impl CallArgs {
     /// Whether a flag means agents of files.
     fn names_files(&self) -> bool {
-        let of_files = self.artifacts.is_some() || self.record.is_some() || !self.answer.is_empty();
-        self.who.names_files() || of_files
+        let of_files = self.artifacts.is_some() || self.record.is_some() || self.model.is_some();
+        self.who.names_files() || of_files || !self.answer.is_empty()
     }
 }
 
@@ -144,6 +147,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
         AgentCommand::Call(args) if args.who.on.is_meant(args.names_files()) => {
             refuse("--agents", !args.who.agents.is_empty())?;
             refuse("--artifacts", args.artifacts.is_some())?;
+            refuse("--model", args.model.is_some())?;
             block(mesh::call(&args, output))
         }
         AgentCommand::List(places) => files::list(&places.paths, output),

@@ -46,6 +46,9 @@ pub(crate) struct ChatArgs {
     /// Session to go on with, on a mesh [default: a new one]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Let the model of this alias answer in all agents whose files have it, and no other
+    #[arg(long, value_name = "ALIAS")]
+    model: Option<String>,
     /// Agent files or folders of them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
@@ -82,9 +85,12 @@ pub(crate) fn chat(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
-    let names_files = !args.agents.is_empty() || args.name.contains(".agent.");
+    let names_files = !args.agents.is_empty() || args.model.is_some() || args.name.contains(".agent.");
     let (people, mut questions) = AskedPeople::new();
     let mut partner = if args.mesh.is_meant(names_files) {
+        if args.model.is_some() {
+            return Err(Failure::usage("--model is for agents of files; an agent of a mesh has its own"));
+        }
         ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref(), people).await?
     } else {
         if args.session.is_some() {
@@ -92,7 +98,7 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
                 "--session is for agents of a mesh; here a chat is a session of its own",
             ));
         }
-        ChatPartner::in_process(&args.name, &args.agents, people)?
+        ChatPartner::in_process(&args.name, &args.agents, args.model.as_deref(), people)?
     };
     let mut lines = InputLines::read();
     let mut cost = ChatCost::default();

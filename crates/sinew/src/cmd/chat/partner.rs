@@ -65,11 +65,23 @@ pub(super) struct MeshPartner {
 
 impl ChatPartner {
     /// An agent from a file.
-    pub(super) fn in_process(name: &str, places: &[PathBuf], people: AskedPeople) -> Result<Self, Failure> {
+    pub(super) fn in_process(
+        name: &str,
+        places: &[PathBuf],
+        model: Option<&str>,
+        people: AskedPeople,
+    ) -> Result<Self, Failure> {
         let agent = find_file(name, places)?;
+        let around = file_agents::load(places, Path::new("./workflow.yaml")).unwrap_or_default();
+        if let Some(alias) = model {
+            file_agents::choose_model([&agent], alias)?;
+            for peer in around.iter() {
+                peer.choose_model(alias);
+            }
+        }
         Ok(Self::Local(Box::new(LocalPartner {
             agent,
-            around: file_agents::load(places, Path::new("./workflow.yaml")).unwrap_or_default(),
+            around,
             kept: KeptArtifacts::open(PathBuf::from(".sinew/calls"))?,
             people: Arc::new(people),
             session: Arc::default(),

@@ -93,6 +93,11 @@ pub(super) fn has_local_flag(args: &RunArgs) -> bool {
 fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
     let given = [
         ("--agents", !args.agents.is_empty(), "agents of a mesh are processes: `sinew serve agent FILE`"),
+        (
+            "--model",
+            args.model.is_some(),
+            "agents of a mesh are processes: `sinew serve agent FILE --model ALIAS`",
+        ),
         ("--answer", !args.answer.is_empty(), "people answer with `sinew approval approve`"),
         ("--events", args.events.is_some(), "`sinew execution events -f` shows them"),
         ("--artifacts", args.artifacts.is_some(), "`sinew artifact get` fetches them"),

@@ -76,6 +76,9 @@ pub(crate) struct RunArgs {
     /// Agent files or folders of them [default: beside the workflow and in agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
+    /// Let the model of this alias answer in all agents whose files have it, and no other
+    #[arg(long, value_name = "ALIAS")]
+    model: Option<String>,
     /// Dialect of the file, instead of what its content says
     #[arg(long)]
     dialect: Option<String>,
@@ -223,6 +226,9 @@ fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
     let mut set = file_agents::load(&args.agents, &args.file)?;
     add_ready_made(&mut set)?;
+    if let Some(alias) = &args.model {
+        file_agents::choose_model(set.iter(), alias)?;
+    }
     warn_of_missing_agents(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
     let kept = KeptArtifacts::open(

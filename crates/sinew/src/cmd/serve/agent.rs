@@ -34,6 +34,9 @@ pub(crate) struct AgentArgs {
     /// Agent files, or folders of them
     #[arg(value_name = "FILE|DIR", required = true)]
     paths: Vec<PathBuf>,
+    /// Let the model of this alias answer in all agents whose files have it, and no other
+    #[arg(long, value_name = "ALIAS")]
+    model: Option<String>,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
@@ -50,6 +53,9 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
             "there is no agent file in these places",
         )
         .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
+    }
+    if let Some(alias) = &args.model {
+        file_agents::choose_model(set.iter(), alias)?;
     }
     sinew_agents::remove_stale_task_folders();
     let stop = Stop::listen()?;
