@@ -34,6 +34,7 @@ mod load;
 mod local_peers;
 mod mcp_file;
 mod model_file;
+mod named_files;
 mod offer_file;
 mod peers;
 mod people;

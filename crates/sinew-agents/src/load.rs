@@ -1,10 +1,10 @@
 //! From an agent file to an agent: read, check the form, check the parts, keep what runs.
 
 use sinew_protocol::code;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use sinew_files::{read_file, read_text_file};
+use sinew_files::read_file;
 use sinew_source::{
     Diagnostic, Diagnostics, Document, HostReferences, Limits, LoadOptions, Schema, Sources, Variables,
     check_node, is_reserved_variable, is_variable_name, place_within,
@@ -14,6 +14,7 @@ use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
 use crate::mcp_file::McpFile;
+use crate::named_files::NamedFiles;
 use crate::run::{
     Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
     build_model,
@@ -33,7 +34,14 @@ impl Agent {
 
     /// Loads an agent from the text of its file. `path` names it in findings.
     pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
-        load_bytes(path, text.as_bytes(), &process_environment())
+        load_bytes(path, text.as_bytes(), &process_environment(), NamedFiles::OnDisk)
+    }
+
+    /// Loads an agent from a file that a client sent, for its findings and its cases: no other file and no variable is read. Models
+    /// that would stand in a file beside it answer by scripts only.
+    pub fn from_posted_text(name: &str, text: &str) -> Result<Self, Diagnostics> {
+        let no_variables: Arc<Environment> = Arc::new(|_: &str| None);
+        load_bytes(Path::new(name), text.as_bytes(), &no_variables, NamedFiles::Absent)
     }
 }
 
@@ -41,11 +49,16 @@ fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diag
     let shown = path.display().to_string();
     let max_bytes = Limits::default().max_bytes as u64;
     let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
-    load_bytes(path, &bytes, environment)
+    load_bytes(path, &bytes, environment, NamedFiles::OnDisk)
 }
 
 /// Loads an agent from the bytes of its file; files that it names lie beside the path.
-fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
+fn load_bytes(
+    path: &Path,
+    bytes: &[u8],
+    environment: &Arc<Environment>,
+    named_files: NamedFiles,
+) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;
@@ -53,7 +66,7 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
         name: &shown,
         // Headers and variables name the environment; they are filled at each call. No other text does.
         variables: Variables::Kept,
-        read: &|path| read_file(path, max_bytes).map_err(|error| error.to_string()),
+        read: &|path| named_files.read(path, max_bytes),
         limits,
     };
     let document = sinew_source::load(bytes, &options)?;
@@ -69,7 +82,7 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
         return Err(diagnostics);
     }
     match serde_json::from_value(document.root.to_json()) {
-        Ok(file) => build(file, path, bytes, &document, environment).map_err(|complaints| {
+        Ok(file) => build(file, (path, bytes, named_files), &document, environment).map_err(|complaints| {
             diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
             diagnostics.sort();
             diagnostics
@@ -114,12 +127,11 @@ fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
 
 fn build(
     file: AgentFile,
-    path: &Path,
-    bytes: &[u8],
+    (path, bytes, named_files): (&Path, &[u8], NamedFiles),
     document: &Document,
     environment: &Arc<Environment>,
 ) -> Result<Agent, Vec<FileComplaint>> {
-    let folder = folder_of(path);
+    let folder = named_files.folder_of(path);
     let mut complaints = Vec::new();
     let mut schema = |which: &str, schema: Option<&serde_json::Value>| {
         schema.and_then(|schema| {
@@ -133,15 +145,16 @@ fn build(
     let offer = file.offer.to_offer().map_err(|complaint| complaints.push(complaint)).unwrap_or_default();
     let run = &file.run;
     let runner = match (&run.script, &run.command, &run.http, &run.mcp, &run.model) {
-        (Some(script), None, None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
+        (Some(script), None, None, None, None) => {
+            build_script(script, &folder, named_files).map(AgentRunner::Script)
+        }
         (None, Some(command), None, None, None) => build_command(command, &folder).map(AgentRunner::Command),
         (None, None, Some(http), None, None) => build_http(http).map(AgentRunner::Http),
         (None, None, None, Some(mcp), None) => {
             build_mcp(mcp, &folder).map(|agent| AgentRunner::Mcp(Box::new(agent)))
         }
-        (None, None, None, None, Some(model)) => {
-            build_model(model, path, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
-        }
+        (None, None, None, None, Some(model)) => build_model(model, (path, &folder, named_files), bytes)
+            .map(|agent| AgentRunner::Model(Box::new(agent))),
         _ => Err(vec![FileComplaint::new(
             "/run",
             "expected exactly one of script, command, http, mcp and model",
@@ -171,18 +184,17 @@ fn build(
     }
 }
 
-/// The folder of the file, absolute, because the program runs in it.
-fn folder_of(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
-}
-
-fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<FileComplaint>> {
+fn build_script(
+    file: &ScriptFile,
+    folder: &Path,
+    named_files: NamedFiles,
+) -> Result<Script, Vec<FileComplaint>> {
     let (pointer, source) = match (&file.source, &file.file) {
         (Some(source), None) => ("/run/script/source", Ok(source.clone())),
         (None, Some(name)) => (
             "/run/script/file",
-            read_text_file(&folder.join(name), Limits::default().max_bytes as u64)
+            named_files
+                .read_text(&folder.join(name), Limits::default().max_bytes as u64)
                 .map_err(|error| format!("cannot read '{name}': {error}")),
         ),
         _ => ("/run/script", Err("expected either source or file".to_owned())),

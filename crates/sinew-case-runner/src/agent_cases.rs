@@ -14,6 +14,7 @@ use sinew_operations::workflow_file;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Span};
 
+use crate::case_runner::PostedCases;
 use crate::expectation::Mismatch;
 use crate::report::CaseVerdict;
 use crate::{difference, stub};
@@ -28,10 +29,46 @@ pub(crate) fn judge(path: &Path, filter: Option<&str>) -> Option<Result<Vec<Case
     let document =
         workflow_file::read(path).ok().and_then(|bytes| workflow_file::document(path, &bytes).ok())?;
     document.root.get("agent")?;
-    Some(verdicts(path, &document, filter))
+    Some(verdicts(path, &document, filter, AgentOrigin::Disk))
 }
 
-fn verdicts(path: &Path, document: &Document, filter: Option<&str>) -> Result<Vec<CaseVerdict>, Failure> {
+/// Runs all cases of a test file that a client sent with the agent file. `None` if the file is not about an agent.
+pub(crate) fn judge_posted(
+    document: &Document,
+    posted: PostedCases<'_>,
+) -> Option<Result<Vec<CaseVerdict>, Failure>> {
+    document.root.get("agent")?;
+    Some(verdicts(Path::new(posted.name), document, None, AgentOrigin::Posted(posted)))
+}
+
+/// Place of the agent file of cases.
+#[derive(Clone, Copy)]
+enum AgentOrigin<'a> {
+    /// The disk, named from the test file.
+    Disk,
+    /// A file that a client sent.
+    Posted(PostedCases<'a>),
+}
+
+impl AgentOrigin<'_> {
+    /// The agent of a test file, and the other agents beside it.
+    fn load(self, path: &Path, root: &Node) -> Result<(Agent, Vec<PeerDescription>), Failure> {
+        let Self::Posted(posted) = self else { return agent(path, root) };
+        let named = root.get("agent").and_then(Node::as_str).unwrap_or_default();
+        if named != posted.file_name {
+            return Err(posted.not_sent(named));
+        }
+        let agent = Agent::from_posted_text(posted.file_name, posted.file).map_err(Failure::diagnostics)?;
+        Ok((agent, Vec::new()))
+    }
+}
+
+fn verdicts(
+    path: &Path,
+    document: &Document,
+    filter: Option<&str>,
+    origin: AgentOrigin<'_>,
+) -> Result<Vec<CaseVerdict>, Failure> {
     let schema = Schema::compile(&schema())
         .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
     let mut found = Diagnostics::new(document.sources.clone());
@@ -40,7 +77,7 @@ fn verdicts(path: &Path, document: &Document, filter: Option<&str>) -> Result<Ve
         found.sort();
         return Err(Failure::diagnostics(found));
     }
-    let (agent, peers) = agent(path, &document.root)?;
+    let (agent, peers) = origin.load(path, &document.root)?;
     if !agent.is_model() {
         let text = format!(
             "agent '{}' calls no language model: cases with `agent` are for model agents",

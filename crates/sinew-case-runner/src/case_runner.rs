@@ -68,31 +68,43 @@ pub fn run_cases(
     Ok(report)
 }
 
-/// A workflow file and its cases, as a client sent them: no other file is read.
+/// A workflow file or an agent file, and its cases, as a client sent them: no other file is read.
 #[derive(Clone, Copy, Debug)]
 pub struct PostedCases<'a> {
-    /// Name of the workflow file; cases name it by `workflow`.
-    pub workflow_name: &'a str,
-    /// Text of the workflow file.
-    pub workflow: &'a str,
+    /// Name of the file; cases name it by `workflow` or `agent`.
+    pub file_name: &'a str,
+    /// Text of the file.
+    pub file: &'a str,
     /// Name of the test file in places.
     pub name: &'a str,
     /// Text of the test file.
     pub cases: &'a str,
 }
 
+impl PostedCases<'_> {
+    /// The failure of cases that name another file.
+    pub(crate) fn not_sent(&self, named: &str) -> Failure {
+        let text = format!("{named} is not the file that was sent: {}", self.file_name);
+        Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text)
+    }
+}
+
 /// Runs cases that a client sent. A test file that cannot be read is part of the report.
 pub fn run_posted_cases(posted: PostedCases<'_>) -> CaseReport {
     let mut report = CaseReport { files: 1, ..CaseReport::default() };
-    let read = posted_document(posted.name, posted.cases.as_bytes())
-        .and_then(|document| case_file::from_document(Path::new(posted.name), document));
-    let file = match read {
-        Ok(file) => file,
-        Err(failure) => {
-            report.broken.push(failure);
-            return report;
-        }
-    };
+    if let Err(failure) = judge_posted(posted, &mut report) {
+        report.broken.push(failure);
+    }
+    report
+}
+
+fn judge_posted(posted: PostedCases<'_>, report: &mut CaseReport) -> Result<(), Failure> {
+    let document = posted_document(posted.name, posted.cases.as_bytes())?;
+    if let Some(judged) = agent_cases::judge_posted(&document, posted) {
+        report.verdicts = judged?;
+        return Ok(());
+    }
+    let file = case_file::from_document(Path::new(posted.name), document)?;
     let mut runner = CaseFileRunner {
         file: &file,
         variables: &VariableRules::default(),
@@ -101,7 +113,7 @@ pub fn run_posted_cases(posted: PostedCases<'_>) -> CaseReport {
         coverage: &mut report.coverage,
     };
     report.verdicts = file.cases.iter().map(|case| runner.case(case).0).collect();
-    report
+    Ok(())
 }
 
 /// Where the workflows of cases come from.
@@ -116,11 +128,10 @@ enum CaseOrigin<'a> {
 impl CaseOrigin<'_> {
     fn load(self, path: &Path, options: &workflow_file::Options) -> Result<Loaded, Failure> {
         let Self::Posted(posted) = self else { return workflow_file::workflow(path, options) };
-        if path != Path::new(posted.workflow_name) {
-            let text = format!("{} is not the file that was sent: {}", path.display(), posted.workflow_name);
-            return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
+        if path != Path::new(posted.file_name) {
+            return Err(posted.not_sent(&path.display().to_string()));
         }
-        posted_workflow(posted.workflow_name, posted.workflow.as_bytes(), options.dialect.as_deref())
+        posted_workflow(posted.file_name, posted.file.as_bytes(), options.dialect.as_deref())
     }
 
     fn lower(

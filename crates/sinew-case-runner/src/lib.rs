@@ -4,6 +4,8 @@
 //! Place in the flow: above the runtime's virtual time and the reading of workflow files, below `sinew test`. Agents are
 //! stubs that the cases describe; the answers of language models are part of a case.
 //!
+//! An execution that ended becomes a case, in which agents answer as they answered.
+//!
 //! The crate never calls an agent, waits, or prints.
 
 mod agent_cases;
@@ -16,6 +18,7 @@ mod eval_file;
 mod eval_trial;
 mod expectation;
 mod observation;
+mod recorded_case;
 mod report;
 mod stub;
 mod update;
@@ -26,4 +29,5 @@ pub use case_runner::{CaseOptions, CaseProgress, PostedCases, run_cases, run_pos
 pub use coverage::Coverage;
 pub use eval_file::{EvalCase, EvalFile, PeerStub, eval_schema, is_eval_file, read_eval};
 pub use eval_trial::{EvalReport, EvalTrial, EvalVerdict, GradedTrial, grade_trial};
+pub use recorded_case::recorded_case;
 pub use report::{CaseReport, CaseVerdict};

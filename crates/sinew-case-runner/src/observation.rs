@@ -134,7 +134,8 @@ fn listed(ctx: &AdapterContext<'_>) -> Vec<String> {
     nodes.map(|node| node.id.clone()).collect()
 }
 
-fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeObservation> {
+/// Nodes and children as they stand.
+pub(crate) fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeObservation> {
     let plan = ctx.plan();
     let mut nodes = IndexMap::new();
     for ix in 0..plan.nodes.len() as NodeIndex {

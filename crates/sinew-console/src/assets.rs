@@ -20,7 +20,7 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 7]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 8]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
         ("graph.js", include_str!("assets/graph.js")),
@@ -29,6 +29,7 @@ pub(crate) static MODULES: LazyLock<[PageFile; 7]> = LazyLock::new(|| {
         ("traffic.js", include_str!("assets/traffic.js")),
         ("chat.js", include_str!("assets/chat.js")),
         ("desk.js", include_str!("assets/desk.js")),
+        ("views.js", include_str!("assets/views.js")),
     ]
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
 });

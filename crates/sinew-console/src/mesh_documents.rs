@@ -195,3 +195,46 @@ pub(crate) struct StreamDocument {
     #[serde(default)]
     pub(crate) bytes: u64,
 }
+
+/// Activity of the latest minutes.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ActivityDocument {
+    #[serde(default)]
+    pub(crate) minutes: Vec<MinuteDocument>,
+    #[serde(default)]
+    pub(crate) errors: Vec<ErrorCountDocument>,
+    #[serde(default)]
+    pub(crate) is_whole: bool,
+}
+
+/// Executions of a minute.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct MinuteDocument {
+    #[serde(default)]
+    pub(crate) at: String,
+    #[serde(default)]
+    pub(crate) started: u64,
+    #[serde(default)]
+    pub(crate) ended: u64,
+    #[serde(default)]
+    pub(crate) failed: u64,
+}
+
+/// Executions that failed by an error.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ErrorCountDocument {
+    pub(crate) code: String,
+    #[serde(default)]
+    pub(crate) count: u64,
+    #[serde(default)]
+    pub(crate) latest: String,
+}
+
+/// Executions by status.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct CountsDocument {
+    #[serde(default)]
+    pub(crate) counts: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub(crate) is_whole: bool,
+}

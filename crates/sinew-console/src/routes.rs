@@ -38,6 +38,7 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&execution("/agents"), get(pages::execution_agents::show))
         .route(&execution("/compare"), get(pages::compare::show))
         .route(&execution("/source"), get(pages::source::of_execution))
+        .route(&execution("/case"), get(pages::recorded_case::show))
         .route(&execution("/cancel"), get(confirmations::cancel).post(confirmations::do_cancel))
         .route(&execution("/pause"), get(confirmations::pause).post(confirmations::do_pause))
         .route(&execution("/resume"), get(confirmations::resume).post(confirmations::do_resume))

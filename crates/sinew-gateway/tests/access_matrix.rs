@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 61] = [
+const ROUTES: [(&str, &str, Needs); 64] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -42,10 +42,13 @@ const ROUTES: [(&str, &str, Needs); 61] = [
     ("GET", "/files/{token}/{name}", Nothing),
     ("GET", "/api/v1/openapi.json", Operator),
     ("GET", "/api/v1/pulse", Operator),
+    ("GET", "/api/v1/pulse/activity", Operator),
+    ("GET", "/api/v1/execution-counts", Operator),
     ("GET", "/api/v1/executions", Operator),
     ("POST", "/api/v1/executions", Client),
     ("GET", "/api/v1/executions/{id}", Operator),
     ("GET", "/api/v1/executions/{id}/record", Operator),
+    ("GET", "/api/v1/executions/{id}/case", Operator),
     ("GET", "/api/v1/executions/{id}/tree", Operator),
     ("GET", "/api/v1/executions/{id}/timeline", Operator),
     ("GET", "/api/v1/executions/{id}/comparison", Operator),

@@ -20,6 +20,7 @@ pub mod record;
 pub mod replay;
 pub mod retry;
 pub mod timeline;
+pub mod timeline_text;
 pub mod tree;
 pub mod view_context;
 pub mod waiting;

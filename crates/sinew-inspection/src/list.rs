@@ -62,6 +62,11 @@ pub struct RowFault {
 }
 
 impl RowFault {
+    /// A fault of which the code alone is known.
+    pub fn with_code(code: String) -> Self {
+        Self { code, message: String::new(), node: None, agent: None }
+    }
+
     /// Returns why an execution failed; none if it did not.
     pub fn of(record: &Record) -> Option<Self> {
         let failure = describe::failure(record)?;
@@ -110,6 +115,8 @@ pub struct RowFilter {
     pub since: Option<Time>,
     /// Started before.
     pub until: Option<Time>,
+    /// Operator codes of the faults by which executions ended.
+    pub errors: Vec<String>,
 }
 
 impl RowFilter {
@@ -120,6 +127,8 @@ impl RowFilter {
             && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
             && self.since.is_none_or(|since| row.started >= since)
             && self.until.is_none_or(|until| row.started < until)
+            && (self.errors.is_empty()
+                || row.fault.as_ref().is_some_and(|fault| self.errors.contains(&fault.code)))
     }
 }
 

@@ -95,6 +95,7 @@ async fn a_record_is_sent_where_none_is() {
         caller: "cli".to_owned(),
         entries,
         usage: ModelTotals::default(),
+        fault_code: None,
     };
     let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());

@@ -27,7 +27,11 @@ pub fn read(path: &Path) -> Result<Record, Failure> {
 
 /// Writes a record to a file.
 pub fn write(record: &Record, file: &Path) -> Result<(), Failure> {
-    let text = serde_json::to_vec(&record.to_json()).unwrap_or_default();
+    write_text(&record.to_json().to_string(), file)
+}
+
+/// Writes a text to a file.
+pub fn write_text(text: &str, file: &Path) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| {
         Failure::new(
             FailureKind::Failed,

@@ -51,6 +51,7 @@ pub async fn import_execution(
         caller: Token::of(&record.about.caller).to_string(),
         entries: stored.entry_count(),
         usage: execution_usage(state),
+        fault_code: state.outcome.as_ref().and_then(|outcome| Some(outcome.fault.as_ref()?.code.to_string())),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
     Ok((id, status))

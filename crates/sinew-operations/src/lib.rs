@@ -35,6 +35,7 @@ pub mod gateway_keys;
 pub mod history_import;
 pub mod input_check;
 pub mod local_records;
+pub mod mesh_activity;
 pub mod mesh_operator;
 pub mod mesh_status;
 pub mod observed_calls;

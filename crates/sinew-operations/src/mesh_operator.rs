@@ -215,10 +215,7 @@ impl MeshOperator {
         let going_on: HashMap<&str, Time> =
             going_on.map(|row| (row.execution.as_str(), row.started)).collect();
         let wants = |closed: &ClosedExecution| {
-            (wanted.status.is_empty() || wanted.status.contains(&status_of_word(&closed.status)))
-                && (wanted.workflow.is_empty() || wanted.workflow.contains(&closed.workflow))
-                && wanted.since.is_none_or(|since| closed.started >= since)
-                && wanted.until.is_none_or(|until| closed.started < until)
+            takes_closed(wanted, closed, status_of_word(&closed.status))
                 && going_on.get(closed.execution.as_str()).is_none_or(|started| *started > closed.started)
         };
         let closed = self.history.page(self.mesh(), &wants, behind, limit).await?;
@@ -241,7 +238,7 @@ impl MeshOperator {
                     let folded = self.client.folded(&stored).await.ok();
                     let record =
                         folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
-                    row.fault = record.as_ref().and_then(RowFault::of);
+                    row.fault = record.as_ref().and_then(RowFault::of).or(row.fault);
                 }
             }
             Ok(row)
@@ -288,6 +285,16 @@ fn with_closed(mut rows: Vec<ExecutionRow>, found: Vec<ClosedExecution>) -> Vec<
         }
     }
     rows
+}
+
+/// Whether a filter takes a closed execution, as far as the headers of its record tell: labels are passed over.
+pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status: ExecutionStatus) -> bool {
+    let fault_code = closed.fault_code.as_ref();
+    (wanted.status.is_empty() || wanted.status.contains(&status))
+        && (wanted.workflow.is_empty() || wanted.workflow.contains(&closed.workflow))
+        && wanted.since.is_none_or(|since| closed.started >= since)
+        && wanted.until.is_none_or(|until| closed.started < until)
+        && (wanted.errors.is_empty() || fault_code.is_some_and(|code| wanted.errors.contains(code)))
 }
 
 fn parse(text: &str) -> Result<ExecutionId, Failure> {
@@ -338,7 +345,7 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
         ended: Some(closed.ended),
         caller: caller.unwrap_or(closed.caller),
         waiting: None,
-        fault: None,
+        fault: closed.fault_code.map(RowFault::with_code),
         labels: BTreeMap::new(),
         usage: closed.usage,
     }

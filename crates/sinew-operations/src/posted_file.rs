@@ -1,8 +1,9 @@
-//! Workflow files that a client sends. They come from strangers: nothing is read beside them, and no variable is known.
+//! Workflow files and agent files that a client sends. They come from strangers: nothing is read beside them, and no variable is known.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use sinew_agents::Agent;
 use sinew_dialects::{FileVariables, LowerOptions, load_workflow_file};
 use sinew_source::{Diagnostics, Document, Limits, LoadOptions, VariableRules, Variables};
 
@@ -13,8 +14,15 @@ use crate::workflow_search::SearchedFile;
 /// Reason why a file beside a posted file is not read.
 const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
 
-/// Reads and checks a file. All that is wrong with it is in its diagnostics.
+/// Reads and checks a workflow file, or an agent file. All that is wrong with it is in its diagnostics.
 pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Result<SearchedFile, Failure> {
+    if dialect.is_none() && is_agent_file(name, bytes) {
+        let diagnostics = match Agent::from_posted_text(name, &String::from_utf8_lossy(bytes)) {
+            Ok(agent) => agent.warnings().clone(),
+            Err(diagnostics) => diagnostics,
+        };
+        return Ok(SearchedFile { path: PathBuf::from(name), loaded: None, diagnostics });
+    }
     let (loaded, diagnostics) = match posted_workflow(name, bytes, dialect) {
         Ok(loaded) => {
             let found = warnings(&loaded);
@@ -24,6 +32,14 @@ pub fn check_posted_file(name: &str, bytes: &[u8], dialect: Option<&str>) -> Res
         Err(failure) => return Err(failure),
     };
     Ok(SearchedFile { path: PathBuf::from(name), loaded, diagnostics })
+}
+
+/// Whether a file describes an agent: it says how the agent runs, and no dialect knows it.
+fn is_agent_file(name: &str, bytes: &[u8]) -> bool {
+    posted_document(name, bytes).is_ok_and(|document| {
+        document.root.get("run").is_some_and(|run| run.as_object().is_some())
+            && sinew_dialects::detect(&document).is_none()
+    })
 }
 
 /// Reads and lowers a file. All that is wrong with it is in the failure's diagnostics.

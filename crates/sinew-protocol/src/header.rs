@@ -49,6 +49,8 @@ pub const CALLER: &str = "Sinew-Caller";
 pub const ENTRIES: &str = "Sinew-Entries";
 /// Model calls behind an execution as JSON: turns, calls of tools, tokens, price. Absent if no model was asked.
 pub const USAGE: &str = "Sinew-Usage";
+/// Operator code of the fault by which an execution ended, percent-encoded. Absent if it ended without one.
+pub const FAULT: &str = "Sinew-Fault";
 /// Why a message lies in quarantine, percent-encoded.
 pub const REASON: &str = "Sinew-Reason";
 /// The subject a message in quarantine came on.
@@ -65,7 +67,7 @@ pub const A2A_SEQ: &str = "A2A-Seq";
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 29] = [
+pub const TABLE: [(&str, &str); 30] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -88,6 +90,7 @@ pub const TABLE: [(&str, &str); 29] = [
     (CALLER, "who started an execution"),
     (ENTRIES, "rounds and verdicts of a record; one with fewer never replaces it"),
     (USAGE, "model calls behind an execution as JSON; absent if no model was asked"),
+    (FAULT, "code of the fault by which an execution ended; absent without one"),
     (REASON, "why a message lies in quarantine"),
     (SUBJECT, "subject that a message in quarantine came on"),
     (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),

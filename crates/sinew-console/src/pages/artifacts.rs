@@ -8,6 +8,7 @@ use sinew_inspection::words;
 
 use super::artifact_preview::{artifact_bytes, preview};
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
 use crate::documents::ArtifactDocument;
@@ -39,10 +40,14 @@ async fn artifacts_page(id: &str, request: &PageRequest) -> Result<ConsolePage, 
         Some(row) => Some(preview(request, id, row).await),
         None => None,
     };
-    let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Artifacts, None))
+    let content = html! {
         @if let Some(preview) = preview { (preview) }
         (live_part("artifacts", &artifact_table(id, &rows, artifact.as_deref())))
+    };
+    let node = selected_name(request)?;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Artifacts, node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Artifacts, &content).await?)
     };
     let title = execution_title(&execution);
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))

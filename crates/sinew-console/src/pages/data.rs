@@ -5,7 +5,8 @@ use axum::response::Response;
 use maud::html;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
-use super::node_inspector::is_nothing;
+use super::node_inspector::{beside_node, is_nothing, selected_name};
+use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -22,8 +23,7 @@ async fn data_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Conso
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
     let whole = ApiPath::of(&["executions", id]).address();
-    let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Data, None))
+    let content = html! {
         (live_part("data", &html! {
             section { h2 { "Input" } (value_block(&execution.input, &whole)) }
             section {
@@ -34,10 +34,16 @@ async fn data_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Conso
                 }
                 (command_line(&CommandText::of_execution("sinew execution result", id)))
             }
+            @if execution.ended.is_some() { p { (case_link(id, None)) } }
             @if !is_nothing(&execution.native) {
                 section { h2 { "Result in the words of the dialect" } (value_block(&execution.native, &whole)) }
             }
         }))
+    };
+    let node = selected_name(request)?;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Data, node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Data, &content).await?)
     };
     let title = execution_title(&execution);
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))

@@ -1,4 +1,5 @@
-//! The author's desk: a workflow file, what is wrong with it at which place, its graph beside it, and its deployment.
+//! The author's desk: a workflow file, what is wrong with it at which place, its graph beside it, and its deployment. Files of
+//! model agents are checked there, and their cases are run.
 //!
 //! The file is the truth: the desk keeps nothing, and what it deploys is the text in the field.
 
@@ -11,7 +12,10 @@ use serde_json::Value;
 use sinew_source::escape_text;
 
 use super::desk_form::{DEFAULT_NAME, DeskForm};
-use super::desk_trials::{DeskTrials, SAMPLE_CASES, cases_part, conversion_part, dry_run_part, sockets_part};
+use super::desk_samples::{AGENT_CASES, AGENT_FILE, AGENT_NAME, WORKFLOW_CASES, WORKFLOW_FILE};
+use super::desk_trials::{DeskTrials, cases_part, conversion_part, dry_run_part, sockets_part};
+use super::read_execution;
+use super::recorded_case::read_case;
 use crate::api_client::ApiPath;
 use crate::assets::EDITOR;
 use crate::command_text::CommandText;
@@ -27,15 +31,6 @@ use crate::shown_text::{self, command_line};
 
 /// Findings that are listed.
 const MAX_FINDINGS: usize = 100;
-/// A file to begin with.
-const SAMPLE: &str = "workflow:
-  description: Greets a person
-  input_schema: {type: object, properties: {name: {type: string}}, required: [name]}
-  nodes:
-    - {id: greet, type: agent, agent_name: greeter, input: {name: \"{{workflow.input.name}}\"}}
-  output_mapping: {text: \"{{greet.output.text}}\"}
-";
-
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = async {
         if !may_steer(&request) {
@@ -51,15 +46,34 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 
 /// The form as the desk opens: with the file of a deployed workflow if the address names one, else with one to begin with.
 async fn first_form(request: &PageRequest) -> Result<DeskForm, ConsoleError> {
-    let DeskChoice { workflow, version } = request.query()?;
+    let DeskChoice { workflow, version, kind, execution, node } = request.query()?;
+    let (name, text, cases) = match kind.as_deref() {
+        Some("agent") => (AGENT_NAME, AGENT_FILE, AGENT_CASES),
+        _ => (DEFAULT_NAME, WORKFLOW_FILE, WORKFLOW_CASES),
+    };
     let sample = DeskForm {
-        name: DEFAULT_NAME.to_owned(),
-        text: SAMPLE.to_owned(),
-        cases: SAMPLE_CASES.to_owned(),
+        name: name.to_owned(),
+        text: text.to_owned(),
+        cases: cases.to_owned(),
         ..DeskForm::default()
     };
+    if let Some(id) = execution.filter(|id| !id.is_empty()) {
+        let execution = read_execution(request, &id).await?;
+        let cases = read_case(request, &id, node.as_deref().filter(|node| !node.is_empty())).await?;
+        let form = deployed_form(request, &execution.workflow, Some(&execution.version)).await?;
+        return Ok(DeskForm { cases, ..form });
+    }
     let Some(workflow) = workflow.filter(|name| !name.is_empty()) else { return Ok(sample) };
-    let path = ApiPath::of(&["workflows", &workflow, "source"]).with_some("version", version.as_deref());
+    deployed_form(request, &workflow, version.as_deref()).await
+}
+
+/// The form with the file of a deployed workflow.
+async fn deployed_form(
+    request: &PageRequest,
+    workflow: &str,
+    version: Option<&str>,
+) -> Result<DeskForm, ConsoleError> {
+    let path = ApiPath::of(&["workflows", workflow, "source"]).with_some("version", version);
     let source: SourceDocument = request.api.get(&path).await?;
     let first = source.files.into_iter().next();
     let Some(file) = first else {
@@ -70,11 +84,18 @@ async fn first_form(request: &PageRequest) -> Result<DeskForm, ConsoleError> {
     Ok(DeskForm { name, text: file.text, ..DeskForm::default() })
 }
 
-/// Workflow whose file the address opens.
+/// File that the address opens.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct DeskChoice {
+    /// Workflow whose file is opened.
     workflow: Option<String>,
     version: Option<String>,
+    /// Kind of the file to begin with: `agent`, or a workflow.
+    kind: Option<String>,
+    /// Execution that becomes a case, beside the file of its workflow.
+    execution: Option<String>,
+    /// Node whose end the case expects.
+    node: Option<String>,
 }
 
 /// Checks the file, or deploys it. A file that is refused stays on the desk.
@@ -120,8 +141,10 @@ fn desk_page(
     let body = html! {
         div.head {
             h1 { "Author’s desk" }
-            (command_line(&CommandText::new("sinew workflow validate").word(form.file_name())))
-            (command_line(&CommandText::new("sinew workflow deploy").word(form.file_name())))
+            (command_line(&form.check_command()))
+            @if form.is_agent() { (command_line(&CommandText::new("sinew serve agent").word(form.file_name()))) }
+            @else { (command_line(&CommandText::new("sinew workflow deploy").word(form.file_name()))) }
+            a.button href=(PageAddress::of(&["desk"]).with("kind", "agent")) { "A model agent…" }
         }
         @if let Some(error) = error { (problem_box(error)) }
         div.desk {
@@ -130,11 +153,12 @@ fn desk_page(
                 div.filter {
                     label { span { "File" } input type="text" name="name" value=(form.file_name()) autocomplete="off"; }
                     label #open hidden { span { "Open a file" } input type="file" accept=".yaml,.yml,.json"; }
-                    button type="submit" name="work" value="check" data-command={ "sinew workflow validate " (shown_text::name(form.file_name())) } { "Check" }
-                    button.primary type="submit" name="work" value="deploy" data-command={ "sinew workflow deploy " (shown_text::name(form.file_name())) } { "Deploy" }
+                    button type="submit" name="work" value="check" data-command=(shown_text::name(&form.check_command().to_string())) { "Check" }
+                    // Agents are served by processes, from files that these have.
+                    @if !form.is_agent() { button.primary type="submit" name="work" value="deploy" data-command={ "sinew workflow deploy " (shown_text::name(form.file_name())) } { "Deploy" } }
                     button #save type="button" hidden { "Save the file" }
                 }
-                label { span.quiet { "Workflow" } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" data-editor=(EDITOR[0].address) { (text) } }
+                label { span.quiet { (if form.is_agent() { "Agent" } else { "Workflow" }) } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" data-editor=(EDITOR[0].address) { (text) } }
                 details open[trials.has_cases() || !form.cases.is_empty()] {
                     summary { "Test file " code { (shown_text::line(&form.cases_name(), 80)) } }
                     label { span.unseen { "Test cases" } textarea.mono name="cases" rows="12" spellcheck="false" wrap="off" { (form.cases_text()) } }
@@ -143,8 +167,10 @@ fn desk_page(
             div {
                 (live_part("findings", &findings_part(&text, checked)))
                 (live_part("cases", &cases_part(form, trials)))
-                (live_part("dry-run", &dry_run_part(form, trials)))
-                (live_part("conversion", &conversion_part(form, trials)))
+                @if !form.is_agent() {
+                    (live_part("dry-run", &dry_run_part(form, trials)))
+                    (live_part("conversion", &conversion_part(form, trials)))
+                }
                 (live_part("drawing", &drawings_part(checked)))
                 (live_part("sockets", &html! { @if let Ok(found) = checked { (sockets_part(&found.sockets)) } }))
             }

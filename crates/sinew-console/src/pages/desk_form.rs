@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::command_text::CommandText;
+
 /// Name of a file that has none.
 pub(super) const DEFAULT_NAME: &str = "workflow.yaml";
 
@@ -44,10 +46,42 @@ impl DeskForm {
     pub(super) fn cases_name(&self) -> String {
         let name = self.file_name();
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        format!("{}.test.yaml", stem.trim_end_matches(".workflow"))
+        format!("{}.test.yaml", stem.trim_end_matches(".workflow").trim_end_matches(".agent"))
+    }
+
+    /// Whether the file is named as those of agents are.
+    pub(super) fn is_agent(&self) -> bool {
+        self.file_name().contains(".agent.")
+    }
+
+    /// The command that tells what is wrong with the file.
+    pub(super) fn check_command(&self) -> CommandText {
+        let verb = if self.is_agent() { "sinew agent describe" } else { "sinew workflow validate" };
+        CommandText::new(verb).word(self.file_name())
     }
 
     pub(super) fn cases_text(&self) -> String {
         self.cases.replace("\r\n", "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_their_tests_lie_side_by_side() {
+        for (name, cases, command) in [
+            ("order.workflow.yaml", "order.test.yaml", "sinew workflow validate order.workflow.yaml"),
+            ("sorter.agent.yaml", "sorter.test.yaml", "sinew agent describe sorter.agent.yaml"),
+            ("plain", "plain.test.yaml", "sinew workflow validate plain"),
+            ("", "workflow.test.yaml", "sinew workflow validate workflow.yaml"),
+        ] {
+            let form = DeskForm { name: name.to_owned(), ..DeskForm::default() };
+            assert_eq!(
+                (form.cases_name().as_str(), form.check_command().to_string().as_str()),
+                (cases, command)
+            );
+        }
     }
 }

@@ -16,18 +16,6 @@ use crate::status_mark::status_mark;
 
 /// Cases, tasks and nodes that are listed.
 const MAX_ROWS: usize = 200;
-/// A test file to begin with.
-pub(super) const SAMPLE_CASES: &str = "cases:
-  - name: greets by name
-    workflow: workflow.yaml
-    input: {name: Ada}
-    agents:
-      greeter: {output: {text: \"Hello, Ada\"}}
-    expect:
-      status: success
-      output: {text: \"Hello, Ada\"}
-";
-
 /// Trials that a form asked for.
 #[derive(Default)]
 pub(super) struct DeskTrials {
@@ -127,7 +115,7 @@ pub(super) fn cases_part(form: &DeskForm, trials: &DeskTrials) -> Markup {
             (command_line(&CommandText::new("sinew test").word(&form.cases_name())))
         }
         @match &trials.cases {
-            None => p.quiet { "They run offline and in virtual time: agents are the stubs of the cases." },
+            None => p.quiet { "They run offline and in virtual time: agents are the stubs of the cases, and models answer as the cases say." },
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(report)) => (cases_outcome(report)),
         }

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use super::node_inspector::beside_node;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -44,8 +45,7 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         .with_some("words", filter.words.as_deref())
         .with_some("before", filter.before.as_deref());
     let list: EventListDocument = request.api.get(&path).await?;
-    let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Events, filter.node.as_deref()))
+    let content = html! {
         form.filter method="get" role="search" aria-label="Filter of events" {
             label { span { "Node" } input type="text" name="node" value=[filter.node.as_deref()] data-filter autocomplete="off"; }
             label { span { "Words" }
@@ -59,6 +59,10 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
             (command_line(&filter.command(id)))
         }
         (live_part("events", &event_list(id, &filter, &list)))
+    };
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Events, filter.node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Events, &content).await?)
     };
     let source = if filter.before.is_none() { live_source(&execution) } else { LiveSource::Still };
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body).live(source))
@@ -88,7 +92,7 @@ fn event_row(id: &str, event: &EventDocument) -> Markup {
             td { (clock_mark(&event.at)) }
             td { (shown_text::line(&event.kind, 60)) }
             td {
-                @if let Some(node) = &event.node { a href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 60)) } }
+                @if let Some(node) = &event.node { a href=(ExecutionTab::Events.address(id).with("node", node)) { (shown_text::line(node, 60)) } }
             }
             td.wide {
                 details { summary { (shown_text::value_line(&event.event)) }

@@ -34,12 +34,27 @@ pub(crate) struct NodeChoice {
     pub(crate) open: Option<String>,
     /// Node or execution that the node is compared with.
     pub(crate) with: Option<String>,
+    /// Tab beside whose content the node is shown.
+    #[serde(skip)]
+    pub(crate) tab: ExecutionTab,
+    /// Range of a timeline, and whether idle time is cut out of it.
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    pub(crate) cut: Option<String>,
+    /// Artifact that is opened.
+    pub(crate) artifact: Option<String>,
 }
 
 impl NodeChoice {
     /// The page of an execution with the same nodes opened.
     pub(crate) fn address(&self, id: &str) -> PageAddress {
-        PageAddress::execution(id).with_some("open", self.open.as_deref())
+        self.tab
+            .address(id)
+            .with_some("open", self.open.as_deref())
+            .with_some("from", self.from.as_deref())
+            .with_some("to", self.to.as_deref())
+            .with_some("cut", self.cut.as_deref())
+            .with_some("artifact", self.artifact.as_deref())
     }
 
     /// The page with another node selected.

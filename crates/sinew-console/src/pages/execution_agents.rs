@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::execution_head::{
     ExecutionTab, execution_head, execution_title, fault, live_source, read_execution,
 };
+use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -34,10 +35,14 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         request.api.get::<Vec<AgentListRow>>(&online_path),
     )
     .await?;
-    let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Agents, None))
+    let content = html! {
         (live_part("agents", &agent_table(id, &work, &online)))
         (command_line(&CommandText::of_execution("sinew execution describe", id)))
+    };
+    let node = selected_name(request)?;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Agents, node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Agents, &content).await?)
     };
     let title = execution_title(&execution);
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))

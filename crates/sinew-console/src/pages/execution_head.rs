@@ -16,8 +16,9 @@ use crate::status_mark::status_mark;
 const MAX_SHOWN: usize = 8;
 
 /// Tabs of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ExecutionTab {
+    #[default]
     Graph,
     Timeline,
     Events,
@@ -40,7 +41,7 @@ impl ExecutionTab {
         (Self::Source, "Source"),
     ];
 
-    fn address(self, id: &str) -> PageAddress {
+    pub(crate) fn address(self, id: &str) -> PageAddress {
         match self {
             Self::Graph => PageAddress::execution(id),
             Self::Timeline => PageAddress::of(&["executions", id, "timeline"]),

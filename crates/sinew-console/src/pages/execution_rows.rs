@@ -26,19 +26,24 @@ pub(crate) enum RowChoice {
     None,
 }
 
-/// Whether a table has a column with model calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModelColumn {
-    /// An execution of the table asked a model.
-    Shown,
-    /// No execution did.
-    None,
+/// Tells whether a table has a column.
+pub(crate) type ShowsColumn<'a> = &'a dyn Fn(&str) -> bool;
+
+/// Every column.
+pub(crate) fn all_columns(_: &str) -> bool {
+    true
 }
 
 /// The rows as a table; each leads to its execution.
-pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice: RowChoice) -> Markup {
-    let models =
-        if rows.iter().any(|row| !row.usage.is_null()) { ModelColumn::Shown } else { ModelColumn::None };
+pub(crate) fn execution_table(
+    rows: &[ExecutionListRow],
+    now: Timestamp,
+    choice: RowChoice,
+    shows: ShowsColumn<'_>,
+) -> Markup {
+    // Where no execution asked a model, the column would be empty.
+    let has_models = rows.iter().any(|row| !row.usage.is_null());
+    let shows = |column: &str| shows(column) && (column != "models" || has_models);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Executions" {
             table.rows {
@@ -48,21 +53,26 @@ pub(crate) fn execution_table(rows: &[ExecutionListRow], now: Timestamp, choice:
                         th scope="col" { "Status" }
                         th scope="col" { "Execution" }
                         th scope="col" { "Workflow" }
-                        th scope="col" { "Started" }
-                        th.number scope="col" { "Time" }
-                        th.wide scope="col" { "Waits for, or failed by" }
-                        @if models == ModelColumn::Shown { th.side scope="col" { "Models" } }
-                        th.side scope="col" { "Labels" }
-                        th.side scope="col" { "Caller" }
+                        @if shows("started") { th scope="col" { "Started" } }
+                        @if shows("time") { th.number scope="col" { "Time" } }
+                        @if shows("reason") { th.wide scope="col" { "Waits for, or failed by" } }
+                        @if shows("models") { th.side scope="col" { "Models" } }
+                        @if shows("labels") { th.side scope="col" { "Labels" } }
+                        @if shows("caller") { th.side scope="col" { "Caller" } }
                     }
                 }
-                tbody { @for row in rows { (execution_row(row, now, choice, models)) } }
+                tbody { @for row in rows { (execution_row(row, now, choice, &shows)) } }
             }
         }
     }
 }
 
-fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice, models: ModelColumn) -> Markup {
+fn execution_row(
+    row: &ExecutionListRow,
+    now: Timestamp,
+    choice: RowChoice,
+    shows: ShowsColumn<'_>,
+) -> Markup {
     let elapsed = elapsed_ms(&row.started, row.ended.as_deref(), now);
     html! {
         tr data-row {
@@ -72,19 +82,19 @@ fn execution_row(row: &ExecutionListRow, now: Timestamp, choice: RowChoice, mode
             td { (status_mark(&row.status)) }
             td { a.id href=(PageAddress::execution(&row.execution)) title=(shown_text::name(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
             td { a href=(PageAddress::of(&["executions"]).with("workflow", &row.workflow)) { (shown_text::line(&row.workflow, 48)) } }
-            td { (time_mark(&row.started, now)) }
-            td.number { (duration(elapsed)) }
-            td.wide { (message(row)) }
-            @if models == ModelColumn::Shown { td.side { (model_usage::told_words(&row.usage)) } }
-            td.side {
+            @if shows("started") { td { (time_mark(&row.started, now)) } }
+            @if shows("time") { td.number { (duration(elapsed)) } }
+            @if shows("reason") { td.wide { (message(row)) } }
+            @if shows("models") { td.side { (model_usage::told_words(&row.usage)) } }
+            @if shows("labels") { td.side {
                 @for (key, value) in row.labels.iter().take(MAX_LABELS) {
                     a.label href=(PageAddress::of(&["executions"]).with("label", &format!("{key}={value}"))) {
                         (shown_text::line(&format!("{key}={value}"), 40))
                     } " "
                 }
                 @if row.labels.len() > MAX_LABELS { "+" (row.labels.len() - MAX_LABELS) }
-            }
-            td.side { (shown_text::line(&row.caller, 30)) }
+            } }
+            @if shows("caller") { td.side { (shown_text::line(&row.caller, 30)) } }
         }
     }
 }
@@ -116,7 +126,7 @@ mod tests {
             serde_json::from_value(row).unwrap()
         };
         let page = |rows: &[ExecutionListRow]| {
-            execution_table(rows, Timestamp::UNIX_EPOCH, RowChoice::None).into_string()
+            execution_table(rows, Timestamp::UNIX_EPOCH, RowChoice::None, &all_columns).into_string()
         };
         let (plain, asked) = (row("a", json!(null)), row("b", json!({"turns": 2, "cost_usd": 0.25})));
         assert!(!page(std::slice::from_ref(&plain)).contains("Models"));

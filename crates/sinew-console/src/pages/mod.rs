@@ -1,5 +1,6 @@
 //! Pages, one file each: what it asks of the API, and how it shows the answer.
 
+mod activity;
 pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod approval;
@@ -13,6 +14,7 @@ pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod desk;
 pub(crate) mod desk_form;
+mod desk_samples;
 mod desk_trials;
 pub(crate) mod events;
 pub(crate) mod execution;
@@ -22,11 +24,13 @@ mod execution_rows;
 pub(crate) mod executions;
 pub(crate) mod help;
 pub(crate) mod import;
+mod list_filter;
 pub(crate) mod mesh_artifacts;
 mod node_evidence;
 mod node_inspector;
 mod opened_nodes;
 pub(crate) mod pulse;
+pub(crate) mod recorded_case;
 pub(crate) mod sign_in;
 pub(crate) mod source;
 pub(crate) mod start;

@@ -5,14 +5,15 @@ use serde_json::Value;
 use sinew_inspection::words;
 
 use super::execution::{NodeChoice, node_row};
-use super::execution_head::fault;
+use super::execution_head::{ExecutionTab, fault};
 use super::node_evidence::{OtherNode, attempts, comparison, conditions, read_compared, usage};
 use super::opened_nodes::OpenedNodes;
+use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionDocument, NodeDocument, TreeDocument};
-use crate::page_frame::{may_steer, problem_box};
+use crate::page_frame::{live_part, may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
 use crate::status_mark::{icon_of, status_mark};
@@ -68,6 +69,31 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
     })
 }
 
+/// The content of a tab, with the node that the address selects beside it.
+pub(super) async fn beside_node(
+    request: &PageRequest,
+    execution: &ExecutionDocument,
+    tab: ExecutionTab,
+    content: &Markup,
+) -> Result<Markup, ConsoleError> {
+    let choice = NodeChoice { tab, ..request.query::<NodeChoice>()? };
+    let selected = read_node(request, &execution.execution, &choice).await;
+    Ok(html! {
+        div.split {
+            div { (content) }
+            (live_part("node", &html! {
+                @if let Some(selected) = &selected { (node_inspector(execution, &choice, selected)) }
+            }))
+        }
+    })
+}
+
+/// The node that the address of a tab selects.
+pub(super) fn selected_name(request: &PageRequest) -> Result<Option<String>, ConsoleError> {
+    let NodeChoice { node, .. } = request.query()?;
+    Ok(node.filter(|node| !node.is_empty()))
+}
+
 /// The inspector.
 pub(crate) fn node_inspector(
     execution: &ExecutionDocument,
@@ -86,6 +112,7 @@ pub(crate) fn node_inspector(
                     (attempts(node, &ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address()))
                     (comparison(execution, choice, node, selected.compared.as_ref()))
                     @if selected.steers { (node_actions(id, node)) }
+                    @if execution.ended.is_some() { p { (case_link(id, Some(&node.node))) } }
                 }
                 Err(error) => (without_activation(name, &selected.tree, error)),
             }

@@ -4,12 +4,13 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sinew_inspection::words;
 
-use super::execution_rows::{RowChoice, execution_table};
+use super::activity::{activity_part, errors_part};
+use super::execution_rows::{RowChoice, all_columns, execution_table};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ApprovalDocument, ExecutionListDocument};
-use crate::mesh_documents::PulseDocument;
+use crate::mesh_documents::{ActivityDocument, PulseDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, size};
@@ -28,10 +29,12 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
     let pulse_path = ApiPath::of(&["pulse"]);
     let approvals_path = ApiPath::of(&["approvals"]);
     let failed_path = ApiPath::of(&["executions"]).with("status", "failed").with("limit", FAILED_ROWS);
-    let (pulse, approvals, failed) = futures_util::future::try_join3(
+    let activity_path = ApiPath::of(&["pulse", "activity"]);
+    let (pulse, approvals, failed, activity) = futures_util::future::try_join4(
         request.api.get::<PulseDocument>(&pulse_path),
         request.api.get::<Vec<ApprovalDocument>>(&approvals_path),
         request.api.get::<ExecutionListDocument>(&failed_path),
+        request.api.get::<ActivityDocument>(&activity_path),
     )
     .await?;
     let body = html! {
@@ -47,12 +50,14 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
             }
         }
         (live_part("figures", &figures(&pulse, approvals.len())))
+        (live_part("activity", &activity_part(&activity)))
+        (live_part("errors", &errors_part(&activity.errors)))
         (live_part("waiting", &waiting(&pulse)))
         (live_part("failed", &html! {
             section {
                 h2 { "Failed last" }
                 @if failed.executions.is_empty() { p.empty { "No execution failed." } }
-                @else { (execution_table(&failed.executions, request.now, RowChoice::None)) }
+                @else { (execution_table(&failed.executions, request.now, RowChoice::None, &all_columns)) }
             }
         }))
         (live_part("fleet", &fleet(&pulse)))

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use sinew_inspection::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, read_execution};
-use super::node_inspector::is_nothing;
+use super::node_inspector::{beside_node, is_nothing, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
@@ -35,8 +35,7 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         request.api.get_text(&mermaid_path),
     )
     .await;
-    let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Source, None))
+    let content = html! {
         @match workflow {
             Ok(workflow) => (plan(&workflow, &path.address())),
             // The workflow may have been deleted; the drawing comes from the execution itself.
@@ -46,6 +45,11 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         @if let Ok(mermaid) = mermaid {
             section { h2 { "As Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
         }
+    };
+    let node = selected_name(request)?;
+    let body = html! {
+        (execution_head(request, &execution, ExecutionTab::Source, node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Source, &content).await?)
     };
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
 }

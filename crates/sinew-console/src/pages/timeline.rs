@@ -7,17 +7,21 @@ use serde::Deserialize;
 use sinew_inspection::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{SpanDocument, TimelineDocument, TimelineRowDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, duration};
+use crate::shown_text::{self, command_line, duration};
 use crate::status_mark::status_mark;
 use crate::time_scale::TimeScale;
 
 /// Activations of a page.
 const MAX_ROWS: &str = "200";
+/// Activations of a file for spreadsheets.
+const MAX_CSV_ROWS: &str = "2000";
 /// Width of the chart, in units of its own.
 const CHART_WIDTH: f64 = 1000.0;
 /// Height of a row.
@@ -50,6 +54,15 @@ struct TimelineView {
 }
 
 impl TimelineView {
+    /// The page with this range.
+    fn address(&self, id: &str) -> PageAddress {
+        ExecutionTab::Timeline
+            .address(id)
+            .with_some("from", Some(&self.from))
+            .with_some("to", Some(&self.to))
+            .with_some("cut", self.cut.as_deref())
+    }
+
     fn range(&self, duration_ms: u64) -> Result<(u64, u64), ConsoleError> {
         let read = |text: &str, otherwise: u64| match text.trim() {
             "" => Ok(otherwise),
@@ -72,20 +85,30 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
     let id = execution.execution.as_str();
     let path = ApiPath::of(&["executions", id, "timeline"]).with("limit", MAX_ROWS);
     let timeline: TimelineDocument = request.api.get(&path).await?;
+    let node = selected_name(request)?;
+    let here = view.address(id);
+    let content = html! {
+        (view_form(&view, node.as_deref(), &timeline))
+        div.head {
+            (command_line(&CommandText::of_execution("sinew execution timeline", id)))
+            a.button href=(ApiPath::of(&["executions", id, "timeline"]).with("limit", MAX_CSV_ROWS).with("format", "csv").address()) data-command=(shown_text::name(&CommandText::of_execution("sinew execution timeline", id).with("--csv").to_string())) { "As CSV" }
+        }
+        (live_part("timeline", &timeline_part(Some(&here), &scale_of(&view, &timeline)?, &timeline)))
+    };
     let body = html! {
-        (execution_head(request, &execution, ExecutionTab::Timeline, None))
-        (view_form(&view, &timeline))
-        (live_part("timeline", &timeline_part(Some(id), &scale_of(&view, &timeline)?, &timeline)))
+        (execution_head(request, &execution, ExecutionTab::Timeline, node.as_deref()))
+        (beside_node(request, &execution, ExecutionTab::Timeline, &content).await?)
     };
     let title = execution_title(&execution);
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
 /// The part of the time that is shown. Dragging across the chart fills it in.
-fn view_form(view: &TimelineView, timeline: &TimelineDocument) -> Markup {
+fn view_form(view: &TimelineView, node: Option<&str>, timeline: &TimelineDocument) -> Markup {
     let end = timeline.duration_ms;
     html! {
         form.filter #range method="get" aria-label="Range" {
+            @if let Some(node) = node { input type="hidden" name="node" value=(node); }
             label { span { "From, ms" } input type="number" name="from" min="0" max=(end) value=(view.from); }
             label { span { "To, ms" } input type="number" name="to" min="0" max=(end) value=(view.to); }
             label.check { input type="checkbox" name="cut" value="1" checked[view.cut.is_some()]; span { "cut idle time" } }
@@ -119,12 +142,12 @@ pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
     }
 }
 
-/// Chart and table; nodes are links if the execution is on the mesh.
-fn timeline_part(id: Option<&str>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
+/// Chart and table; nodes are links to `here` if the execution is on the mesh.
+fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
     html! {
         @if timeline.rows.is_empty() { p.empty { "Nothing has begun." } } @else {
             (chart(timeline, scale))
-            (span_table(id, timeline))
+            (span_table(here, timeline))
             @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not drawn." } }
         }
     }
@@ -182,7 +205,7 @@ fn words_of(span: &SpanDocument) -> String {
 }
 
 /// The same as a table: sums of each kind of time.
-fn span_table(id: Option<&str>, timeline: &TimelineDocument) -> Markup {
+fn span_table(here: Option<&PageAddress>, timeline: &TimelineDocument) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Times" {
             table.rows {
@@ -193,21 +216,21 @@ fn span_table(id: Option<&str>, timeline: &TimelineDocument) -> Markup {
                         th scope="col" { "Path" }
                     }
                 }
-                tbody { @for row in &timeline.rows { (time_row(id, row)) } }
+                tbody { @for row in &timeline.rows { (time_row(here, row)) } }
             }
         }
     }
 }
 
-fn time_row(id: Option<&str>, row: &TimelineRowDocument) -> Markup {
+fn time_row(here: Option<&PageAddress>, row: &TimelineRowDocument) -> Markup {
     let sum = |kind: &str| -> u64 {
         row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
     };
     html! {
         tr data-row {
             td {
-                @match id {
-                    Some(id) => a href=(PageAddress::execution(id).with("node", &row.node)) { (shown_text::line(&row.node, 80)) },
+                @match here {
+                    Some(here) => a href=(here.clone().with("node", &row.node)) { (shown_text::line(&row.node, 80)) },
                     None => (shown_text::line(&row.node, 80)),
                 }
             }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sinew_inspection::words;
 
 use super::execution::MAX_DRAWN_NODES;
-use super::execution_rows::{RowChoice, execution_table};
+use super::execution_rows::{RowChoice, all_columns, execution_table};
 use super::opened_nodes::OpenedNodes;
 use super::source::{LISTED_NODES, plan};
 use crate::api_client::ApiPath;
@@ -86,7 +86,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         section {
             h2 { "Last executions" }
             @if last.executions.is_empty() { p.empty { "It has not been started yet." } }
-            @else { (execution_table(&last.executions, request.now, RowChoice::None)) }
+            @else { (execution_table(&last.executions, request.now, RowChoice::None, &all_columns)) }
         }
         (partners(&workflow))
         (version_table(request, name, &workflow.digest, &versions))

@@ -213,6 +213,7 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         caller: record.meta.caller.to_string(),
         entries: record.entry_count(),
         usage: *usage,
+        fault_code: outcome.fault.as_ref().map(|fault| fault.code.to_string()),
     })
 }
 

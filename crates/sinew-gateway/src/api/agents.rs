@@ -1,11 +1,15 @@
 //! Agents, tools, and the state of the mesh.
 
 use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use sinew_operations::agent_list::{AgentDetails, AgentRow};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor;
+use sinew_operations::mesh_activity::read_activity;
 use sinew_operations::mesh_status;
+use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
 use super::workflows::NamedQuery;
@@ -45,4 +49,28 @@ pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
 pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     answer(&mesh_status::read_status(&call.operator, &call.operations.cards()).await?)
+}
+
+/// Minutes of activity, unless the client wants another number.
+const ACTIVITY_MINUTES: usize = 60;
+/// Most minutes of activity.
+const MAX_ACTIVITY_MINUTES: usize = 24 * 60;
+
+/// Query of the activity.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActivityQuery {
+    /// Minutes that are told, this one among them: at most 1,440. 60 unless given.
+    minutes: Option<usize>,
+}
+
+pub(super) async fn activity(call: ApiCall) -> Result<Response, HttpProblem> {
+    call.check_whole()?;
+    let query: ActivityQuery = call.query()?;
+    let minutes = query.minutes.unwrap_or(ACTIVITY_MINUTES).clamp(1, MAX_ACTIVITY_MINUTES);
+    let activity = read_activity(&call.operator, &call.state.history, local::now(), minutes).await?;
+    if !activity.is_whole {
+        call.state.history.fill_in_background(call.operator.mesh());
+    }
+    answer(&activity)
 }

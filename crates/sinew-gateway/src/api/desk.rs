@@ -1,26 +1,29 @@
-//! Work on files that an author has not deployed yet: cases of a test file, and dry runs. Nothing is kept, and nobody is asked.
+//! Work on files that an author has not deployed yet: cases of a test file, those of executions that have ended, and dry runs.
+//! Nothing is kept, and nobody is asked.
 
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_case_runner::{CaseReport, PostedCases};
+use sinew_inspection::record::Record;
 use sinew_operations::dry_run::dry_run;
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::posted_workflow;
 use sinew_operations::workflow_search::diagnostic_values;
+use sinew_operations::workflow_source::read_source;
 
 use super::api_call::{ApiCall, answer, compute};
 use super::workflows::FileQuery;
 use crate::http_error::HttpProblem;
 
-/// Cases of a test file, and the workflow file that they name.
+/// Cases of a test file, and the workflow file or the file of a model agent that they name.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CasesBody {
-    /// Name of the workflow file, as the cases name it.
+    /// Name of the file, as the cases name it.
     name: Option<String>,
-    /// Text of the workflow file.
+    /// Text of the workflow file, or of the file of a model agent.
     text: String,
     /// Name of the test file in places.
     cases_name: Option<String>,
@@ -35,7 +38,7 @@ pub(super) async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
     let cases_name = cases_name.or_else(|| Some("workflow.test.yaml".to_owned()));
     let cases_name = FileQuery::named(cases_name).name()?.to_owned();
     let report = compute(move || {
-        let posted = PostedCases { workflow_name: &name, workflow: &text, name: &cases_name, cases: &cases };
+        let posted = PostedCases { file_name: &name, file: &text, name: &cases_name, cases: &cases };
         report_document(&sinew_case_runner::run_posted_cases(posted))
     });
     answer(&report.await?)
@@ -76,4 +79,32 @@ pub(super) async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem>
         Ok::<_, Failure>(run)
     });
     answer(&tried.await??)
+}
+
+/// Query of a case.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordedCaseQuery {
+    /// Expect the end of this node, instead of that of the execution.
+    node: Option<String>,
+    /// Workflow file as the case names it; the one that was deployed unless given.
+    workflow: Option<String>,
+}
+
+pub(super) async fn recorded_case(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: RecordedCaseQuery = call.query()?;
+    let record = call.found().await?.record;
+    let workflow = match query.workflow {
+        Some(workflow) => workflow,
+        None => deployed_file(&call, &record).await.unwrap_or_else(|| format!("{}.yaml", record.plan().name)),
+    };
+    answer(&sinew_case_runner::recorded_case(&record, &workflow, query.node.as_deref())?)
+}
+
+/// Name of the file that the workflow of an execution was deployed from, without its folders.
+async fn deployed_file(call: &ApiCall, record: &Record) -> Option<String> {
+    let digest = record.execution.program().graph.digest();
+    let source = read_source(&call.operator, &record.plan().name, Some(digest)).await.ok()?;
+    let name = &source.files.first()?.name;
+    name.rsplit(['/', '\\']).next().map(str::to_owned)
 }

@@ -12,6 +12,7 @@ use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::node_description::{describe_node, find_activation};
 use sinew_inspection::record;
 use sinew_inspection::timeline;
+use sinew_inspection::timeline_text;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
 use sinew_inspection::words;
@@ -19,6 +20,7 @@ use sinew_operations::execution_artifacts::{self, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
 use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::mesh_activity::{ExecutionCounts, count_executions};
 use sinew_operations::mesh_operator::RowDetails;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
@@ -51,6 +53,8 @@ pub(crate) struct ListQuery {
     since: Option<u64>,
     /// Only started before this time: milliseconds since 1970 UTC.
     until: Option<u64>,
+    /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
+    error: Option<String>,
     /// Executions of a page, at most 500. 50 unless given.
     limit: Option<usize>,
     /// The `next` of the page before.
@@ -72,12 +76,15 @@ struct ExecutionPage {
     unlisted_shards: usize,
 }
 
+/// Words of a parameter that stand between commas.
+fn comma_parts(text: Option<&str>) -> Vec<String> {
+    let words = text.unwrap_or_default().split(',').map(str::trim);
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 impl ListQuery {
     fn filter(&self) -> Result<RowFilter, HttpProblem> {
-        let parts = |text: &Option<String>| -> Vec<String> {
-            let text = text.as_deref().unwrap_or_default();
-            text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        };
+        let parts = |text: &Option<String>| comma_parts(text.as_deref());
         let status = parts(&self.status)
             .into_iter()
             .map(|word| status_of(&word).ok_or_else(|| bad_request(format!("status: {word:?} is none"))));
@@ -92,8 +99,56 @@ impl ListQuery {
             labels: labels.collect::<Result<_, HttpProblem>>()?,
             since: self.since,
             until: self.until,
+            errors: parts(&self.error),
         })
     }
+}
+
+/// A filter as far as the caller may see workflows; `None` if it takes no workflow of those.
+async fn offered_filter(call: &ApiCall, mut filter: RowFilter) -> Option<RowFilter> {
+    if call.operations.offers_everything() {
+        return Some(filter);
+    }
+    let deployed = call.operator.workflows().await.list().into_iter();
+    let offered = deployed.map(|one| one.deployment.name.clone()).chain(filter.workflow.clone());
+    let offered = offered.filter(|name| call.operations.offers(name));
+    let wanted = std::mem::take(&mut filter.workflow);
+    filter.workflow = offered.filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
+    // No name would stand for every name.
+    (!filter.workflow.is_empty()).then_some(filter)
+}
+
+/// Query of numbers of executions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CountQuery {
+    /// Only of this workflow.
+    workflow: Option<String>,
+    /// Only started at or after this time: milliseconds since 1970 UTC.
+    since: Option<u64>,
+    /// Only started before this time: milliseconds since 1970 UTC.
+    until: Option<u64>,
+    /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
+    error: Option<String>,
+}
+
+pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
+    let CountQuery { workflow, since, until, error } = call.query()?;
+    let filter = RowFilter {
+        workflow: workflow.into_iter().collect(),
+        since,
+        until,
+        errors: comma_parts(error.as_deref()),
+        ..RowFilter::default()
+    };
+    let Some(filter) = offered_filter(&call, filter).await else {
+        return answer(&ExecutionCounts { is_whole: true, ..ExecutionCounts::default() });
+    };
+    let counts = count_executions(&call.operator, &call.state.history, &filter).await?;
+    if !counts.is_whole {
+        call.state.history.fill_in_background(call.operator.mesh());
+    }
+    answer(&counts)
 }
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -103,18 +158,9 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
     let depth =
         ListDepth { limit: limit + 1, details: RowDetails::All, after, counts_rest: RestOfList::Dropped };
-    let mut filter = query.filter()?;
-    if !call.operations.offers_everything() {
-        let deployed = call.operator.workflows().await.list().into_iter();
-        let offered = deployed.map(|one| one.deployment.name.clone()).chain(filter.workflow.clone());
-        let offered = offered.filter(|name| call.operations.offers(name));
-        let wanted = std::mem::take(&mut filter.workflow);
-        filter.workflow = offered.filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
-        // No name would stand for every name.
-        if filter.workflow.is_empty() {
-            return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
-        }
-    }
+    let Some(filter) = offered_filter(&call, query.filter()?).await else {
+        return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
+    };
     let mut executions = call.operator.list(&filter, depth).await?;
     // The next filter or page may need headers of all records.
     call.state.history.fill_in_background(call.operator.mesh());
@@ -178,13 +224,34 @@ const MAX_TIMELINE_ROWS: usize = 2_000;
 pub(crate) struct TimelineQuery {
     /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
     limit: Option<usize>,
+    /// `json`, unless given, or `csv`: a line for each span of time.
+    format: Option<TimelineFormat>,
+}
+
+/// Form of a timeline.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum TimelineFormat {
+    #[default]
+    Json,
+    Csv,
 }
 
 pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: TimelineQuery = call.query()?;
     let found = call.found().await?;
     let limit = query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS);
-    answer(&timeline::timeline(&found.record, local::now(), limit))
+    let times = timeline::timeline(&found.record, local::now(), limit);
+    if query.format.unwrap_or_default() == TimelineFormat::Json {
+        return answer(&times);
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"timeline.csv\""),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, timeline_text::csv(&times)).into_response())
 }
 
 /// Query of a node.

@@ -69,10 +69,13 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
     match operation {
         ApiOperation::Document => Ok(openapi::respond()),
         ApiOperation::Pulse => agents::pulse(call).await,
+        ApiOperation::GetActivity => agents::activity(call).await,
         ApiOperation::ListExecutions => executions::list(call).await,
+        ApiOperation::CountExecutions => executions::count(call).await,
         ApiOperation::StartExecution => steering::start(call).await,
         ApiOperation::DescribeExecution => executions::describe(call).await,
         ApiOperation::GetRecord => executions::record(call).await,
+        ApiOperation::GetRecordedCase => desk::recorded_case(call).await,
         ApiOperation::GetTree => executions::tree(call).await,
         ApiOperation::GetTimeline => executions::timeline(call).await,
         ApiOperation::CompareExecutions => executions::compare(call).await,

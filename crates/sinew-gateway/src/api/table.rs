@@ -5,20 +5,24 @@ use sinew_protocol::access::AccessRole;
 
 use super::drawings::DrawingQuery;
 use super::executions::{
-    ArtifactQuery, ComparisonQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery, TimelineQuery, TreeQuery,
+    ArtifactQuery, ComparisonQuery, CountQuery, EventsQuery, ListQuery, NodeQuery, RecordQuery,
+    TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
-use super::{approvals, desk, inspections, mesh_views, workflows};
+use super::{agents, approvals, desk, inspections, mesh_views, workflows};
 
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiOperation {
     Document,
     Pulse,
+    GetActivity,
     ListExecutions,
+    CountExecutions,
     StartExecution,
     DescribeExecution,
     GetRecord,
+    GetRecordedCase,
     GetTree,
     GetTimeline,
     CompareExecutions,
@@ -69,9 +73,12 @@ impl ApiOperation {
         match self {
             Self::Document
             | Self::Pulse
+            | Self::GetActivity
             | Self::ListExecutions
+            | Self::CountExecutions
             | Self::DescribeExecution
             | Self::GetRecord
+            | Self::GetRecordedCase
             | Self::GetTree
             | Self::GetTimeline
             | Self::CompareExecutions
@@ -193,15 +200,23 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 48] = [
+pub(crate) const API_ROUTES: [ApiRoute; 51] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
+    get(
+        "/pulse/activity",
+        ApiOperation::GetActivity,
+        "Executions that started, ended and failed by minute, and the errors they failed by",
+    )
+    .with_query(schema::<agents::ActivityQuery>),
     get(
         "/executions",
         ApiOperation::ListExecutions,
         "List executions: those that go on first, then the newest",
     )
     .with_query(schema::<ListQuery>),
+    get("/execution-counts", ApiOperation::CountExecutions, "Number of executions of each status")
+        .with_query(schema::<CountQuery>),
     post("/executions", ApiOperation::StartExecution, "Start a workflow", Json(schema::<StartBody>)),
     get(
         "/executions/{id}",
@@ -210,6 +225,12 @@ pub(crate) const API_ROUTES: [ApiRoute; 48] = [
     ),
     get("/executions/{id}/record", ApiOperation::GetRecord, "Everything that is known of an execution")
         .with_query(schema::<RecordQuery>),
+    get(
+        "/executions/{id}/case",
+        ApiOperation::GetRecordedCase,
+        "Test file with a case in which agents answer as they did in an execution that has ended",
+    )
+    .with_query(schema::<desk::RecordedCaseQuery>),
     get("/executions/{id}/tree", ApiOperation::GetTree, "Nodes of an execution")
         .with_query(schema::<TreeQuery>),
     get("/executions/{id}/timeline", ApiOperation::GetTimeline, "Times of the activations by kind of time")
@@ -311,12 +332,12 @@ pub(crate) const API_ROUTES: [ApiRoute; 48] = [
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
         .with_query(schema::<DrawingQuery>)
         .answers("image/svg+xml"),
-    post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file", Text)
+    post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file, or an agent file", Text)
         .with_query(schema::<workflows::ValidateQuery>),
     post(
         "/tests",
         ApiOperation::RunCases,
-        "Run the cases of a test file on a workflow file, in virtual time",
+        "Run the cases of a test file on a workflow file or a model agent, in virtual time",
         Json(schema::<desk::CasesBody>),
     ),
     post(

@@ -77,6 +77,71 @@ async fn a_file_is_mended_at_the_desk_deployed_and_started() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn cases_of_a_model_agent_are_run_at_the_desk() {
+    let world = ConsoleWorld::new().await;
+    let desk = DeskClient::open(&world).await;
+    let (_, _, page) = world.page("/console/desk?kind=agent").await;
+    for one in [
+        "sorter.agent.yaml",
+        "sinew agent describe sorter.agent.yaml",
+        "sinew test sorter.test.yaml",
+        "0 errors",
+    ] {
+        assert!(page.contains(one), "{one:?} is not in {page}");
+    }
+    assert!(!page.contains("value=\"deploy\""), "agents are served, not deployed");
+    let cases = "agent: a.agent.yaml\ncases:\n  - {name: holds, input: {}, model: [{text: yes}], expect: {turns: 1}}\n";
+    let model = |rest: &str| format!("name: a\ndescription: A\nrun: {{model: {{use: [main], {rest}}}}}\n");
+    // Models of a file beside it need not be sent: the case brings the answers. No file of the gateway is read for the sender.
+    for (text, cases, wanted) in [
+        (model("instruction: Say yes."), cases.to_owned(), vec!["1 passed, 0 failed"]),
+        (
+            model("instruction_file: /etc/passwd"),
+            cases.to_owned(),
+            vec!["0 passed, 0 failed", "has no other files beside it"],
+        ),
+        (model("skills: [/etc]"), cases.to_owned(), vec!["has no other files beside it"]),
+        (
+            model("instruction: Say yes."),
+            cases.replace("a.agent.yaml", "/etc/passwd"),
+            vec!["is not the file that was sent"],
+        ),
+        (
+            model("instruction: Say yes."),
+            cases.replace("turns: 1", "turns: 2"),
+            vec!["0 passed, 1 failed", "turns"],
+        ),
+        (model("instruction: Say yes."), cases.replace("text: yes", "nonsense: 1"), vec!["is-error"]),
+        (model("use: [main]"), cases.to_owned(), vec!["is-error"]),
+    ] {
+        let told = desk
+            .send(&[("name", "a.agent.yaml"), ("text", &text), ("work", "test"), ("cases", &cases)])
+            .await;
+        for one in wanted {
+            assert!(told.contains(one), "{one:?} is not in {told}");
+        }
+        assert!(!told.contains("root:x"), "{told}");
+    }
+
+    let Some(browser) = Browser::start().await else { return world.end().await };
+    browser.look_as((1280, 800), "light").await;
+    browser.open(&format!("{}/console/desk?kind=agent", world.mesh.base)).await;
+    browser.wait_until("document.documentElement.dataset.editor === 'ready'").await;
+    browser.click("button[value=test]").await;
+    browser.wait_for_text("1 passed, 0 failed").await;
+    let wrong = "const field = document.querySelector('textarea[name=cases]'); field.value = field.value.replace('expect: {output: {queue: billing}', 'expect: {output: {queue: technical}')";
+    browser.script(wrong).await;
+    browser.click("button[value=test]").await;
+    browser.wait_for_text("0 passed, 1 failed").await;
+    browser
+        .wait_until("document.querySelector('.cases-told .failure')?.textContent.includes('technical')")
+        .await;
+    browser.save_picture("desk-agent-cases").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
 /// A canvas of covalt with a branch by a field.
 const CANVAS: &str = r#"{
   "id": "canvas", "name": "canvas", "dialect": "covalt",

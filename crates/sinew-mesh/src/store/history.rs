@@ -32,6 +32,8 @@ const PUT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a header with model calls that is read: eight times those of the longest that is written.
 const MAX_USAGE_BYTES: usize = 2048;
+/// Bytes of a fault's code that is written and read; agents may name codes of their own.
+const MAX_FAULT_CODE_BYTES: usize = 100;
 /// The fewest and the most messages that a list looks at in one go.
 pub(super) const WINDOWS: (u64, u64) = (256, 8192);
 
@@ -55,6 +57,8 @@ pub struct ClosedExecution {
     pub entries: u64,
     /// Model calls behind it. Empty in records of older versions.
     pub usage: ModelTotals,
+    /// Operator code of the fault by which it ended. None in records of older versions.
+    pub fault_code: Option<String>,
 }
 
 /// Which closed executions are wanted; what is not said does not matter.
@@ -95,6 +99,7 @@ const ENDED: HeaderName = HeaderName::from_static(header::ENDED);
 const CALLER: HeaderName = HeaderName::from_static(header::CALLER);
 const ENTRIES: HeaderName = HeaderName::from_static(header::ENTRIES);
 const USAGE: HeaderName = HeaderName::from_static(header::USAGE);
+const FAULT: HeaderName = HeaderName::from_static(header::FAULT);
 
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
@@ -109,6 +114,9 @@ impl ClosedExecution {
         headers.insert(ENTRIES, HeaderValue::from(self.entries));
         if let Some(usage) = self.usage.to_json() {
             headers.insert(USAGE, usage);
+        }
+        if let Some(code) = self.fault_code.as_deref().filter(|code| code.len() <= MAX_FAULT_CODE_BYTES) {
+            headers.insert(FAULT, text(code));
         }
         headers
     }
@@ -129,6 +137,7 @@ impl ClosedExecution {
                 .filter(|usage| usage.len() <= MAX_USAGE_BYTES)
                 .map(ModelTotals::from_json)
                 .unwrap_or_default(),
+            fault_code: text(header::FAULT).filter(|code| code.len() <= MAX_FAULT_CODE_BYTES),
         })
     }
 }

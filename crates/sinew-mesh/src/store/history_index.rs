@@ -120,6 +120,30 @@ impl HistoryIndex {
         }
     }
 
+    /// Visits the closed executions that ended since a time, or all of them, each once and in no order. Answers with what is read
+    /// soon: `false` means that older records were not read, which [`Self::fill_in_background`] does.
+    ///
+    /// # Errors
+    /// Fails if the history cannot be read.
+    pub async fn visit_ended_since(
+        &self,
+        mesh: &Mesh,
+        since: Option<u64>,
+        visit: &mut (dyn FnMut(&ClosedExecution) + Send),
+    ) -> Result<bool, MeshError> {
+        let extent = HistoryExtent::read(mesh).await?;
+        let mut known = self.known.lock().await;
+        known.catch_up(mesh, &extent).await?;
+        if known.rows.is_empty() && !known.is_whole(&extent) {
+            known.read_older(mesh, &extent, WINDOWS.1).await?;
+        }
+        let since = since.unwrap_or_default();
+        let ended_since =
+            known.rows.values().map(|(_, closed)| closed).filter(|closed| closed.ended >= since);
+        ended_since.for_each(visit);
+        Ok(known.is_whole(&extent) || known.reaches(since))
+    }
+
     /// Reads all of the history that can be kept, in a task of its own, unless that is done or going on.
     pub fn fill_in_background(self: &Arc<Self>, mesh: &Mesh) {
         if self.is_filling.swap(true, Ordering::SeqCst) {
@@ -246,6 +270,11 @@ impl KnownPart {
         found.len() >= limit && found.last().is_some_and(|last| last.started > latest)
     }
 
+    /// Whether no record that was not read can be of an execution that ended at this time or later.
+    fn reaches(&self, since: u64) -> bool {
+        self.first_archived != u64::MAX && self.first_archived.saturating_add(clock_drift(self.drift)) < since
+    }
+
     fn is_whole(&self, extent: &HistoryExtent) -> bool {
         self.first <= extent.first || extent.end < extent.first
     }
@@ -320,6 +349,7 @@ mod tests {
             caller: "c".to_owned(),
             entries: 1,
             usage: ModelTotals::default(),
+            fault_code: None,
         }
     }
 
@@ -376,6 +406,15 @@ mod tests {
         assert_eq!((ids(&known, None, None, 9).as_str(), known.first, known.starts.len()), ("c", 3, 1));
         known.forget_before(7);
         assert_eq!((ids(&known, None, None, 9).as_str(), known.first, known.end), ("", 7, 6));
+    }
+
+    #[test]
+    fn a_time_is_reached_once_older_records_were_archived_before() {
+        let mut known = KnownPart { first: 5, end: 4, ..KnownPart::default() };
+        assert!(!known.reaches(u64::MAX), "nothing was read");
+        known.take(window(&[(5, "a", 90, "success")], 1_000));
+        assert!(!known.reaches(1_000));
+        assert!(known.reaches(1_001 + CLOCK_DRIFT_MS.0));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use reqwest::Url;
 use reqwest::header::HeaderName;
-use sinew_files::read_text_file;
 use sinew_model::codec::default_address;
 use sinew_model::script::ModelScript;
 use sinew_model::{
@@ -29,6 +28,7 @@ use crate::model_file::{
     FallbackClass, ModelEntry, ModelFile, OutputModeName, ProviderName, SchemaAbilityName, TaintEntry,
     ToolAbilityName, UnknownEntry,
 };
+use crate::named_files::NamedFiles;
 use crate::run::http::is_connection_header;
 use crate::run::mcp::ToolLock;
 use crate::template::{Template, TemplatePiece};
@@ -46,17 +46,17 @@ const USUAL_MAX_OUTPUT: u64 = 4_096;
 pub(super) struct ModelBuilder<'a> {
     path: &'a Path,
     pub(super) folder: &'a Path,
+    named_files: NamedFiles,
     pub(super) found: Vec<FileComplaint>,
 }
 
 /// Builds a model agent. `path` is that of the agent file in `folder`, `text` its content, of which the digest is kept.
 pub(crate) fn build_model(
     file: &ModelFile,
-    path: &Path,
-    folder: &Path,
+    (path, folder, named_files): (&Path, &Path, NamedFiles),
     text: &[u8],
 ) -> Result<ModelAgent, Vec<FileComplaint>> {
-    let mut builder = ModelBuilder { path, folder, found: Vec::new() };
+    let mut builder = ModelBuilder { path, folder, named_files, found: Vec::new() };
     let agent = builder.build(file, text);
     match agent {
         Some(agent) if builder.found.is_empty() => Ok(agent),
@@ -98,14 +98,20 @@ impl ModelBuilder<'_> {
         for (alias, entry) in models.iter().filter(|(alias, _)| !file.r#use.contains(*alias)) {
             others.extend(self.endpoint(alias, entry));
         }
-        self.check_prices(file, &models);
+        if file.models.is_some() || self.named_files == NamedFiles::OnDisk {
+            self.check_prices(file, &models);
+        }
         let instruction = self.instruction(file);
         let skills = self.skills(file);
         let mut conditions = HashMap::new();
         let tools = self.tools(file, &mut conditions);
         let doubts = doubts_about_taint(file, &tools);
         let lock_path = ToolLock::path(self.path);
-        let lock = ToolLock::read(&lock_path).unwrap_or_else(|problem| {
+        let lock = match self.named_files {
+            NamedFiles::OnDisk => ToolLock::read(&lock_path),
+            NamedFiles::Absent => Ok(None),
+        };
+        let lock = lock.unwrap_or_else(|problem| {
             self.complain("/tools", format!("{} cannot be used: {problem}", lock_path.display()));
             None
         });
@@ -170,12 +176,17 @@ impl ModelBuilder<'_> {
 
     /// The models of `models.yaml` beside the file, and those of the file, which go before.
     fn models(&mut self, file: &ModelFile) -> Option<BTreeMap<String, ModelEntry>> {
-        let path = self.folder.join(MODELS_FILE);
         let own = file.models.clone();
+        if self.named_files == NamedFiles::Absent {
+            let mut models = scripted_models(&file.r#use);
+            models.extend(own.unwrap_or_default());
+            return Some(models);
+        }
+        let path = self.folder.join(MODELS_FILE);
         if own.is_some() && !path.exists() {
             return own;
         }
-        let problem = match read_text_file(&path, MAX_NAMED_FILE) {
+        let problem = match self.named_files.read_text(&path, MAX_NAMED_FILE) {
             Err(error) if own.is_some() => format!("{MODELS_FILE} beside this file cannot be read: {error}"),
             Err(error) => format!(
                 "there are no `models` here, and {MODELS_FILE} beside this file cannot be read: {error}"
@@ -350,7 +361,7 @@ impl ModelBuilder<'_> {
                 return InstructionTemplate::default();
             }
             (Some(text), None) => ("/instruction", text.clone()),
-            (None, Some(name)) => match read_text_file(&self.folder.join(name), MAX_NAMED_FILE) {
+            (None, Some(name)) => match self.named_files.read_text(&self.folder.join(name), MAX_NAMED_FILE) {
                 Ok(text) => ("/instruction_file", text),
                 Err(error) => {
                     self.complain("/instruction_file", format!("cannot read '{name}': {error}"));
@@ -370,7 +381,7 @@ impl ModelBuilder<'_> {
         for (index, folder) in file.skills.iter().enumerate() {
             let at = format!("/skills/{index}");
             let path = self.folder.join(folder).join("SKILL.md");
-            match read_text_file(&path, MAX_NAMED_FILE) {
+            match self.named_files.read_text(&path, MAX_NAMED_FILE) {
                 Ok(text) => {
                     let skill = skill_of(folder, &text);
                     if skills.iter().any(|known| known.name == skill.name) {
@@ -384,6 +395,12 @@ impl ModelBuilder<'_> {
         }
         skills
     }
+}
+
+/// Models in place of those of a file that was not sent: cases bring the answers themselves.
+fn scripted_models(aliases: &[String]) -> BTreeMap<String, ModelEntry> {
+    let scripted = || serde_json::from_value(serde_json::json!({ "provider": "script" })).ok();
+    aliases.iter().filter_map(|alias| Some((alias.clone(), scripted()?))).collect()
 }
 
 /// Reads `models.yaml`: models by alias.

@@ -3,25 +3,29 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sinew_case_runner::recorded_case;
 use sinew_inspection::record;
 use sinew_operations::export_file;
 use sinew_operations::failure::Failure;
 
 use super::Which;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, to_yaml};
 
 const EXPORT_EXAMPLES: &str = "Examples:
   sinew execution export @latest -O run.json
   sinew execution export @latest --redact > for-a-bug-report.json
-  sinew execution describe run.json";
+  sinew execution describe run.json
+  sinew execution export @latest --case -O flows/order.test.yaml   # then: sinew test flows/order.test.yaml";
 
 /// Arguments of `sinew execution export`.
 #[derive(Args, Debug)]
 #[command(
     long_about = "Write an execution to a file: its plan, every fact, and who asked for what. All commands that look \
                   at executions take such a file, without a mesh.\n\n--redact takes out all values, questions, \
-                  comments and messages; names of nodes and agents, times and the plan itself stay.",
+                  comments and messages; names of nodes and agents, times and the plan itself stay.\n\n--case writes a test file with \
+                  one case: agents answer as they answered, and the end is expected. Sub-workflows run in it, so \
+                  answers of their agents are added by hand.",
     after_help = EXPORT_EXAMPLES
 )]
 pub(crate) struct ExportArgs {
@@ -33,11 +37,32 @@ pub(crate) struct ExportArgs {
     /// Take out values
     #[arg(long)]
     redact: bool,
+    /// Write a case for `sinew test` instead
+    #[arg(long, conflicts_with = "redact")]
+    case: bool,
+    /// Expect the end of this node in the case, instead of that of the execution
+    #[arg(long, value_name = "NODE", requires = "case")]
+    node: Option<String>,
+    /// Workflow file as the case names it [default: the name of the workflow with `.yaml`]
+    #[arg(long, value_name = "FILE", requires = "case")]
+    workflow: Option<String>,
 }
 
 /// Writes an execution to a file.
 pub(super) async fn export(args: &ExportArgs, output: &Output) -> Result<Exit, Failure> {
     let mut record = args.which.open().await?.record;
+    if args.case {
+        let named = args.workflow.clone().unwrap_or_else(|| format!("{}.yaml", record.plan().name));
+        let case = to_yaml(&recorded_case(&record, &named, args.node.as_deref())?);
+        match &args.out {
+            Some(file) => {
+                export_file::write_text(&case, file)?;
+                output.note(&format!("wrote {0}; run it with: sinew test {0}", file.display()));
+            }
+            None => output.text(&case),
+        }
+        return Ok(Exit::Ok);
+    }
     if args.redact {
         record = record::redact(&record);
         output.note("values were taken out; the plan is as it was: look whether it may be shared");

@@ -47,6 +47,9 @@ pub(crate) struct ListArgs {
     /// Only started longer ago than this
     #[arg(long, value_name = "DURATION")]
     older: Option<String>,
+    /// Only failed by this error (`SINEW-5001`). May be repeated
+    #[arg(long = "error", value_name = "CODE")]
+    errors: Vec<String>,
     /// Show at most N, those that go on first, then the newest
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -73,6 +76,7 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         labels: input::pairs(&args.labels, "--label")?,
         since: ago(&args.since)?,
         until: ago(&args.older)?,
+        errors: args.errors.clone(),
     };
     let mut rows = if args.mesh.is_meant(false) { None } else { local_rows(&wanted, now) };
     if args.mesh.local {

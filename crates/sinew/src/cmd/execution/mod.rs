@@ -17,6 +17,7 @@ mod rerun;
 mod result;
 mod resume;
 pub(crate) mod retry;
+mod timeline;
 mod tree;
 pub(crate) mod watch;
 
@@ -49,6 +50,8 @@ pub(crate) enum ExecutionCommand {
     Describe(describe::DescribeArgs),
     /// Show its nodes
     Tree(tree::TreeArgs),
+    /// Show how long its nodes waited and worked
+    Timeline(timeline::TimelineArgs),
     /// Follow it until it ends
     Watch(watch::WatchArgs),
     /// Show what its agents say
@@ -87,6 +90,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
             C::List(args) => list::list(&args, output).await,
             C::Describe(args) => describe::describe(&args, output).await,
             C::Tree(args) => tree::tree(&args, output).await,
+            C::Timeline(args) => timeline::timeline(&args, output).await,
             C::Watch(args) => watch::watch(&args, output).await,
             C::Logs(args) => logs::logs(&args, output).await,
             C::Events(args) => events::events(&args, output).await,

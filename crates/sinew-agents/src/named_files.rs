@@ -1,0 +1,42 @@
+//! Files that an agent file names: instructions, scripts, skills, models.
+
+use std::path::{Path, PathBuf};
+
+use sinew_files::{read_file, read_text_file};
+
+/// Reason why a file beside an agent file that was sent is not read.
+const NOTHING_BESIDE: &str = "a file that was sent has no other files beside it";
+
+/// Place of the files that an agent file names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedFiles {
+    /// On the disk, from the folder of the agent file.
+    OnDisk,
+    /// Nowhere: a client sent the agent file, and may not have this process read others.
+    Absent,
+}
+
+impl NamedFiles {
+    pub(crate) fn read(self, path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
+        match self {
+            Self::OnDisk => read_file(path, max_bytes).map_err(|error| error.to_string()),
+            Self::Absent => Err(NOTHING_BESIDE.to_owned()),
+        }
+    }
+
+    pub(crate) fn read_text(self, path: &Path, max_bytes: u64) -> Result<String, String> {
+        match self {
+            Self::OnDisk => read_text_file(path, max_bytes).map_err(|error| error.to_string()),
+            Self::Absent => Err(NOTHING_BESIDE.to_owned()),
+        }
+    }
+
+    /// The folder of an agent file, absolute, because programs run in it. A file that was sent has none.
+    pub(crate) fn folder_of(self, path: &Path) -> PathBuf {
+        if self == Self::Absent {
+            return PathBuf::new();
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+    }
+}

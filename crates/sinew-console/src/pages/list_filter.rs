@@ -1,0 +1,267 @@
+//! The filter of the list of executions, as the address holds it.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::documents::WorkflowListRow;
+use crate::mesh_documents::CountsDocument;
+use crate::page_request::PageAddress;
+use crate::shown_text;
+use crate::status_mark::status_mark;
+
+/// Statuses, in the order of the filter.
+const STATUSES: [&str; 6] = ["running", "waiting", "paused", "failed", "cancelled", "succeeded"];
+/// Spans of time that the filter offers: value, milliseconds, text.
+const SPANS: [(&str, u64, &str); 5] = [
+    ("15m", 15 * 60_000, "15 minutes"),
+    ("1h", 3_600_000, "hour"),
+    ("24h", 86_400_000, "day"),
+    ("7d", 7 * 86_400_000, "week"),
+    ("30d", 30 * 86_400_000, "30 days"),
+];
+/// Columns that can be hidden: value, text.
+pub(super) const COLUMNS: [(&str, &str); 6] = [
+    ("started", "Started"),
+    ("time", "Time"),
+    ("reason", "Waits for, or failed by"),
+    ("models", "Models"),
+    ("labels", "Labels"),
+    ("caller", "Caller"),
+];
+
+/// The filter, and the columns of the table.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct ListFilter {
+    #[serde(default)]
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) workflow: String,
+    #[serde(default)]
+    pub(super) label: String,
+    #[serde(default)]
+    pub(super) since: String,
+    #[serde(default)]
+    pub(super) error: String,
+    /// Columns that are hidden, separated by commas.
+    #[serde(default)]
+    pub(super) hide: String,
+    #[serde(default)]
+    pub(super) cursor: String,
+}
+
+/// Words of a parameter that stand between commas.
+fn comma_words(text: &str) -> Vec<&str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
+}
+
+/// The words, without one that is there, or with one that is not.
+fn toggled(words: &[&str], word: &str) -> String {
+    let is_there = words.contains(&word);
+    let rest = words.iter().copied().filter(|one| *one != word);
+    rest.chain((!is_there).then_some(word)).collect::<Vec<_>>().join(",")
+}
+
+impl ListFilter {
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.status, &self.workflow, &self.label, &self.since, &self.error]
+            .iter()
+            .all(|part| part.is_empty())
+    }
+
+    /// Whether the table has a column.
+    pub(super) fn shows(&self, column: &str) -> bool {
+        !comma_words(&self.hide).contains(&column)
+    }
+
+    /// Address of the page of the list.
+    pub(super) fn list_path(&self, now: Timestamp, rows: &str) -> Result<ApiPath, ConsoleError> {
+        let path = ApiPath::of(&["executions"]).with("limit", rows).with_some("status", Some(&self.status));
+        let path = self.common(path, now)?;
+        Ok(path.with_some("label", Some(&self.label)).with_some("cursor", Some(&self.cursor)))
+    }
+
+    /// Address of the numbers of executions of each status; `None` with labels, which only the records of executions tell.
+    pub(super) fn counts_path(&self, now: Timestamp) -> Result<Option<ApiPath>, ConsoleError> {
+        if !self.label.is_empty() {
+            return Ok(None);
+        }
+        self.common(ApiPath::of(&["execution-counts"]), now).map(Some)
+    }
+
+    fn common(&self, path: ApiPath, now: Timestamp) -> Result<ApiPath, ConsoleError> {
+        let since = self.since_ms(now)?.map(|ms| ms.to_string());
+        Ok(path
+            .with_some("workflow", Some(&self.workflow))
+            .with_some("error", Some(&self.error))
+            .with_some("since", since.as_deref()))
+    }
+
+    /// Milliseconds since 1970 UTC from which executions are listed; `None` lists all.
+    fn since_ms(&self, now: Timestamp) -> Result<Option<u64>, ConsoleError> {
+        if self.since.is_empty() {
+            return Ok(None);
+        }
+        let span = SPANS.iter().find(|(value, ..)| *value == self.since);
+        let (_, ms, _) =
+            span.ok_or_else(|| ConsoleError::Input("since: expected 15m, 1h, 24h, 7d or 30d".to_owned()))?;
+        Ok(Some(u64::try_from(now.as_millisecond()).unwrap_or_default().saturating_sub(*ms)))
+    }
+
+    fn with_status(&self, status: &str) -> PageAddress {
+        Self { status: status.to_owned(), ..self.clone() }.address("")
+    }
+
+    fn with_hidden(&self, hide: String) -> PageAddress {
+        Self { hide, ..self.clone() }.address("")
+    }
+
+    pub(super) fn address(&self, cursor: &str) -> PageAddress {
+        PageAddress::of(&["executions"])
+            .with_some("status", Some(&self.status))
+            .with_some("workflow", Some(&self.workflow))
+            .with_some("label", Some(&self.label))
+            .with_some("since", Some(&self.since))
+            .with_some("error", Some(&self.error))
+            .with_some("hide", Some(&self.hide))
+            .with_some("cursor", Some(cursor))
+    }
+
+    /// The command that lists the same.
+    pub(super) fn command(&self) -> CommandText {
+        let command = CommandText::new("sinew execution list");
+        let command =
+            self.status.split(',').fold(command, |command, status| command.flag("--status", status));
+        let command = command.flag("--workflow", &self.workflow);
+        let command =
+            self.label.split(',').fold(command, |command, label| command.flag("--label", label.trim()));
+        let command =
+            self.error.split(',').fold(command, |command, error| command.flag("--error", error.trim()));
+        command.flag("--since", &self.since)
+    }
+
+    /// Chips that choose statuses, with the number of executions of each.
+    pub(super) fn chips(&self, counts: Option<&CountsDocument>) -> Markup {
+        let chosen = comma_words(&self.status);
+        html! {
+            ul.chips aria-label="Status" {
+                li {
+                    a href=(self.with_status("")) aria-current=[chosen.is_empty().then_some("true")] {
+                        "All" @if let Some(counts) = counts { " " (count_mark(counts.counts.values().sum(), counts)) }
+                    }
+                }
+                @for status in STATUSES {
+                    li {
+                        a href=(self.with_status(&toggled(&chosen, status))) aria-current=[chosen.contains(&status).then_some("true")] {
+                            (status_mark(status))
+                            @if let Some(counts) = counts { " " (count_mark(counts.counts.get(status).copied().unwrap_or_default(), counts)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Links that hide and show columns.
+    pub(super) fn columns(&self) -> Markup {
+        let hidden = comma_words(&self.hide);
+        html! {
+            details.columns-choice {
+                summary { "Columns" }
+                ul.chips aria-label="Columns" {
+                    @for (value, text) in COLUMNS {
+                        li { a href=(self.with_hidden(toggled(&hidden, value))) aria-current=[self.shows(value).then_some("true")] { (text) } }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn form(&self, workflows: &[WorkflowListRow]) -> Markup {
+        html! {
+            form.filter method="get" role="search" aria-label="Filter" {
+                @for (name, value) in [("status", &self.status), ("hide", &self.hide)] {
+                    @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
+                }
+                label { span { "Workflow" }
+                    select name="workflow" {
+                        option value="" { "any" }
+                        @for row in workflows {
+                            option value=(row.name) selected[row.name == self.workflow] { (shown_text::line(&row.name, 60)) }
+                        }
+                        // A workflow may have been deleted while its executions are still there.
+                        @if !self.workflow.is_empty() && workflows.iter().all(|row| row.name != self.workflow) {
+                            option value=(self.workflow) selected { (shown_text::line(&self.workflow, 60)) }
+                        }
+                    }
+                }
+                label { span { "Label" }
+                    input type="text" name="label" value=(self.label) placeholder="team=a" data-filter autocomplete="off";
+                }
+                label { span { "Error" }
+                    input type="text" name="error" value=(self.error) placeholder="SINEW-…" autocomplete="off";
+                }
+                label { span { "Started in the last" }
+                    select name="since" {
+                        option value="" { "any time" }
+                        @for (value, _, text) in SPANS { option value=(value) selected[value == self.since] { (text) } }
+                    }
+                }
+                button type="submit" { "Filter" }
+            }
+        }
+    }
+}
+
+/// A number of executions; a plus where older ones are not counted yet.
+fn count_mark(count: u64, counts: &CountsDocument) -> Markup {
+    html! { span.quiet.count { (count) @if !counts.is_whole { "+" } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_the_filter() {
+        let check = |filter: ListFilter, command: &str, address: &str| {
+            assert_eq!(filter.command().to_string(), command);
+            assert_eq!(filter.address("").to_string(), address);
+        };
+        check(ListFilter::default(), "sinew execution list", "/console/executions");
+        check(
+            ListFilter {
+                status: "failed,waiting".to_owned(),
+                workflow: "a b".to_owned(),
+                label: "team=a, stage=b".to_owned(),
+                since: "1h".to_owned(),
+                error: "SINEW-5001".to_owned(),
+                hide: "caller".to_owned(),
+                cursor: "x".to_owned(),
+            },
+            "sinew execution list --status failed --status waiting --workflow 'a b' --label team=a --label stage=b --error SINEW-5001 --since 1h",
+            "/console/executions?status=failed%2Cwaiting&workflow=a+b&label=team%3Da%2C+stage%3Db&since=1h&error=SINEW-5001&hide=caller",
+        );
+    }
+
+    #[test]
+    fn columns_are_hidden_and_shown_again() {
+        let filter = ListFilter { hide: "labels,nonsense".to_owned(), ..ListFilter::default() };
+        assert!(filter.shows("caller") && !filter.shows("labels"));
+        assert_eq!(toggled(&comma_words(&filter.hide), "labels"), "nonsense");
+        assert_eq!(toggled(&["labels"], "caller"), "labels,caller");
+    }
+
+    #[test]
+    fn spans_count_back_from_now() {
+        let now: Timestamp = "1970-01-01T02:00:00Z".parse().unwrap();
+        let since = |text: &str| ListFilter { since: text.to_owned(), ..ListFilter::default() }.since_ms(now);
+        assert_eq!(since("1h").unwrap(), Some(3_600_000));
+        assert_eq!(since("24h").unwrap(), Some(0));
+        assert_eq!(since("").unwrap(), None);
+        assert!(since("1y").is_err());
+    }
+}

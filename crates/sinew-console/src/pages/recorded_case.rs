@@ -1,0 +1,79 @@
+//! An execution that has ended, as a case for `sinew test`.
+
+use axum::extract::Path;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_inspection::words;
+
+use crate::api_client::ApiPath;
+use crate::command_text::CommandText;
+use crate::console_error::ConsoleError;
+use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem};
+use crate::page_request::{PageAddress, PageRequest};
+use crate::shown_text::{self, command_line, text_block};
+
+/// Bytes of a case that a button copies: pages stay small.
+const MAX_COPIED_BYTES: usize = 64 << 10;
+
+/// Node whose end the case expects.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct CaseChoice {
+    node: Option<String>,
+}
+
+pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
+    let page = case_page(&id, &request).await;
+    page_or_problem(&request, page)
+}
+
+/// Address of the case of an execution, or of a node of it.
+fn case_path(id: &str, node: Option<&str>) -> ApiPath {
+    ApiPath::of(&["executions", id, "case"]).with_some("node", node)
+}
+
+/// Reads the test file of an execution, as text.
+pub(super) async fn read_case(
+    request: &PageRequest,
+    id: &str,
+    node: Option<&str>,
+) -> Result<String, ConsoleError> {
+    let case: Value = request.api.get(&case_path(id, node)).await?;
+    Ok(serde_json::to_string_pretty(&case).unwrap_or_default())
+}
+
+/// The command that writes the same.
+fn case_command(id: &str, node: Option<&str>) -> CommandText {
+    CommandText::of_execution("sinew execution export", id)
+        .with("--case")
+        .flag("--node", node.unwrap_or_default())
+}
+
+async fn case_page(id: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
+    let CaseChoice { node } = request.query()?;
+    let node = node.as_deref().filter(|node| !node.is_empty());
+    let text = read_case(request, id, node).await?;
+    let body = html! {
+        p.quiet { a href=(PageAddress::execution(id).with_some("node", node)) { (shown_text::line(words::short_id(id), 40)) } }
+        div.head {
+            h1 { "Test case" @if let Some(node) = node { " of " (shown_text::line(node, 80)) } }
+            (command_line(&case_command(id, node)))
+        }
+        p { "Agents answer in it as they did, and people decide as they did. It is a test file: " code { "sinew test FILE.test.yaml" } " runs it beside the workflow file." }
+        div.actions {
+            @if text.len() <= MAX_COPIED_BYTES { button.copy type="button" data-copy=(text) hidden { "Copy" } }
+            @if may_steer(request) { a.button href=(PageAddress::of(&["desk"]).with("execution", id).with_some("node", node)) { "Open at the desk" } }
+            a.button href=(case_path(id, node).address()) { "As a file" }
+        }
+        (text_block(&text, &case_path(id, node).address()))
+    };
+    Ok(ConsolePage::new(ConsoleSection::Executions, "Test case", body))
+}
+
+/// The link that leads to the case of an execution, or of a node of it.
+pub(super) fn case_link(id: &str, node: Option<&str>) -> Markup {
+    html! {
+        a.button href=(PageAddress::of(&["executions", id, "case"]).with_some("node", node)) data-command=(shown_text::name(&case_command(id, node).to_string())) { "Copy as test case" }
+    }
+}

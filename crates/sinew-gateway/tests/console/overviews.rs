@@ -1,0 +1,147 @@
+//! Pulse and the list of executions: bars by minute, top errors, counts by status, columns and saved views.
+
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::world::ConsoleWorld;
+
+async fn document(world: &ConsoleWorld, path: &str) -> Value {
+    let (status, _, text) = world.page(path).await;
+    assert_eq!(status, 200, "{path}: {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The sum of a figure over all minutes.
+fn sum(activity: &Value, figure: &str) -> u64 {
+    activity["minutes"].as_array().unwrap().iter().map(|minute| minute[figure].as_u64().unwrap()).sum()
+}
+
+/// Reads the activity until so many executions failed by an error with a code: codes are told once records are archived.
+async fn activity_with_errors(world: &ConsoleWorld, errors: usize) -> Value {
+    loop {
+        let activity = document(world, "/api/v1/pulse/activity").await;
+        if activity["errors"].as_array().unwrap().len() == errors {
+            return activity;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn activity_and_counts_are_told_and_lead_to_filtered_lists() {
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    let activity = activity_with_errors(&world, 1).await;
+    assert_eq!(activity["minutes"].as_array().unwrap().len(), 60);
+    assert_eq!(
+        (sum(&activity, "started"), sum(&activity, "ended"), sum(&activity, "failed"), &activity["is_whole"]),
+        (3, 2, 1, &json!(true)),
+        "{activity}"
+    );
+    let error = &activity["errors"][0];
+    let code = error["code"].as_str().unwrap();
+    assert!(code.starts_with("SINEW-") && error["count"] == 1 && error["latest"] == "bad", "{error}");
+    assert_eq!(
+        document(&world, "/api/v1/pulse/activity?minutes=1").await["minutes"].as_array().unwrap().len(),
+        1
+    );
+    let (_, _, page) = world.page("/console").await;
+    let link = format!("/console/executions?status=failed&amp;error={code}");
+    for one in
+        ["By minute", "aria-label=\"Failed: 1 executions, at most 1 a minute\"", "Top errors", link.as_str()]
+    {
+        assert!(page.contains(one), "{one:?} is not in {page}");
+    }
+    let (_, _, list) = world.page(&format!("/console/executions?status=failed&error={code}")).await;
+    assert!(list.contains("href=\"/console/executions/bad\""), "{list}");
+    assert!(list.contains(&format!("sinew execution list --status failed --error {code}")), "{list}");
+    for filter in ["error=SINEW-0000", "error=<b>"] {
+        let (_, _, list) = world.page(&format!("/console/executions?{filter}")).await;
+        assert!(list.contains("No execution matches") && !list.contains("<b>\""), "{filter}: {list}");
+    }
+
+    let counts = |query: &'static str| document(&world, query);
+    assert_eq!(
+        counts("/api/v1/execution-counts").await,
+        json!({"counts": {"failed": 1, "succeeded": 1, "waiting": 1}, "is_whole": true})
+    );
+    assert_eq!(
+        counts("/api/v1/execution-counts?workflow=chain").await,
+        json!({"counts": {"failed": 1}, "is_whole": true})
+    );
+    assert_eq!(counts("/api/v1/execution-counts?since=9999999999999").await["counts"], json!({}));
+    let (status, ..) = world.page("/api/v1/execution-counts?label=a%3Db").await;
+    assert_eq!(status, 400, "labels are not counted");
+    let (_, _, list) = world.page("/console/executions?workflow=chain").await;
+    assert!(list.contains("All <span class=\"quiet count\">1</span>"), "{list}");
+    let (_, _, list) = world.page("/console/executions?label=team%3Da").await;
+    assert!(!list.contains("quiet count"), "{list}");
+
+    // A retried execution is one execution still: its earlier end no longer counts.
+    world.mend();
+    let retry =
+        world.mesh.http.post(format!("{}/api/v1/executions/bad/retry", world.mesh.base)).json(&json!({}));
+    assert!(retry.send().await.unwrap().status().is_success());
+    world.reaches("bad", "succeeded").await;
+    let activity = activity_with_errors(&world, 0).await;
+    assert_eq!((sum(&activity, "started"), sum(&activity, "ended"), sum(&activity, "failed")), (3, 2, 0));
+    assert_eq!(counts("/api/v1/execution-counts").await["counts"], json!({"succeeded": 2, "waiting": 1}));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn views_are_saved_and_columns_are_chosen() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    browser.look_as((1280, 800), "light").await;
+    browser.open(&format!("{}/console/executions?status=failed", world.mesh.base)).await;
+    // The address holds the columns.
+    browser.script("document.querySelector('.columns-choice').open = true").await;
+    browser.click(".columns-choice a[href*='hide=caller']").await;
+    browser.wait_until("location.search.includes('hide=caller')").await;
+    let heads = "return [...document.querySelectorAll('.rows th')].map((one) => one.textContent).join(' ')";
+    let heads = browser.script(heads).await;
+    let heads = heads.as_str().unwrap();
+    assert!(heads.contains("Labels") && !heads.contains("Caller"), "{heads}");
+    // A view is saved under a name, is there after a reload, and is an address.
+    browser.write("#views input[name=name]", "<b>broken</b>").await;
+    browser.click("#views button[type=submit]").await;
+    browser.wait_until("document.querySelector('#views li a')?.textContent === '<b>broken</b>'").await;
+    browser.open(&format!("{}/console/executions", world.mesh.base)).await;
+    browser.wait_for_text("good").await;
+    browser.click("#views li a").await;
+    browser.wait_until("location.search === '?status=failed&hide=caller'").await;
+    browser.wait_until("document.querySelector('#views li a[aria-current]')").await;
+    browser.save_picture("executions-views").await;
+    browser.click("#views li button").await;
+    browser.wait_until("!document.querySelector('#views li')").await;
+    // Views of another version in the storage break nothing.
+    browser.script("localStorage.setItem('sinew-views', '{\"name\": 3}')").await;
+    browser.open(&format!("{}/console/executions", world.mesh.base)).await;
+    browser.wait_until("document.querySelector('#views:not([hidden])')").await;
+    assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_selected_node_stays_beside_every_tab() {
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    let inspected = "aria-label=\"Selected node\"";
+    for tab in ["", "/timeline", "/events", "/data", "/artifacts", "/agents", "/source"] {
+        let (_, _, page) = world.page(&format!("/console/executions/bad{tab}?node=ship")).await;
+        let close = format!("class=\"close\" href=\"/console/executions/bad{tab}\"");
+        assert!(page.contains(inspected) && page.contains(&close), "{tab}: {page}");
+        assert!(page.contains("the truck broke down"), "{tab}: {page}");
+        // Each tab leads to the others with the same node.
+        assert!(page.contains("href=\"/console/executions/bad/timeline?node=ship\""), "{tab}: {page}");
+        let (_, _, page) = world.page(&format!("/console/executions/bad{tab}")).await;
+        assert!(!page.contains(inspected), "{tab}: {page}");
+    }
+    // The range of a timeline stays while its nodes are looked at.
+    let (_, _, page) = world.page("/console/executions/bad/timeline?from=0&to=50&cut=1").await;
+    let link = "href=\"/console/executions/bad/timeline?from=0&amp;to=50&amp;cut=1&amp;node=ship\"";
+    assert!(page.contains(link), "{page}");
+    world.end().await;
+}

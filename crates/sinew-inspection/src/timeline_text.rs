@@ -1,0 +1,116 @@
+//! Times of an execution as a table for people, and as comma-separated values for spreadsheets.
+
+use std::fmt::Write as _;
+
+use crate::timeline::{SpanKind, Timeline, TimelineRow};
+use crate::words::{columns, duration};
+
+/// Kinds of time with their words, in the order of the columns.
+const KINDS: [(SpanKind, &str, &str); 6] = [
+    (SpanKind::Queued, "queued", "QUEUED"),
+    (SpanKind::Agent, "agent", "AGENT"),
+    (SpanKind::BackOff, "back_off", "BACK-OFF"),
+    (SpanKind::Timer, "timer", "TIMER"),
+    (SpanKind::Person, "person", "PERSON"),
+    (SpanKind::Children, "children", "CHILDREN"),
+];
+
+fn total(row: &TimelineRow, kind: SpanKind) -> u64 {
+    row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
+}
+
+/// Returns a row for each activation with the sum of each kind of time. A star marks the path that the end had to wait for.
+pub fn text(timeline: &Timeline) -> String {
+    let mut heads = vec!["NODE".to_owned(), "STATUS".to_owned()];
+    heads.extend(KINDS.iter().map(|(.., head)| (*head).to_owned()));
+    let mut lines = vec![heads];
+    for row in &timeline.rows {
+        let mark = if row.critical { " *" } else { "" };
+        let mut line = vec![format!("{}{mark}", row.node), row.status.as_str().to_owned()];
+        line.extend(KINDS.iter().map(|(kind, ..)| match total(row, *kind) {
+            0 => "-".to_owned(),
+            ms => duration(ms),
+        }));
+        lines.push(line);
+    }
+    let more =
+        if timeline.more > 0 { format!("\n{} more; see --limit", timeline.more) } else { String::new() };
+    format!("{}{more}", columns(&lines))
+}
+
+/// Returns a line for each span: node, status, whether the end waited for it, kind, attempt, begin and end in milliseconds since
+/// the start.
+pub fn csv(timeline: &Timeline) -> String {
+    let mut text = "node,status,critical,kind,attempt,from_ms,to_ms\r\n".to_owned();
+    for row in &timeline.rows {
+        for span in &row.spans {
+            let kind = KINDS.iter().find(|(kind, ..)| *kind == span.kind).map_or("", |(_, word, _)| word);
+            let (node, status) = (cell(&row.node), row.status.as_str());
+            let _ = write!(
+                text,
+                "{node},{status},{},{kind},{},{},{}\r\n",
+                row.critical, span.attempt, span.from, span.to
+            );
+        }
+    }
+    text
+}
+
+/// Text of others as a cell (RFC 4180). Spreadsheets take some first characters for a formula: a quote before them keeps it text.
+fn cell(text: &str) -> String {
+    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("\"{guard}{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node_status::NodeStatus;
+    use crate::timeline::TimelineSpan;
+
+    fn sample(node: &str) -> Timeline {
+        let span = |kind, attempt, from, to| TimelineSpan { kind, attempt, from, to };
+        let row = TimelineRow {
+            node: node.to_owned(),
+            status: NodeStatus::Succeeded,
+            critical: true,
+            spans: vec![
+                span(SpanKind::Queued, 0, 0, 5),
+                span(SpanKind::Agent, 1, 5, 1_005),
+                span(SpanKind::BackOff, 1, 1_005, 2_005),
+                span(SpanKind::Agent, 2, 2_005, 2_505),
+            ],
+        };
+        Timeline { started: 0, duration_ms: 2_505, rows: vec![row], more: 2 }
+    }
+
+    #[test]
+    fn a_line_is_a_span() {
+        let lines = "node,status,critical,kind,attempt,from_ms,to_ms\r\n\
+            \"a\",succeeded,true,queued,0,0,5\r\n\
+            \"a\",succeeded,true,agent,1,5,1005\r\n\
+            \"a\",succeeded,true,back_off,1,1005,2005\r\n\
+            \"a\",succeeded,true,agent,2,2005,2505\r\n";
+        assert_eq!(csv(&sample("a")), lines);
+    }
+
+    #[test]
+    fn names_of_others_are_cells_and_no_formulas() {
+        for (name, wanted) in [
+            ("a,b\nc", "\"a,b\nc\","),
+            ("say \"hi\"", "\"say \"\"hi\"\"\","),
+            ("=1+1", "\"'=1+1\","),
+            ("@SUM(A1)", "\"'@SUM(A1)\","),
+        ] {
+            let text = csv(&sample(name));
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_read_sums() {
+        let text = text(&sample("a"));
+        let wanted = ["a *", "succeeded", "5ms", "1.5s", "1.0s", "2 more; see --limit"];
+        assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
+    }
+}

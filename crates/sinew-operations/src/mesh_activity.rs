@@ -1,0 +1,239 @@
+//! Activity of a mesh: executions that started, ended and failed by minute, the errors they failed by, and how many there are of
+//! each status.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use sinew_engine::Time;
+use sinew_inspection::list::{ExecutionRow, RowFilter};
+use sinew_inspection::words;
+use sinew_mesh::history::{ClosedExecution, HistoryFilter};
+use sinew_mesh::history_index::HistoryIndex;
+use sinew_protocol::query::ExecutionStatus;
+
+use crate::failure::Failure;
+use crate::mesh_operator::{MeshOperator, status_of_word, takes_closed};
+
+/// Milliseconds of a minute.
+const MINUTE_MS: u64 = 60_000;
+/// Errors that are told, the most frequent first.
+const MAX_ERRORS: usize = 10;
+/// Codes that are counted: agents may name codes of their own.
+const MAX_CODES: usize = 1_000;
+
+/// Activity of the latest minutes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeshActivity {
+    /// Minutes, the oldest first; the last one is not over.
+    pub minutes: Vec<MinuteActivity>,
+    /// Errors of these minutes, the most frequent first.
+    pub errors: Vec<ErrorCount>,
+    /// Whether all executions of these minutes are counted; if not, older ones are still being read.
+    pub is_whole: bool,
+}
+
+/// Executions of one minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MinuteActivity {
+    /// When the minute began, milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub at: Time,
+    /// Executions that started.
+    pub started: u64,
+    /// Executions that ended, those that failed among them.
+    pub ended: u64,
+    /// Executions that failed.
+    pub failed: u64,
+}
+
+/// Executions that failed by one error.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ErrorCount {
+    /// Operator code.
+    pub code: String,
+    /// Executions.
+    pub count: u64,
+    /// Execution that failed last.
+    pub latest: String,
+}
+
+/// Executions by status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ExecutionCounts {
+    /// Number of executions of each status in the words of documents; statuses without an execution are left out.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Whether all executions are counted; if not, older ones are still being read, or are too many.
+    pub is_whole: bool,
+}
+
+/// Counts executions into minutes.
+struct ActivityCounter {
+    first: Time,
+    minutes: Vec<MinuteActivity>,
+    errors: HashMap<String, (u64, Time, String)>,
+}
+
+impl ActivityCounter {
+    fn new(now: Time, minutes: usize) -> Self {
+        let last = now - now % MINUTE_MS;
+        let first = last.saturating_sub((minutes.max(1) as u64 - 1) * MINUTE_MS);
+        let at = (0..).map(|number| first + number * MINUTE_MS).take_while(|at| *at <= last);
+        let minutes = at.map(|at| MinuteActivity { at, ..MinuteActivity::default() }).collect();
+        Self { first, minutes, errors: HashMap::new() }
+    }
+
+    /// The minute of a time. Clocks of executors may be ahead: what is yet to come is in the last minute.
+    fn minute(&mut self, at: Time) -> Option<&mut MinuteActivity> {
+        let number = at.checked_sub(self.first)? / MINUTE_MS;
+        let last = self.minutes.len().saturating_sub(1);
+        self.minutes.get_mut(usize::try_from(number).unwrap_or(last).min(last))
+    }
+
+    fn note_start(&mut self, at: Time) {
+        if let Some(minute) = self.minute(at) {
+            minute.started += 1;
+        }
+    }
+
+    fn note_end(&mut self, execution: &str, at: Time, status: ExecutionStatus, code: Option<&str>) {
+        let Some(minute) = self.minute(at) else { return };
+        minute.ended += 1;
+        if status != ExecutionStatus::Failure {
+            return;
+        }
+        minute.failed += 1;
+        let Some(code) = code else { return };
+        if !self.errors.contains_key(code) && self.errors.len() >= MAX_CODES {
+            return;
+        }
+        let (count, latest, id) = self.errors.entry(code.to_owned()).or_default();
+        *count += 1;
+        if at >= *latest {
+            (*latest, *id) = (at, execution.to_owned());
+        }
+    }
+
+    fn finish(self, is_whole: bool) -> MeshActivity {
+        let of = |(code, (count, _, latest))| ErrorCount { code, count, latest };
+        let mut errors: Vec<ErrorCount> = self.errors.into_iter().map(of).collect();
+        errors.sort_by(|a, b| (Reverse(a.count), &a.code).cmp(&(Reverse(b.count), &b.code)));
+        errors.truncate(MAX_ERRORS);
+        MeshActivity { minutes: self.minutes, errors, is_whole }
+    }
+}
+
+/// Open executions beside the closed ones, so that each is counted once.
+struct OpenRows(HashMap<String, ExecutionRow>);
+
+impl OpenRows {
+    async fn read(remote: &MeshOperator) -> Result<Self, Failure> {
+        let rows = remote.rows(&HistoryFilter::default(), 0).await?;
+        Ok(Self(rows.into_iter().map(|row| (row.execution.clone(), row)).collect()))
+    }
+
+    /// Whether a closed execution counts: one that was retried goes on, and one that has just ended is told of by its owner still.
+    fn counts_closed(&mut self, closed: &ClosedExecution) -> bool {
+        let id = closed.execution.as_str();
+        let goes_on = |row: &ExecutionRow| !row.status.is_terminal() && row.started <= closed.started;
+        if self.0.get(id).is_some_and(goes_on) {
+            return false;
+        }
+        self.0.remove(id);
+        true
+    }
+}
+
+/// Returns the activity of the latest minutes, this one among them. `history` is what the process has read of the history.
+///
+/// # Errors
+/// The mesh does not answer.
+pub async fn read_activity(
+    remote: &MeshOperator,
+    history: &HistoryIndex,
+    now: Time,
+    minutes: usize,
+) -> Result<MeshActivity, Failure> {
+    let mut counter = ActivityCounter::new(now, minutes);
+    let mut open = OpenRows::read(remote).await?;
+    let first = counter.first;
+    let mut visit = |closed: &ClosedExecution| {
+        if open.counts_closed(closed) {
+            counter.note_start(closed.started);
+            let code = closed.fault_code.as_deref();
+            counter.note_end(closed.execution.as_str(), closed.ended, status_of_word(&closed.status), code);
+        }
+    };
+    let is_whole = history.visit_ended_since(remote.mesh(), Some(first), &mut visit).await?;
+    for row in open.0.values() {
+        counter.note_start(row.started);
+        if let (Some(ended), true) = (row.ended, row.status.is_terminal()) {
+            counter.note_end(&row.execution, ended, row.status, row.fault.as_ref().map(|fault| &*fault.code));
+        }
+    }
+    Ok(counter.finish(is_whole))
+}
+
+/// Counts the executions that a filter takes by status. Labels of the filter are passed over: they are known once records are read.
+///
+/// # Errors
+/// The mesh does not answer.
+pub async fn count_executions(
+    remote: &MeshOperator,
+    history: &HistoryIndex,
+    filter: &RowFilter,
+) -> Result<ExecutionCounts, Failure> {
+    let filter = RowFilter { labels: Vec::new(), ..filter.clone() };
+    let mut counts = BTreeMap::new();
+    let mut open = OpenRows::read(remote).await?;
+    let mut visit = |closed: &ClosedExecution| {
+        let status = status_of_word(&closed.status);
+        if open.counts_closed(closed) && takes_closed(&filter, closed, status) {
+            *counts.entry(words::status_word(status)).or_default() += 1;
+        }
+    };
+    let is_whole = history.visit_ended_since(remote.mesh(), filter.since, &mut visit).await?;
+    for row in open.0.values().filter(|row| filter.takes(row)) {
+        *counts.entry(words::status_word(row.status)).or_default() += 1;
+    }
+    Ok(ExecutionCounts { counts, is_whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_and_errors_are_counted() {
+        let mut counter = ActivityCounter::new(3 * MINUTE_MS + 5, 3);
+        for at in [MINUTE_MS - 1, MINUTE_MS, 2 * MINUTE_MS, 99 * MINUTE_MS] {
+            counter.note_start(at);
+        }
+        counter.note_end("a", 0, ExecutionStatus::Failure, Some("SINEW-1"));
+        counter.note_end("b", MINUTE_MS, ExecutionStatus::Failure, Some("SINEW-2"));
+        counter.note_end("d", 3 * MINUTE_MS, ExecutionStatus::Failure, Some("SINEW-3"));
+        counter.note_end("c", 2 * MINUTE_MS, ExecutionStatus::Failure, Some("SINEW-3"));
+        counter.note_end("e", 3 * MINUTE_MS, ExecutionStatus::Success, None);
+        counter.note_end("f", 3 * MINUTE_MS, ExecutionStatus::Failure, None);
+        let activity = counter.finish(true);
+        let minutes: Vec<_> = activity
+            .minutes
+            .iter()
+            .map(|one| (one.at / MINUTE_MS, one.started, one.ended, one.failed))
+            .collect();
+        assert_eq!(minutes, [(1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 3, 2)]);
+        let errors: Vec<_> =
+            activity.errors.iter().map(|one| (one.code.as_str(), one.count, one.latest.as_str())).collect();
+        assert_eq!(errors, [("SINEW-3", 2, "d"), ("SINEW-2", 1, "b")]);
+    }
+
+    #[test]
+    fn codes_of_strangers_have_an_end() {
+        let mut counter = ActivityCounter::new(0, 1);
+        for number in 0..2 * MAX_CODES {
+            counter.note_end("a", 0, ExecutionStatus::Failure, Some(&format!("odd-{number}")));
+        }
+        assert_eq!(counter.errors.len(), MAX_CODES);
+        assert_eq!(counter.finish(false).errors.len(), MAX_ERRORS);
+    }
+}
