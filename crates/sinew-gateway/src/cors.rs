@@ -2,11 +2,8 @@
 //!
 //! Cookies are never shared with other origins: scripts there present a key or token of their own.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::guard::check_host;
@@ -27,30 +24,44 @@ const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static(
 /// Seconds for which a browser need not ask again.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Answers the questions of browsers, and marks answers for scripts of allowed origins.
-pub(crate) async fn share_with_origins(
-    State(state): State<Arc<GatewayState>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let origin = state.origins.origin_of(request.headers());
-    let is_question = *request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = match &origin {
-        // A browser asks without credentials.
-        Some(_) if is_question => match check_host(&state, request.headers(), request.uri()) {
-            Ok(()) => preflight(),
-            Err(problem) => return problem.into_response(),
-        },
-        _ => next.run(request).await,
-    };
-    let headers = response.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+/// Where the script of a request comes from, at a gateway that shares with some origins.
+pub(crate) struct SharedOrigin {
+    /// Origin, if it may read the answer.
+    origin: Option<HeaderValue>,
+}
+
+impl SharedOrigin {
+    /// The origin of a request. `None` at a gateway that shares with no origin.
+    pub(crate) fn of(state: &GatewayState, request: &Request) -> Option<Self> {
+        let shares = !state.origins.is_empty();
+        shares.then(|| Self { origin: state.origins.origin_of(request.headers()) })
     }
-    response
+
+    /// Whether a request is a browser's question if a script may call.
+    pub(crate) fn is_question(&self, request: &Request) -> bool {
+        self.origin.is_some()
+            && *request.method() == Method::OPTIONS
+            && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
+    /// Answers a browser, which asks without credentials.
+    pub(crate) fn answer_question(self, state: &GatewayState, request: &Request) -> Response {
+        match check_host(state, request.headers(), request.uri()) {
+            Ok(()) => self.marked(preflight()),
+            Err(problem) => problem.into_response(),
+        }
+    }
+
+    /// Marks an answer for the script.
+    pub(crate) fn marked(self, mut response: Response) -> Response {
+        let headers = response.headers_mut();
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = self.origin {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+        }
+        response
+    }
 }
 
 fn preflight() -> Response {

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, Limited};
 use sinew_console::{ConsoleCaller, ConsoleMode};
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
+use tower::Service as _;
 
 use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::http_error::HttpProblem;
@@ -23,13 +24,9 @@ const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Scheme by which callers present keys and tokens.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
 
-/// Lets a request through, with its caller, or refuses it.
-pub(crate) async fn check_request(
-    State(state): State<Arc<GatewayState>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if let Err(problem) = check_host(&state, request.headers(), request.uri()) {
+/// Lets a request through to the routes, with its caller, or refuses it.
+pub(crate) async fn answer_allowed(state: &GatewayState, mut routes: Router, request: Request) -> Response {
+    if let Err(problem) = check_host(state, request.headers(), request.uri()) {
         tracing::info!(path = %request.uri().path(), ?problem, "a request was refused");
         return problem.into_response();
     }
@@ -43,7 +40,7 @@ pub(crate) async fn check_request(
         Ok(caller) => caller,
         Err(refusal) => return refuse_credentials(&refusal, parts.uri.path()),
     };
-    let Some(caller) = caller else { return next.run(Request::from_parts(parts, body)).await };
+    let Some(caller) = caller else { return answer(&mut routes, Request::from_parts(parts, body)).await };
     let permit = match state.meters.enter(&caller) {
         Ok(permit) => permit,
         Err(refusal) => return refuse_excess(&caller, parts.uri.path(), refusal),
@@ -55,13 +52,21 @@ pub(crate) async fn check_request(
     parts.extensions.insert(ConsoleCaller { name: caller.token.to_string(), mode });
     parts.extensions.insert(caller.clone());
     parts.extensions.insert(permit.streams());
-    let path = parts.uri.path().to_owned();
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let uri = parts.uri.clone();
+    let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     count_stream(response, &permit).unwrap_or_else(|| {
-        tracing::info!(path, caller = caller.label(), "a stream too many was refused");
+        tracing::info!(path = uri.path(), caller = caller.label(), "a stream too many was refused");
         let text = "as many streams of this caller are open as may be";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
     })
+}
+
+/// The answer of the routes.
+async fn answer(routes: &mut Router, request: Request) -> Response {
+    match routes.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
 /// Lets a stream count among those of its caller until it ends. `None` for one too many.

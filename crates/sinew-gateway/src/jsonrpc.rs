@@ -80,8 +80,8 @@ async fn perform(
         return Err(A2aError::new(ErrorCode::MethodNotFound, "the card is at /.well-known/agent-card.json"));
     };
     a2a_request::check_version(parts)?;
-    let params: Box<RawValue> = call.params()?;
-    a2a_request::perform(state, caller, parts, endpoint, (method, &params)).await
+    let params: &RawValue = call.params()?;
+    a2a_request::perform(state, caller, parts, endpoint, (method, params)).await
 }
 
 /// Events as JSON-RPC responses to the call that opened the stream.

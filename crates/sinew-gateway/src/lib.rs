@@ -18,6 +18,7 @@ mod card_times;
 mod cards;
 mod console_mount;
 mod cors;
+mod doorway;
 mod error;
 mod files;
 mod gateway;

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header;
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 
@@ -24,25 +22,38 @@ pub(crate) fn begin_counts() {
     }
 }
 
-/// Counts a request.
-pub(crate) async fn measure_request(request: Request, next: Next) -> Response {
-    let (interface, began) = (interface_of(request.uri().path()), Instant::now());
-    let response = next.run(request).await;
-    let status = match response.status().as_u16() {
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        429 => "429",
-        400..=499 => "4xx",
-        _ => "5xx",
-    };
-    metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
-        .increment(1);
-    let content_type = response.headers().get(header::CONTENT_TYPE);
-    if content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
-        return count_stream(response);
+/// A request that is being answered.
+pub(crate) struct MeasuredRequest {
+    interface: &'static str,
+    began: Instant,
+}
+
+impl MeasuredRequest {
+    /// The request for this path, which begins now.
+    pub(crate) fn begin(path: &str) -> Self {
+        Self { interface: interface_of(path), began: Instant::now() }
     }
-    metrics::histogram!("sinew_gateway_request_seconds", "interface" => interface).record(began.elapsed());
-    response
+
+    /// Counts the request with its answer. A stream counts as open until it ends.
+    pub(crate) fn end(self, response: Response) -> Response {
+        let Self { interface, began } = self;
+        let status = match response.status().as_u16() {
+            200..=299 => "2xx",
+            300..=399 => "3xx",
+            429 => "429",
+            400..=499 => "4xx",
+            _ => "5xx",
+        };
+        metrics::counter!("sinew_gateway_requests_total", "interface" => interface, "status" => status)
+            .increment(1);
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        if content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+            return count_stream(response);
+        }
+        metrics::histogram!("sinew_gateway_request_seconds", "interface" => interface)
+            .record(began.elapsed());
+        response
+    }
 }
 
 /// Lets a stream count as open until it ends.

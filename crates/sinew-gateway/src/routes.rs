@@ -16,10 +16,8 @@ use sinew_protocol::code;
 use crate::access::{AccessRefusal, CallerIdentity};
 use crate::api::{self, API_ROUTES, ApiOperation};
 use crate::cards;
-use crate::cors::share_with_origins;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
-use crate::request_metrics::measure_request;
 use crate::state::GatewayState;
 use crate::{files, grpc, guard, jsonrpc, rest, webhook};
 
@@ -158,7 +156,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
-/// The router of all routes, and of the console if there is one, behind the guard.
+/// The router of all routes, and of the console if there is one. Requests come to it through [`crate::doorway`].
 pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<GatewayState>>>) -> Router {
     let mut router: Router<Arc<GatewayState>> = Router::new();
     for route in all_routes() {
@@ -174,15 +172,7 @@ pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<Gatew
         let text = format!("{} is not a method of this path", short(request.method().as_str(), 20));
         HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, code::GATEWAY_PATH_UNKNOWN, text)
     };
-    let mut router = router
-        .fallback(unknown)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(state), guard::check_request));
-    if !state.origins.is_empty() {
-        router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(state), share_with_origins));
-    }
-    let router = router.layer(axum::middleware::from_fn(grpc::word_refusals));
-    router.layer(axum::middleware::from_fn(measure_request)).with_state(Arc::clone(state))
+    router.fallback(unknown).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(state))
 }
 
 /// The routes of the API alone, for callers within the process that stand behind the guard already.

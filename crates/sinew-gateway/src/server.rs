@@ -4,16 +4,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::PeerNames;
+use crate::doorway::Doorway;
 use crate::stall_guard::StallGuard;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
@@ -32,7 +31,7 @@ pub(crate) async fn serve(
     state: Arc<GatewayState>,
     listener: TcpListener,
     tls: Option<TlsListener>,
-    router: Router,
+    doorway: Doorway,
 ) {
     let room = Arc::new(Semaphore::new(state.limits.connections));
     let open = GracefulShutdown::new();
@@ -56,7 +55,7 @@ pub(crate) async fn serve(
         let (stream, permit) = accepted;
         let server = ConnectionServer {
             builder: builder.clone(),
-            router: router.clone(),
+            doorway: doorway.clone(),
             open: open.watcher(),
             slow_client: state.limits.slow_client,
         };
@@ -83,7 +82,7 @@ pub(crate) async fn serve(
 /// Serves one connection.
 struct ConnectionServer {
     builder: Builder<TokioExecutor>,
-    router: Router,
+    doorway: Doorway,
     open: Watcher,
     slow_client: Duration,
 }
@@ -94,12 +93,8 @@ impl ConnectionServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let router = match names {
-            Some(names) => self.router.layer(axum::Extension(names)),
-            None => self.router,
-        };
         let stream = TokioIo::new(StallGuard::new(stream, self.slow_client));
-        let service = TowerToHyperService::new(router);
+        let service = self.doorway.with_names(names);
         let connection = self.builder.serve_connection_with_upgrades(stream, service).into_owned();
         if let Err(error) = self.open.watch(connection).await {
             tracing::debug!(%error, "a connection ended");

@@ -80,8 +80,12 @@ impl CallerMeters {
     pub(crate) fn enter(&self, caller: &CallerIdentity) -> Result<CallerPermit, MeterRefusal> {
         let limits = over(caller.limits, self.limits);
         // A key whose limits were changed is measured anew.
-        let name = format!("{} {limits:?}", caller.label());
-        let meter = self.meters.get_with(name, || Arc::new(CallerMeter::new(limits)));
+        let meter = self.meters.get(caller.label()).filter(|meter| meter.limits == limits);
+        let meter = meter.unwrap_or_else(|| {
+            let entry = self.meters.entry_by_ref(caller.label());
+            let init = || Arc::new(CallerMeter::new(limits));
+            entry.or_insert_with_if(init, |meter| meter.limits != limits).into_value()
+        });
         if let Some(rate) = &meter.rate {
             rate.take(Instant::now()).map_err(MeterRefusal::Rate)?;
         }

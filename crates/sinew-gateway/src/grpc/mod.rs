@@ -7,12 +7,12 @@ mod refusal;
 mod status;
 
 pub(crate) use operation_call::serve;
-pub(crate) use refusal::word_refusals;
+pub(crate) use refusal::word_refusal;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
 /// Whether a message is one of gRPC.
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     content_type
         .strip_prefix(b"application/grpc")

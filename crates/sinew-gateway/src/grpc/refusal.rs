@@ -1,8 +1,6 @@
 //! Refusals of the guard in the form of gRPC: a client of gRPC reads no problem details.
 
-use axum::extract::Request;
 use axum::http::{StatusCode, header};
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use serde_json::{Value, json};
@@ -16,11 +14,9 @@ const MAX_PROBLEM_BYTES: usize = 64 << 10;
 /// Headers of a refusal that a client needs.
 const KEPT_HEADERS: [header::HeaderName; 2] = [header::RETRY_AFTER, header::WWW_AUTHENTICATE];
 
-/// Gives refusals of calls of gRPC as statuses; every other answer stays as it is.
-pub(crate) async fn word_refusals(request: Request, next: Next) -> Response {
-    let is_call = is_grpc(request.headers());
-    let response = next.run(request).await;
-    if !is_call || is_grpc(response.headers()) {
+/// Gives the refusal of a call of gRPC as a status; every other answer to it stays as it is.
+pub(crate) async fn word_refusal(response: Response) -> Response {
+    if is_grpc(response.headers()) {
         return response;
     }
     let (parts, body) = response.into_parts();

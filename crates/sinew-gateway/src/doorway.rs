@@ -1,0 +1,69 @@
+//! The way of a request to its route and back: figures, shared origins, the guard, and refusals in the client's form.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::Service;
+
+use crate::access::PeerNames;
+use crate::cors::SharedOrigin;
+use crate::grpc;
+use crate::guard::answer_allowed;
+use crate::request_metrics::MeasuredRequest;
+use crate::state::GatewayState;
+
+/// Answers the requests of one connection. The steps are plain functions: each layer around a router would put every request
+/// and every answer on the heap once more.
+#[derive(Clone)]
+pub(crate) struct Doorway {
+    state: Arc<GatewayState>,
+    routes: Router,
+    /// Names in the certificate of the client.
+    names: Option<PeerNames>,
+}
+
+impl Doorway {
+    /// The way to these routes, for clients without a certificate.
+    pub(crate) fn new(state: Arc<GatewayState>, routes: Router) -> Self {
+        Self { state, routes, names: None }
+    }
+
+    /// The same way for the client with these names in its certificate.
+    pub(crate) fn with_names(self, names: Option<PeerNames>) -> Self {
+        Self { names, ..self }
+    }
+
+    async fn answer(self, mut request: Request) -> Response {
+        if let Some(names) = self.names {
+            request.extensions_mut().insert(names);
+        }
+        let measured = MeasuredRequest::begin(request.uri().path());
+        let is_grpc = grpc::is_grpc(request.headers());
+        let mut response = match SharedOrigin::of(&self.state, &request) {
+            None => answer_allowed(&self.state, self.routes, request).await,
+            Some(origin) if origin.is_question(&request) => origin.answer_question(&self.state, &request),
+            Some(origin) => origin.marked(answer_allowed(&self.state, self.routes, request).await),
+        };
+        if is_grpc {
+            response = grpc::word_refusal(response).await;
+        }
+        measured.end(response)
+    }
+}
+
+impl Service<hyper::Request<Incoming>> for Doorway {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let way = self.clone();
+        Box::pin(async move { Ok(way.answer(request.map(Body::new)).await) })
+    }
+}
