@@ -123,7 +123,7 @@ impl AnswerReader {
     }
 
     /// Takes the next bytes. Returns the pieces of the answer that became complete.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnDelta> {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Vec<TurnDelta> {
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.bytes > MAX_ANSWER_BYTES {
             let text = format!("it is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
@@ -133,11 +133,11 @@ impl AnswerReader {
             return Vec::new();
         }
         if !self.begun {
-            // Servers that do not stream answer with one JSON document.
-            let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) else {
-                return Vec::new();
-            };
+            // White space before an answer means nothing, whatever pieces it comes in.
+            bytes = bytes.trim_ascii_start();
+            let Some(first) = bytes.first() else { return Vec::new() };
             self.begun = true;
+            // Servers that do not stream answer with one JSON document.
             if matches!(first, b'{' | b'[') {
                 self.whole = Some(Vec::new());
             }
