@@ -37,15 +37,15 @@ impl SharedOrigin {
         shares.then(|| Self { origin: state.origins.origin_of(request.headers()) })
     }
 
-    /// Whether a request is a browser's question if a script may call.
-    pub(crate) fn is_question(&self, request: &Request) -> bool {
+    /// Whether a request is a preflight: a browser asks whether a script may call.
+    pub(crate) fn is_preflight(&self, request: &Request) -> bool {
         self.origin.is_some()
             && *request.method() == Method::OPTIONS
             && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// Answers a browser, which asks without credentials.
-    pub(crate) fn answer_question(self, state: &GatewayState, request: &Request) -> Response {
+    /// Answers a preflight, which has no credentials.
+    pub(crate) fn answer_preflight(self, state: &GatewayState, request: &Request) -> Response {
         match check_host(state, request.headers(), request.uri()) {
             Ok(()) => self.marked(preflight()),
             Err(problem) => problem.into_response(),

@@ -15,8 +15,8 @@ use crate::access::{AccessGate, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
-use crate::doorway::Doorway;
 use crate::error::GatewayError;
+use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::{McpEndpoint, McpShared};
@@ -113,9 +113,9 @@ impl Gateway {
             address,
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
-        let doorway = Doorway::new(Arc::clone(&state), routes::router(&state, console));
+        let service = GatewayService::new(Arc::clone(&state), routes::router(&state, console));
         begin_counts();
-        let serving = Some(tokio::spawn(server::serve(state, listener, tls, doorway)));
+        let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
         tracing::info!(%address, "the gateway serves");
         Ok(Self { address, is_tls, draining, serving, pushes })
     }

@@ -156,7 +156,7 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
     plain.map(|one| route("", one)).into_iter().chain(below).chain(api).collect()
 }
 
-/// The router of all routes, and of the console if there is one. Requests come to it through [`crate::doorway`].
+/// The router of all routes, and of the console if there is one. Requests come to it through [`crate::gateway_service`].
 pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<GatewayState>>>) -> Router {
     let mut router: Router<Arc<GatewayState>> = Router::new();
     for route in all_routes() {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::PeerNames;
-use crate::doorway::Doorway;
+use crate::gateway_service::GatewayService;
 use crate::stall_guard::StallGuard;
 use crate::state::GatewayState;
 use crate::tls::TlsListener;
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     state: Arc<GatewayState>,
     listener: TcpListener,
     tls: Option<TlsListener>,
-    doorway: Doorway,
+    service: GatewayService,
 ) {
     let room = Arc::new(Semaphore::new(state.limits.connections));
     let open = GracefulShutdown::new();
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
         let (stream, permit) = accepted;
         let server = ConnectionServer {
             builder: builder.clone(),
-            doorway: doorway.clone(),
+            service: service.clone(),
             open: open.watcher(),
             slow_client: state.limits.slow_client,
         };
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
 /// Serves one connection.
 struct ConnectionServer {
     builder: Builder<TokioExecutor>,
-    doorway: Doorway,
+    service: GatewayService,
     open: Watcher,
     slow_client: Duration,
 }
@@ -94,7 +94,7 @@ impl ConnectionServer {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stream = TokioIo::new(StallGuard::new(stream, self.slow_client));
-        let service = self.doorway.with_names(names);
+        let service = self.service.with_names(names);
         let connection = self.builder.serve_connection_with_upgrades(stream, service).into_owned();
         if let Err(error) = self.open.watch(connection).await {
             tracing::debug!(%error, "a connection ended");

@@ -79,13 +79,10 @@ impl CallerMeters {
     /// Counts a request of a caller.
     pub(crate) fn enter(&self, caller: &CallerIdentity) -> Result<CallerPermit, MeterRefusal> {
         let limits = over(caller.limits, self.limits);
-        // A key whose limits were changed is measured anew.
-        let meter = self.meters.get(caller.label()).filter(|meter| meter.limits == limits);
-        let meter = meter.unwrap_or_else(|| {
-            let entry = self.meters.entry_by_ref(caller.label());
-            let init = || Arc::new(CallerMeter::new(limits));
-            entry.or_insert_with_if(init, |meter| meter.limits != limits).into_value()
-        });
+        // Limits are part of the name: a key whose limits were changed is measured anew, and callers of one label with different
+        // limits do not begin each other's meter anew.
+        let name = format!("{} {limits:?}", caller.label());
+        let meter = self.meters.get_with(name, || Arc::new(CallerMeter::new(limits)));
         if let Some(rate) = &meter.rate {
             rate.take(Instant::now()).map_err(MeterRefusal::Rate)?;
         }
@@ -176,6 +173,9 @@ mod tests {
         assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
         let stream = held.streams().enter();
         assert!(stream.is_some() && held.streams().enter().is_none());
+        let same_label = CallerIdentity { limits: other.limits, ..one.clone() };
+        assert!(meters.enter(&same_label).is_ok(), "other limits, another meter");
+        assert_eq!(meters.enter(&one).err(), Some(MeterRefusal::InFlight), "which changes nothing here");
         drop(first);
         assert!(meters.enter(&one).is_ok(), "a place that was given back");
     }

@@ -21,20 +21,20 @@ use crate::state::GatewayState;
 /// Answers the requests of one connection. The steps are plain functions: each layer around a router would put every request
 /// and every answer on the heap once more.
 #[derive(Clone)]
-pub(crate) struct Doorway {
+pub(crate) struct GatewayService {
     state: Arc<GatewayState>,
     routes: Router,
     /// Names in the certificate of the client.
     names: Option<PeerNames>,
 }
 
-impl Doorway {
-    /// The way to these routes, for clients without a certificate.
+impl GatewayService {
+    /// A service of these routes, for clients without a certificate.
     pub(crate) fn new(state: Arc<GatewayState>, routes: Router) -> Self {
         Self { state, routes, names: None }
     }
 
-    /// The same way for the client with these names in its certificate.
+    /// The same service for the client with these names in its certificate.
     pub(crate) fn with_names(self, names: Option<PeerNames>) -> Self {
         Self { names, ..self }
     }
@@ -47,7 +47,7 @@ impl Doorway {
         let is_grpc = grpc::is_grpc(request.headers());
         let mut response = match SharedOrigin::of(&self.state, &request) {
             None => answer_allowed(&self.state, self.routes, request).await,
-            Some(origin) if origin.is_question(&request) => origin.answer_question(&self.state, &request),
+            Some(origin) if origin.is_preflight(&request) => origin.answer_preflight(&self.state, &request),
             Some(origin) => origin.marked(answer_allowed(&self.state, self.routes, request).await),
         };
         if is_grpc {
@@ -57,13 +57,13 @@ impl Doorway {
     }
 }
 
-impl Service<hyper::Request<Incoming>> for Doorway {
+impl Service<hyper::Request<Incoming>> for GatewayService {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let way = self.clone();
-        Box::pin(async move { Ok(way.answer(request.map(Body::new)).await) })
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request.map(Body::new)).await) })
     }
 }
