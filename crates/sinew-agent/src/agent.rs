@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::error::AgentError;
 use crate::failure::Failure;
 use crate::handler::{self, Handler};
+use crate::handler_pace::HandlerPace;
 use crate::task_figures::TaskFigures;
 
 /// Tasks at once, when nothing else is said.
@@ -238,6 +239,7 @@ impl Agent {
             output,
             schemas: SchemaCache::default(),
             figures: Arc::default(),
+            pace: Arc::default(),
             agent: self,
         })
     }
@@ -262,4 +264,5 @@ pub(crate) struct CompiledAgent {
     /// Schemas that requests bring along.
     pub(crate) schemas: SchemaCache,
     pub(crate) figures: Arc<TaskFigures>,
+    pub(crate) pace: Arc<HandlerPace>,
 }

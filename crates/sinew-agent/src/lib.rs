@@ -33,6 +33,7 @@ mod feed;
 #[cfg(feature = "files")]
 mod file_agent;
 mod handler;
+mod handler_pace;
 mod node_endpoint;
 mod node_tasks;
 mod operations;

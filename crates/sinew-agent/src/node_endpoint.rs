@@ -1,7 +1,7 @@
 //! The node endpoint: tasks of executions in the short form, answered in place while the handler is quick.
 //!
 //! The endpoint polls the handler once. An answer that is ready then leaves without a task of its own; a handler that has
-//! to wait goes on in a task. A handler that once kept the endpoint waiting never runs in place again.
+//! to wait goes on in a task. A handler that kept the endpoint waiting does not run in place again until it was quick for long.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,8 +29,6 @@ use crate::site::Site;
 use crate::task_properties::{Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
-/// Longest time that a handler may keep the endpoint waiting in one poll and still be polled in place.
-const MAX_POLL_TIME: Duration = Duration::from_millis(1);
 /// Shortest wait before an executor offers a refused task again, in milliseconds.
 const BUSY_RETRY_MS: u64 = 1_000;
 
@@ -144,7 +142,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     // Checks against schemas of others may take milliseconds: other tasks do not wait for them.
     let brings_schema = context.input_schema().is_some() || context.output_schema().is_some();
     let slot = match Arc::clone(&site.places.working).try_acquire_owned() {
-        Ok(slot) if !site.is_slow() && !brings_schema => slot,
+        Ok(slot) if !agent.pace.is_slow() && !brings_schema => slot,
         slot => {
             let span = task_span(&context);
             spawn(site, context, input, None, slot.ok(), span);
@@ -156,12 +154,10 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     }
     let kept = if agent.agent.output_retries > 0 { input.clone() } else { Value::Null };
     let mut call = begin_call(agent, input, &context);
-    let began = std::time::Instant::now();
     let span = task_span(&context);
-    let polled = span.in_scope(|| call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())));
-    if began.elapsed() > MAX_POLL_TIME {
-        site.mark_slow();
-    }
+    let polled = agent
+        .pace
+        .timed(|| span.in_scope(|| call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop()))));
     let said = match polled {
         std::task::Poll::Ready(said) => said,
         std::task::Poll::Pending => {

@@ -1,7 +1,6 @@
 //! State that queue and A2A endpoint of an agent share: tasks, slots, and the way a task is carried out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -46,8 +45,6 @@ pub(crate) struct Site {
     /// Places of tasks that are worked on.
     pub(crate) places: AgentPlaces,
     pub(crate) outgoing: OutgoingEvents,
-    /// Whether the handler once kept whoever polled it waiting.
-    is_slow: AtomicBool,
 }
 
 impl Site {
@@ -64,7 +61,6 @@ impl Site {
                 working: Arc::new(Semaphore::new(agent.agent.concurrency)),
                 queue: Arc::default(),
             },
-            is_slow: AtomicBool::new(false),
             outgoing: OutgoingEvents::start(&mesh),
             mesh,
             agent,
@@ -73,16 +69,6 @@ impl Site {
 
     pub(crate) fn asked(&self) -> Asked<'_> {
         Asked { namespace: self.mesh.namespace(), agent: &self.agent.agent.name }
-    }
-
-    /// Whether the handler has to run on a task of its own, because it once blocked.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.is_slow.load(Ordering::Relaxed)
-    }
-
-    /// Lets the handler run on tasks of its own from now on.
-    pub(crate) fn mark_slow(&self) {
-        self.is_slow.store(true, Ordering::Relaxed);
     }
 
     /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A endpoint.

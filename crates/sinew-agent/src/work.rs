@@ -24,6 +24,7 @@ use crate::failure::{
     bad_schema, bounded, is_bad_output, violations,
 };
 use crate::handler::Said;
+use crate::handler_pace::PacedCall;
 
 /// How long a handler may tidy up after its task was given up.
 const TIDY_UP: Duration = Duration::from_secs(5);
@@ -190,7 +191,7 @@ async fn attempt(
     halt: &CancellationToken,
 ) -> Result<Result<Said, Fault>, GivenUp> {
     let cancelled = || Fault::cancelled(CANCELLED, "the task was cancelled");
-    let mut called = RunningHandler(tokio::spawn(call.in_current_span()));
+    let mut called = RunningHandler(tokio::spawn(PacedCall::new(call, &agent.pace).in_current_span()));
     let why = tokio::select! {
         biased;
         said = &mut called.0 => return Ok(said.unwrap_or_else(|error| {

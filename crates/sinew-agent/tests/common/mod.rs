@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, AgentError, CancellationToken};
+use sinew_mesh::async_nats::jetstream::consumer::pull::OrderedConfig;
 use sinew_mesh::async_nats::{HeaderMap, Subscriber};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision, async_nats};
@@ -148,6 +149,16 @@ impl Asked {
 
     pub async fn send_bytes(&self, mesh: &Mesh, headers: HeaderMap, body: Vec<u8>) {
         mesh.tasks().put_once(&self.subject(), headers, body.into()).await.unwrap();
+    }
+
+    /// The result that is stored, once it is: subscribers may hear a result before the stream has it.
+    pub async fn kept(&self, mesh: &Mesh) -> Task {
+        let stream = mesh.admin().jetstream().get_stream("test_RESULTS").await.unwrap();
+        let of_this = OrderedConfig { filter_subject: self.result.clone(), ..Default::default() };
+        let mut messages = stream.create_consumer(of_this).await.unwrap().messages().await.unwrap();
+        let message =
+            timeout(PATIENCE, messages.next()).await.expect("the result is stored").unwrap().unwrap();
+        serde_json::from_slice(&message.payload).unwrap()
     }
 
     /// The result that is stored; none when there is none.

@@ -1,0 +1,119 @@
+//! Where a handler is polled: in place while it is quick, beside everything else once it has blocked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context as PollContext, Poll};
+use std::time::{Duration, Instant};
+
+use sinew_protocol::Fault;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::handler::Said;
+use crate::work::HandlerCall;
+
+/// Longest time that a poll of a handler may take and still count as quick.
+const MAX_POLL_TIME: Duration = Duration::from_millis(1);
+/// Quick polls in a row after which a handler that was slow is trusted again: on a busy machine any poll may be interrupted.
+const POLLS_OF_TRUST: u32 = 256;
+
+/// How long the polls of a handler took lately.
+#[derive(Debug, Default)]
+pub(crate) struct HandlerPace {
+    /// Quick polls that are still to be seen before the handler counts as quick.
+    distrust: AtomicU32,
+}
+
+impl HandlerPace {
+    /// Whether a poll of the handler may keep others waiting.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.distrust.load(Ordering::Relaxed) > 0
+    }
+
+    /// Polls by `poll` and remembers how long it took.
+    pub(crate) fn timed<T>(&self, poll: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let polled = poll();
+        self.observe(began.elapsed());
+        polled
+    }
+
+    fn observe(&self, took: Duration) {
+        if took > MAX_POLL_TIME {
+            self.distrust.store(POLLS_OF_TRUST, Ordering::Relaxed);
+        } else if self.is_slow() {
+            let _ =
+                self.distrust.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        }
+    }
+}
+
+/// A call of a handler on a task of its own, which takes no thread from other tasks while the handler is slow.
+pub(crate) struct PacedCall {
+    call: HandlerCall,
+    pace: Arc<HandlerPace>,
+}
+
+impl PacedCall {
+    pub(crate) fn new(call: HandlerCall, pace: &Arc<HandlerPace>) -> Self {
+        Self { call, pace: Arc::clone(pace) }
+    }
+}
+
+impl Future for PacedCall {
+    type Output = Result<Said, Fault>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Self::Output> {
+        let Self { call, pace } = self.get_mut();
+        let mut poll = || pace.timed(|| call.as_mut().poll(cx));
+        // A worker thread that blocks may be the one that hears the sockets, and keeps the last task that it woke: the
+        // runtime stands still though other threads are idle. Its work is handed to another thread first. A runtime
+        // with one thread has none to hand it to.
+        if pace.is_slow() && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+            tokio::task::block_in_place(poll)
+        } else {
+            poll()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_poll_is_forgiven_after_many_quick_ones() {
+        let pace = HandlerPace::default();
+        assert!(!pace.is_slow());
+        pace.observe(MAX_POLL_TIME);
+        assert!(!pace.is_slow(), "that long is quick");
+        pace.observe(MAX_POLL_TIME * 2);
+        for _ in 0..POLLS_OF_TRUST {
+            assert!(pace.is_slow());
+            pace.observe(Duration::ZERO);
+        }
+        assert!(!pace.is_slow());
+        pace.observe(Duration::ZERO);
+        assert!(!pace.is_slow());
+    }
+
+    /// Fails by standing still without `block_in_place`: the handler keeps the thread that hears for the others.
+    #[test]
+    fn a_slow_handler_leaves_its_thread_to_others() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        runtime.unwrap().block_on(async {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let pace = Arc::new(HandlerPace::default());
+            pace.observe(MAX_POLL_TIME * 2);
+            let call: HandlerCall = Box::pin(async move {
+                released.recv().unwrap();
+                Ok(Said::Text("released".to_owned()))
+            });
+            let blocked = tokio::spawn(PacedCall::new(call, &pace));
+            // The only worker thread runs this task after the one that blocks.
+            tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
+            assert!(matches!(blocked.await.unwrap(), Ok(Said::Text(text)) if text == "released"));
+        });
+    }
+}
