@@ -15,12 +15,12 @@ use crate::common::World;
 /// Longer than any call takes.
 const PATIENCE: Duration = Duration::from_mins(8);
 
-/// Hangs the first time, and answers the second time.
+/// Hangs the first time, until the test is over, and answers the second time.
 const COURIER: &str = r#"
 name: Courier
 run:
   command:
-    argv: [/bin/sh, -c, "echo asked >> LEDGER; if [ -e MARK ]; then cat; else touch MARK; sleep 600; fi"]
+    argv: [/bin/sh, -c, "echo asked >> LEDGER; if [ -e MARK ]; then cat; else touch MARK; while [ -e MARK ]; do sleep 1; done; fi"]
 "#;
 
 #[test]
