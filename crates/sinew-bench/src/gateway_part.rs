@@ -1,4 +1,5 @@
-//! Cost of a gateway: calls through it beside the same calls over the mesh, in the same rounds, and open streams.
+//! Cost of a gateway: calls through it beside the same calls over the mesh and through a bare gateway, in the same rounds, and
+//! open streams.
 
 use serde::Serialize;
 use sinew_operations::failure::Failure;
@@ -13,11 +14,13 @@ const STREAMS: usize = 5_000;
 /// Figures of a gateway.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct GatewayFigures {
-    /// Median of a call over the mesh, and through the gateway, one at a time.
+    /// Median of a call over the mesh, through a bare gateway, and through the gateway, one at a time.
     pub(crate) mesh_p50_us: f64,
+    pub(crate) bare_p50_us: f64,
     pub(crate) gateway_p50_us: f64,
     /// Calls a second, 64 at a time.
     pub(crate) mesh_per_second: f64,
+    pub(crate) bare_per_second: f64,
     pub(crate) gateway_per_second: f64,
     /// Share of the rate over the mesh that the gateway carries.
     pub(crate) rate_ratio: f64,
@@ -38,31 +41,37 @@ impl GatewayFigures {
 /// Measures a gateway, with a tenth of the work if `few`.
 pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Result<GatewayFigures, Failure> {
     let mut site = BenchSite::start(false, None, None).await?;
+    let (bare, bare_address) = site.bare_gateway().await?;
     let (process, address) = site.gateway(&[]).await?;
     let memory = |process: &BenchProcess| process.pid().map(resident).unwrap_or_default();
     let mut figures = GatewayFigures { idle_mib: memory(&process), ..GatewayFigures::default() };
     let (alone, many, streams) = if few { (100, 400, 200) } else { (2_000, 10_000, STREAMS) };
-    let mut samples: [Vec<f64>; 4] = Default::default();
+    let mut samples: [Vec<f64>; 6] = Default::default();
     for round in 0..=rounds {
         note(&format!("gateway: round {round} of {rounds}"));
         let orders = [
             (DriverOrder::MeshCalls { count: alone, at_once: 1 }, 0),
-            (DriverOrder::GatewayCalls { gateway: address, count: alone, at_once: 1 }, 1),
-            (DriverOrder::MeshCalls { count: many, at_once: IN_FLIGHT }, 2),
-            (DriverOrder::GatewayCalls { gateway: address, count: many, at_once: IN_FLIGHT }, 3),
+            (DriverOrder::GatewayCalls { gateway: bare_address, count: alone, at_once: 1 }, 1),
+            (DriverOrder::GatewayCalls { gateway: address, count: alone, at_once: 1 }, 2),
+            (DriverOrder::MeshCalls { count: many, at_once: IN_FLIGHT }, 3),
+            (DriverOrder::GatewayCalls { gateway: bare_address, count: many, at_once: IN_FLIGHT }, 4),
+            (DriverOrder::GatewayCalls { gateway: address, count: many, at_once: IN_FLIGHT }, 5),
         ];
         for (order, place) in orders {
             let took: MeasuredTime = site.driver.ask(&order).await?;
-            let figure = if place < 2 { took.p50_us } else { took.number as f64 / took.seconds };
+            let figure = if place < 3 { took.p50_us } else { took.number as f64 / took.seconds };
             // The first round only makes everything warm.
             if round > 0 {
                 samples[place].push(figure);
             }
         }
     }
-    let [mesh_alone, gateway_alone, mesh_rate, gateway_rate] = samples.map(median);
-    (figures.mesh_p50_us, figures.gateway_p50_us) = (mesh_alone, gateway_alone);
-    (figures.mesh_per_second, figures.gateway_per_second) = (mesh_rate, gateway_rate);
+    bare.kill9().await?;
+    let [mesh_alone, bare_alone, gateway_alone, mesh_rate, bare_rate, gateway_rate] = samples.map(median);
+    (figures.mesh_p50_us, figures.bare_p50_us, figures.gateway_p50_us) =
+        (mesh_alone, bare_alone, gateway_alone);
+    (figures.mesh_per_second, figures.bare_per_second, figures.gateway_per_second) =
+        (mesh_rate, bare_rate, gateway_rate);
     figures.rate_ratio = gateway_rate / mesh_rate;
     note(&format!("gateway: {streams} streams"));
     let opened: MeasuredTime =

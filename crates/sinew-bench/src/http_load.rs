@@ -111,6 +111,16 @@ pub(crate) async fn begin_task(
     ExecutionId::parse(id).map_err(broken)
 }
 
+/// Where the body of the first message of HTTP begins and ends. `None` until all of it is there.
+pub(crate) fn whole_message(bytes: &[u8]) -> Result<Option<(usize, usize)>, BenchProcessError> {
+    let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let length: usize = length.ok_or("a message has no length")?;
+    let start = head + 4;
+    Ok((bytes.len() >= start + length).then_some((start, start + length)))
+}
+
 fn check_answer(body: &[u8]) -> Result<(), BenchProcessError> {
     let state = b"TASK_STATE_COMPLETED";
     if body.windows(state.len()).any(|window| window == state) {
@@ -230,14 +240,8 @@ impl HttpConnection {
         self.stream.write_all(request).await.map_err(broken)?;
         self.bytes.clear();
         loop {
-            if let Some(end) = self.bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(&self.bytes[..end]).to_ascii_lowercase();
-                let length =
-                    head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-                let length: usize = length.ok_or("an answer has no length")?;
-                if self.bytes.len() >= end + 4 + length {
-                    return Ok(self.bytes[end + 4..].to_vec());
-                }
+            if let Some((start, end)) = whole_message(&self.bytes)? {
+                return Ok(self.bytes[start..end].to_vec());
             }
             if self.stream.read_buf(&mut self.bytes).await.map_err(broken)? == 0 {
                 return Err("the gateway closed a connection".into());

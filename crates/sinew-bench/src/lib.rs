@@ -5,6 +5,7 @@
 //!
 //! The crate never measures a mesh of others, and does not print its report.
 
+mod bare_gateway;
 mod bench_failure;
 mod child;
 mod console_part;

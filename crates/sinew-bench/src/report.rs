@@ -304,12 +304,14 @@ impl BenchReport {
         if let Some(gateway) = &self.gateway {
             let _ = writeln!(
                 text,
-                "\ngateway: a call {} (mesh {}), {:.0}/s at 64 in flight (mesh {:.0}/s); {:.0} MiB idle, {:.0} with {} streams, \
+                "\ngateway: a call {} (mesh {}, bare gateway {}), {:.0}/s at 64 in flight (mesh {:.0}/s, bare gateway {:.0}/s); {:.0} MiB idle, {:.0} with {} streams, \
                  an event reaches them in {:.2} s",
                 duration(gateway.gateway_p50_us),
                 duration(gateway.mesh_p50_us),
+                duration(gateway.bare_p50_us),
                 gateway.gateway_per_second,
                 gateway.mesh_per_second,
+                gateway.bare_per_second,
                 gateway.idle_mib,
                 gateway.streams_mib,
                 gateway.streams,

@@ -12,6 +12,7 @@ use sinew_protocol::code;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::bare_gateway::serve_bare_gateway;
 use crate::child::{BenchProcessError, broken, ready, say};
 use crate::conversations::talking_agents;
 use crate::floor::{self, FloorLoops};
@@ -32,6 +33,8 @@ pub enum BenchRole {
     Talkers,
     /// The other side of the bare loops.
     Echo,
+    /// Passes calls over HTTP on to an agent.
+    BareGateway,
     /// Does what it reads from stdin, and says how long it took.
     Driver,
 }
@@ -74,6 +77,13 @@ pub fn play_role(role: BenchRole, nats: &str) -> Result<(), Failure> {
                 tokio::select! {
                     () = parent_is_gone() => Ok(()),
                     ended = floor::echo(mesh.client()) => ended,
+                }
+            }
+            BenchRole::BareGateway => {
+                let mesh = connect(nats).await?;
+                tokio::select! {
+                    () = parent_is_gone() => Ok(()),
+                    ended = serve_bare_gateway(mesh) => ended,
                 }
             }
             BenchRole::Driver => drive(nats).await,

@@ -131,6 +131,15 @@ impl BenchSite {
         Ok(())
     }
 
+    /// Starts the floor of a gateway; gives its address.
+    pub(crate) async fn bare_gateway(&self) -> Result<(BenchProcess, SocketAddr), Failure> {
+        let log = self.server.store().join("bench.log");
+        let arguments = ["bench", "bare-gateway", "--nats", &self.url];
+        let mut process = BenchProcess::start("bare gateway", &arguments, &log)?;
+        let address = process.read().await?;
+        Ok((process, address))
+    }
+
     /// Starts a gateway with more arguments; gives its address once it listens.
     pub(crate) async fn gateway(&self, more: &[&str]) -> Result<(BenchProcess, SocketAddr), Failure> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));

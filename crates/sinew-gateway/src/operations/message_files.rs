@@ -22,6 +22,11 @@ pub(super) struct FileOwner<'a> {
     pub(super) task: &'a TaskId,
 }
 
+/// Whether parts of a message hold bytes.
+pub(super) fn has_files(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part.content, PartContent::Raw(_)))
+}
+
 /// Stores files that are too large to travel within a message; their parts name the addresses.
 pub(super) async fn store_large_files(
     mesh: &Mesh,
@@ -47,10 +52,6 @@ pub(super) async fn store_files(
     owner: &FileOwner<'_>,
     message: &mut Message,
 ) -> Result<(), A2aError> {
-    let is_file = |part: &Part| matches!(part.content, PartContent::Raw(_));
-    if !message.parts.iter().any(is_file) {
-        return Ok(());
-    }
     let is_alone = message.parts.len() == 1;
     let mut files = Vec::new();
     for (nth, part) in message.parts.iter_mut().enumerate() {

@@ -130,6 +130,9 @@ impl A2aOperations {
         agent: &str,
         params: &mut SendMessageRequest,
     ) -> Result<(), A2aError> {
+        if !message_files::has_files(&params.message) {
+            return Ok(());
+        }
         let (execution, task) = self.own_ids(call, agent, &params.message.id.0);
         let owner = FileOwner { agent, caller: call.caller.as_str(), execution: &execution, task: &task };
         let mesh = self.shared.client.mesh();

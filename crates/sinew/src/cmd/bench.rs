@@ -81,6 +81,9 @@ pub(crate) enum Role {
     /// Answer the bare loops
     #[command(hide = true)]
     Echo(At),
+    /// Pass calls over HTTP on to an agent
+    #[command(hide = true)]
+    BareGateway(At),
     /// Does what it reads from stdin, and says how long it took
     #[command(hide = true)]
     Driver(At),
@@ -151,6 +154,7 @@ fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
         Role::Agent(at) => (BenchRole::Agent, at),
         Role::Talkers(at) => (BenchRole::Talkers, at),
         Role::Echo(at) => (BenchRole::Echo, at),
+        Role::BareGateway(at) => (BenchRole::BareGateway, at),
         Role::Driver(at) => (BenchRole::Driver, at),
     };
     play_role(role, &at.nats).map(|()| Exit::Ok)
