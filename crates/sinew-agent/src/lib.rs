@@ -20,6 +20,9 @@
 //! - [`Agent::dynamic`] takes JSON with schemas known at run time, [`Agent::model`] a language model's last message.
 //! - With the feature `files`, `Agent::from_file` serves an agent of a file; functions of the program are further tools of its
 //!   language model.
+//! - A function that blocks its thread for more than a millisecond is called beside the others from then on; work that takes a
+//!   processor for longer, or that may block for ever, belongs into `tokio::task::spawn_blocking`. A runtime with one thread
+//!   stands still while a function blocks it.
 //! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
 
 mod agent;
