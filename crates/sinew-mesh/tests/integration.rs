@@ -2,6 +2,7 @@
 
 mod artifact;
 mod card;
+mod cluster;
 mod connect;
 mod fleet;
 mod inbox;
