@@ -83,11 +83,16 @@ impl Browser {
     }
 
     async fn post(&self, call: &str, body: &Value) -> Value {
+        self.try_post(call, body).await.unwrap_or_else(|error| panic!("{call} {body}: {error}"))
+    }
+
+    /// Sends a command; the error is that of the driver.
+    async fn try_post(&self, call: &str, body: &Value) -> Result<Value, Value> {
         let answer = self.http.post(format!("{}{call}", self.session)).json(body).send().await.unwrap();
         let status = answer.status();
         let mut document: Value = answer.json().await.unwrap();
-        assert!(status.is_success(), "{call} {body}: {document}");
-        document["value"].take()
+        let value = document["value"].take();
+        if status.is_success() { Ok(value) } else { Err(value) }
     }
 
     /// Sends a command of the DevTools protocol.
@@ -138,15 +143,30 @@ impl Browser {
         found[ELEMENT].as_str().unwrap_or_else(|| panic!("no {selector}: {found}")).to_owned()
     }
 
+    /// Acts on an element. A live page may replace a part between the look for the element and the act on it; then the element is
+    /// looked for anew.
+    async fn act(&self, selector: &str, act: &str, body: &Value) {
+        let acted = async {
+            loop {
+                let element = self.find(selector).await;
+                match self.try_post(&format!("/element/{element}/{act}"), body).await {
+                    Ok(_) => return,
+                    Err(error) if error["error"] == "stale element reference" => {}
+                    Err(error) => panic!("{act} {selector}: {error}"),
+                }
+            }
+        };
+        let is_done = tokio::time::timeout(PATIENCE, acted).await.is_ok();
+        assert!(is_done, "{selector} was replaced again and again before it could take: {act}");
+    }
+
     /// Clicks an element as a person does; it has to be there and to be reachable.
     pub(crate) async fn click(&self, selector: &str) {
-        let element = self.find(selector).await;
-        self.post(&format!("/element/{element}/click"), &json!({})).await;
+        self.act(selector, "click", &json!({})).await;
     }
 
     pub(crate) async fn write(&self, selector: &str, text: &str) {
-        let element = self.find(selector).await;
-        self.post(&format!("/element/{element}/value"), &json!({ "text": text })).await;
+        self.act(selector, "value", &json!({ "text": text })).await;
     }
 
     /// Presses keys, one after the other, wherever the focus is, once the page hears them.
