@@ -122,6 +122,8 @@ pub(crate) struct NodeTally {
     pub(crate) running: usize,
     pub(crate) waiting: usize,
     pub(crate) failed: usize,
+    #[serde(default)]
+    pub(crate) skipped: usize,
 }
 
 /// A reason of waiting.

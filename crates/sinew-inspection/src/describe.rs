@@ -104,6 +104,8 @@ pub struct NodeCounts {
     pub waiting: usize,
     /// Nodes that failed.
     pub failed: usize,
+    /// Nodes that did not have to run, or that an ended execution did not reach.
+    pub skipped: usize,
 }
 
 /// The first failure, outermost words first.
@@ -203,6 +205,7 @@ pub fn counts(record: &Record, now: Time) -> NodeCounts {
         running: count(|word| word == NodeStatus::Running),
         waiting: count(|word| word == NodeStatus::Waiting),
         failed: count(|word| word == NodeStatus::Failed),
+        skipped: count(|word| word == NodeStatus::Skipped),
     }
 }
 
@@ -322,8 +325,12 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     );
     let counts = description.nodes;
     let mut nodes = format!("{}/{}", counts.over, words::count(counts.total, "node"));
-    for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")]
-    {
+    for (count, word) in [
+        (counts.running, "running"),
+        (counts.waiting, "waiting"),
+        (counts.failed, "failed"),
+        (counts.skipped, "skipped"),
+    ] {
         if count > 0 {
             let _ = write!(nodes, ", {count} {word}");
         }

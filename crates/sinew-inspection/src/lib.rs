@@ -22,6 +22,7 @@ pub mod retry;
 pub mod timeline;
 pub mod timeline_text;
 pub mod tree;
+pub mod unreached;
 pub mod view_context;
 pub mod waiting;
 pub mod words;

@@ -11,6 +11,7 @@ use sinew_source::escape_line;
 
 use crate::node_status::NodeStatus;
 use crate::node_table::{NodeColumns, NodeLine};
+use crate::unreached::unreached_reason;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::duration;
 
@@ -92,6 +93,10 @@ pub fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, context: &ViewContext) -> No
         if let NodeView::Dead(reason) = ctx.seen(ROOT, ix) {
             row.status = NodeStatus::Skipped;
             row.message = Some(reason.to_owned());
+        } else if ctx.state.ended {
+            // An execution that has ended begins no node: planned would read as work to come.
+            row.status = NodeStatus::Skipped;
+            row.message = Some(unreached_reason(ctx, ix));
         }
         return row;
     };

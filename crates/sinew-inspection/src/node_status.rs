@@ -51,6 +51,11 @@ impl NodeStatus {
         }
     }
 
+    /// Returns the status of a word; none if no status has it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+
     /// At work or waiting.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)

@@ -29,7 +29,7 @@ const APPROVAL: &str = include_str!("../../sinew/tests/fixtures/test/approval.te
 pub(crate) struct Agents(BTreeMap<&'static str, Vec<Said>>);
 
 /// An answer, or silence.
-type Said = Option<Result<Value, &'static str>>;
+pub(crate) type Said = Option<Result<Value, &'static str>>;
 
 impl Stub for Agents {
     fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
@@ -238,9 +238,19 @@ fn trees_fold_and_open() {
     let open = grown(TreeOptions { depth: 9, ..TreeOptions::default() });
     assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
     assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
-    let some = grown(TreeOptions { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
+    let some = grown(TreeOptions { depth: 9, fold: vec![NodeStatus::Succeeded], ..TreeOptions::default() });
     assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
     assert_eq!(some[2].folded.get("succeeded"), Some(&2));
+    let bad = grown(TreeOptions { depth: 9, only: vec![NodeStatus::Failed], ..TreeOptions::default() });
+    assert_eq!(
+        (names(&bad), names(&bad[0].children)),
+        (vec!["each_line".to_owned()], vec!["each_line_1".to_owned()])
+    );
+    assert_eq!(bad[0].folded.get("succeeded"), Some(&2));
+    // A node around a wanted one is there although it stands otherwise.
+    let well = grown(TreeOptions { depth: 9, only: vec![NodeStatus::Succeeded], ..TreeOptions::default() });
+    assert_eq!(names(&well), ["check_order", "route", "each_line"]);
+    assert_eq!(names(&well[2].children), ["each_line_0", "each_line_2"]);
     let one = grown(TreeOptions { depth: 9, node: Some("each_line_1".into()), ..TreeOptions::default() });
     assert_eq!(names(&one), ["each_line_1"]);
     assert!(

@@ -31,11 +31,13 @@ pub struct TreeOptions {
     pub fold: Vec<NodeStatus>,
     /// Only this node and what is below it.
     pub node: Option<String>,
+    /// Only nodes that stand so, below the nodes around them; all if empty.
+    pub only: Vec<NodeStatus>,
 }
 
 impl Default for TreeOptions {
     fn default() -> Self {
-        Self { depth: 1, fold: Vec::new(), node: None }
+        Self { depth: 1, fold: Vec::new(), node: None, only: Vec::new() }
     }
 }
 
@@ -60,7 +62,7 @@ pub fn tree(record: &Record, context: &ViewContext, options: &TreeOptions) -> Op
     let context = ViewContext { now: until(record, context.now), ..context.clone() };
     let grow = TreeBuilder { record, context, options, below: below(record) };
     match &options.node {
-        None => Some(grow.roots().collect()),
+        None => Some(grow.roots().filter(|branch| grow.is_wanted(branch)).collect()),
         Some(wanted) => {
             let ctx = record.execution.ctx();
             let acts = 0..ctx.state.acts.len() as ActivationId;
@@ -136,14 +138,21 @@ impl TreeBuilder<'_> {
         if level < self.options.depth {
             for child in self.below.get(&act).into_iter().flatten() {
                 let word = node_rows::word(ctx.act(*child));
-                if self.options.fold.contains(&word) || branch.children.len() >= MOST {
-                    *branch.folded.entry(word.as_str()).or_default() += 1;
-                } else {
-                    branch.children.push(self.activation(*child, level + 1));
+                let is_listed = !self.options.fold.contains(&word) && branch.children.len() < MOST;
+                let child = is_listed.then(|| self.activation(*child, level + 1));
+                match child.filter(|child| self.is_wanted(child)) {
+                    Some(child) => branch.children.push(child),
+                    None => *branch.folded.entry(word.as_str()).or_default() += 1,
                 }
             }
         }
         branch
+    }
+
+    /// Whether a node, or one below it, stands as wanted.
+    fn is_wanted(&self, branch: &TreeBranch) -> bool {
+        let only = &self.options.only;
+        only.is_empty() || only.contains(&branch.row.status) || !branch.children.is_empty()
     }
 }
 

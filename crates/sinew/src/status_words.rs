@@ -44,7 +44,7 @@ pub(crate) fn node_status() -> impl TypedValueParser<Value = NodeStatus> {
     };
     PossibleValuesParser::new(NodeStatus::ALL.map(value)).map(|word| {
         // Only words of the list above get here.
-        NodeStatus::ALL.into_iter().find(|status| status.as_str() == word).unwrap_or(NodeStatus::Planned)
+        NodeStatus::of_word(&word).unwrap_or(NodeStatus::Planned)
     })
 }
 

@@ -8,20 +8,18 @@ use serde::Deserialize;
 use super::execution_head::{
     ExecutionTab, commands, execution_head, execution_title, live_source, read_execution,
 };
+use super::execution_nodes::nodes_part;
 use super::node_inspector::{node_inspector, read_node};
 use super::opened_nodes::OpenedNodes;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionDocument, TreeDocument};
+use crate::documents::TreeDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, live_part, page_or_problem, problem_box,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, duration};
-use crate::status_mark::status_mark;
+use crate::shown_text;
 
-/// Nodes in a page; a larger tree is reached node by node.
-const MAX_ROWS: usize = 300;
 /// Nodes of a drawing that the page holds; a larger one is painted part by part.
 pub(crate) const MAX_DRAWN_NODES: usize = 150;
 /// Bytes of a drawing within a page; a larger one is a link.
@@ -43,6 +41,8 @@ pub(crate) struct NodeChoice {
     pub(crate) cut: Option<String>,
     /// Artifact that is opened.
     pub(crate) artifact: Option<String>,
+    /// Statuses of the nodes that the table has, separated by commas.
+    pub(crate) status: Option<String>,
 }
 
 impl NodeChoice {
@@ -55,6 +55,7 @@ impl NodeChoice {
             .with_some("to", self.to.as_deref())
             .with_some("cut", self.cut.as_deref())
             .with_some("artifact", self.artifact.as_deref())
+            .with_some("status", self.status.as_deref())
     }
 
     /// The page with another node selected.
@@ -74,7 +75,7 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     let execution = read_execution(request, id).await?;
     // `@latest` is another execution a moment later.
     let id = execution.execution.as_str();
-    let tree_path = ApiPath::of(&["executions", id, "tree"]);
+    let tree_path = ApiPath::of(&["executions", id, "tree"]).with_some("status", choice.status.as_deref());
     let drawing_path = ApiPath::of(&["executions", id, "drawing"])
         .with("bare", "true")
         .with_some("open", choice.open.as_deref());
@@ -84,9 +85,10 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     )
     .await;
     let tree = tree?;
-    let picture = match tree.len() {
-        0..=MAX_DRAWN_NODES => {
-            picture_part(request.api.get_text(&drawing_path).await, &drawing_path, tree.len())
+    // The table may be filtered; the drawing is whole.
+    let picture = match execution.nodes.total {
+        nodes @ 0..=MAX_DRAWN_NODES => {
+            picture_part(request.api.get_text(&drawing_path).await, &drawing_path, nodes)
         }
         nodes => large_drawing(&drawing_path, nodes, DrawingUse::Inspected),
     };
@@ -133,56 +135,5 @@ fn picture_part(picture: Result<String, ConsoleError>, path: &ApiPath, nodes: us
             (problem_box(&error))
             p.notice { "The table below has all nodes." }
         },
-    }
-}
-
-fn nodes_part(execution: &ExecutionDocument, tree: &[TreeDocument], choice: &NodeChoice) -> Markup {
-    html! {
-        section {
-            h2 #nodes { "Nodes" }
-            div.scroll tabindex="0" role="region" aria-labelledby="nodes" {
-                table.rows {
-                    thead {
-                        tr {
-                            th scope="col" { "Node" }
-                            th scope="col" { "Status" }
-                            th.number scope="col" { "Attempts" }
-                            th.number scope="col" { "Time" }
-                            th scope="col" { "Agent" }
-                            th.wide scope="col" { "Message" }
-                        }
-                    }
-                    tbody {
-                        @for row in tree.iter().take(MAX_ROWS) { (node_row(&execution.execution, row, choice)) }
-                    }
-                }
-            }
-            @if tree.len() > MAX_ROWS {
-                p.notice { (tree.len() - MAX_ROWS) " more nodes: " code { "sinew execution tree" } " lists all." }
-            }
-        }
-    }
-}
-
-/// A node of a table. Children of maps, loops and forks are one line with counts, until the node is opened.
-pub(crate) fn node_row(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
-    let is_selected = choice.node.as_deref() == Some(row.label.as_str());
-    let folded: Vec<String> = row.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
-    html! {
-        tr data-row aria-current=[is_selected.then_some("true")] {
-            td { a href=(choice.address_of(id, &row.label)) data-node-link=(row.label) { (shown_text::line(&row.label, 80)) } " " span.quiet { (shown_text::line(&row.kind, 40)) } }
-            td { (status_mark(&row.status)) }
-            td.number {
-                @if row.activations > 1 { "#" (row.activations) } @else if row.attempts > 0 { (row.attempts) } @else { "–" }
-            }
-            td.number { (duration(row.duration_ms)) }
-            td {
-                @if let Some(agent) = &row.agent { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 48)) } }
-            }
-            td.wide {
-                (shown_text::line(row.message.as_deref().unwrap_or_default(), 240))
-                @if !folded.is_empty() { " " span.quiet { (folded.join(", ")) } }
-            }
-        }
     }
 }

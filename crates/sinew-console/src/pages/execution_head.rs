@@ -111,7 +111,12 @@ pub(crate) fn execution_head(
 
 fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
     let nodes = execution.nodes;
-    let parts = [(nodes.running, "running"), (nodes.waiting, "waiting"), (nodes.failed, "failed")];
+    let parts = [
+        (nodes.running, "running"),
+        (nodes.waiting, "waiting"),
+        (nodes.failed, "failed"),
+        (nodes.skipped, "skipped"),
+    ];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0);
     html! {
         dl.facts {

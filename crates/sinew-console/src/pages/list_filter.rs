@@ -54,12 +54,12 @@ pub(super) struct ListFilter {
 }
 
 /// Words of a parameter that stand between commas.
-fn comma_words(text: &str) -> Vec<&str> {
+pub(super) fn comma_words(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
 /// The words, without one that is there, or with one that is not.
-fn toggled(words: &[&str], word: &str) -> String {
+pub(super) fn toggled(words: &[&str], word: &str) -> String {
     let is_there = words.contains(&word);
     let rest = words.iter().copied().filter(|one| *one != word);
     rest.chain((!is_there).then_some(word)).collect::<Vec<_>>().join(",")

@@ -20,6 +20,7 @@ pub(crate) mod events;
 pub(crate) mod execution;
 pub(crate) mod execution_agents;
 mod execution_head;
+mod execution_nodes;
 mod execution_rows;
 pub(crate) mod executions;
 pub(crate) mod help;

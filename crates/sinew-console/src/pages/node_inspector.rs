@@ -4,8 +4,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 use sinew_inspection::words;
 
-use super::execution::{NodeChoice, node_row};
+use super::execution::NodeChoice;
 use super::execution_head::{ExecutionTab, fault};
+use super::execution_nodes::node_row;
 use super::node_evidence::{OtherNode, attempts, comparison, conditions, read_compared, usage};
 use super::opened_nodes::OpenedNodes;
 use super::recorded_case::case_link;
@@ -182,7 +183,7 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
                     @match (row.status.as_str(), &row.message) {
                         ("skipped", Some(reason)) => { "Skipped: " (shown_text::line(reason, 600)) }
                         (_, Some(message)) => (shown_text::line(message, 600)),
-                        ("planned", None) => "It has not begun: the nodes before it have not ended yet, or it was not on the way taken.",
+                        ("planned", None) => "It has not begun: the nodes before it have not ended yet.",
                         _ => "It has not begun.",
                     }
                 }

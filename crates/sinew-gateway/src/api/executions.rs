@@ -10,6 +10,7 @@ use sinew_inspection::diff;
 use sinew_inspection::events::{self, EventWords};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::node_description::{describe_node, find_activation};
+use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::record;
 use sinew_inspection::timeline;
 use sinew_inspection::timeline_text;
@@ -199,14 +200,23 @@ pub(crate) struct TreeQuery {
     depth: Option<usize>,
     /// Only this node and what is below it.
     node: Option<String>,
+    /// Only nodes with one of these statuses, separated by commas, at all levels below the nodes around them: `failed,waiting`.
+    status: Option<String>,
 }
 
 pub(super) async fn tree(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: TreeQuery = call.query()?;
+    let only = comma_parts(query.status.as_deref()).into_iter().map(|word| {
+        NodeStatus::of_word(&word)
+            .ok_or_else(|| bad_request(format!("status: {word:?} is not a status of nodes")))
+    });
+    let only: Vec<NodeStatus> = only.collect::<Result<_, HttpProblem>>()?;
     let found = call.found().await?;
     let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
-    let depth = query.depth.unwrap_or(if query.node.is_some() { MAX_TREE_DEPTH } else { 1 });
-    let options = TreeOptions { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: Vec::new(), node: query.node };
+    let opens_all = query.node.is_some() || !only.is_empty();
+    let depth = query.depth.unwrap_or(if opens_all { MAX_TREE_DEPTH } else { 1 });
+    let depth = depth.clamp(1, MAX_TREE_DEPTH);
+    let options = TreeOptions { depth, fold: Vec::new(), node: query.node, only };
     match tree::tree(&found.record, &context, &options) {
         Some(branches) => answer(&branches),
         None => Err(no_such_node(options.node.as_deref().unwrap_or_default())),

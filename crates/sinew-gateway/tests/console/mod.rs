@@ -7,6 +7,7 @@ mod figures;
 mod flows;
 mod graphs;
 mod looks;
+mod node_lists;
 mod overviews;
 mod pages;
 mod recorded_cases;

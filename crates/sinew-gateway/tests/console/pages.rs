@@ -8,7 +8,7 @@ use sinew_gateway::ConsoleMode;
 use super::world::{CHAIN, ConsoleWorld, HOSTILE};
 
 /// Every page, once the world is filled.
-pub(super) const PAGES: [&str; 41] = [
+pub(super) const PAGES: [&str; 42] = [
     "/console",
     "/console/executions",
     "/console/executions?status=failed&since=1h",
@@ -19,6 +19,7 @@ pub(super) const PAGES: [&str; 41] = [
     "/console/executions/bad",
     "/console/executions/bad?node=ship",
     "/console/executions/bad?node=invoice",
+    "/console/executions/bad?status=failed,skipped",
     "/console/executions/asks",
     "/console/executions/bad/timeline?node=ship",
     "/console/executions/bad/data?node=ship",

@@ -197,7 +197,10 @@ async fn a_node_tells_what_its_condition_saw_and_what_differs() {
     world.start("judged", "chosen", &json!({})).await;
     world.reaches("chosen", "succeeded").await;
     check("/console/executions/chosen?node=a", &["it is whole", "route"]).await;
-    check("/console/executions/chosen?node=b", &["not on the way taken"]).await;
+    // A way that was not taken is told as soon as the execution has ended, and by which edge.
+    let not_taken = ["is-skipped", "Skipped: the edge ", "it is broken", "of a was not taken"];
+    check("/console/executions/chosen?node=b", &not_taken).await;
+    check("/console/executions/chosen", &["3/3, 1 skipped"]).await;
     // Versions: the file is deployed again with another description.
     world.deploy("gated.yaml", &GATED.replace("Two nodes and a gate", "Another text")).await;
     let (_, _, versions) = world.page("/api/v1/workflows/gated/versions").await;

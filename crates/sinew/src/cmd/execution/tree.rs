@@ -19,6 +19,7 @@ pub(super) const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
 const TREE_EXAMPLES: &str = "Examples:
   sinew execution tree @latest
   sinew execution tree @latest --no-fold
+  sinew execution tree @latest --status failed --status waiting
   sinew execution tree x7f3 --fold succeeded --node enrich
   sinew execution tree run.json -o json";
 
@@ -52,6 +53,9 @@ pub(super) struct Folding {
     /// Open all levels
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,
+    /// Only nodes with this status, at all levels, below the nodes around them. May be repeated
+    #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS", conflicts_with = "fold")]
+    status: Vec<NodeStatus>,
     /// Only this node (`enrich`, or `enrich_3` for one of its children) and what is below it
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
@@ -59,12 +63,13 @@ pub(super) struct Folding {
 
 impl Folding {
     pub(super) fn options(&self) -> TreeOptions {
-        let all = self.no_fold || !self.fold.is_empty() || self.node.is_some();
+        let all = self.no_fold || !self.fold.is_empty() || !self.status.is_empty() || self.node.is_some();
         let depth = self.depth.unwrap_or(if all { usize::MAX } else { 1 });
         TreeOptions {
             depth: depth.clamp(1, MAX_TREE_DEPTH),
             fold: self.fold.clone(),
             node: self.node.clone(),
+            only: self.status.clone(),
         }
     }
 }
