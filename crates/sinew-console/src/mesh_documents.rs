@@ -84,6 +84,71 @@ pub(crate) struct GroupLatencyDocument {
     pub(crate) p50_ms: u64,
     pub(crate) p95_ms: u64,
     pub(crate) p99_ms: u64,
+    #[serde(default)]
+    pub(crate) p95_by_span_ms: Vec<Option<u64>>,
+}
+
+/// Figures of workflows by span of time.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct WorkflowFiguresDocument {
+    #[serde(default)]
+    pub(crate) workflows: Vec<WorkflowSeriesDocument>,
+    #[serde(default)]
+    pub(crate) is_whole: bool,
+}
+
+/// Figures of one workflow, the oldest span first.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct WorkflowSeriesDocument {
+    pub(crate) workflow: String,
+    #[serde(default)]
+    pub(crate) ended: Vec<u64>,
+    #[serde(default)]
+    pub(crate) failed: Vec<u64>,
+    #[serde(default)]
+    pub(crate) p95_ms: Vec<Option<u64>>,
+    pub(crate) p95_of_all_ms: Option<u64>,
+}
+
+/// Ends of a workflow's executions by version.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct OutcomesDocument {
+    #[serde(default)]
+    pub(crate) versions: Vec<VersionOutcomesDocument>,
+    #[serde(default)]
+    pub(crate) is_whole: bool,
+}
+
+/// Ends of the executions of one version; `None` for an unknown one.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct VersionOutcomesDocument {
+    pub(crate) version: Option<String>,
+    #[serde(default)]
+    pub(crate) succeeded: u64,
+    #[serde(default)]
+    pub(crate) failed: u64,
+    #[serde(default)]
+    pub(crate) cancelled: u64,
+}
+
+/// Messages that were set aside.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct QuarantineDocument {
+    #[serde(default)]
+    pub(crate) messages: Vec<QuarantinedDocument>,
+}
+
+/// A message that was set aside.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct QuarantinedDocument {
+    /// Place in its stream: `RESULTS.118`.
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) subject: String,
+    #[serde(default)]
+    pub(crate) reason: String,
+    #[serde(default)]
+    pub(crate) set_aside: String,
 }
 
 /// A process of an agent, as it tells of itself.

@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 64] = [
+const ROUTES: [(&str, &str, Needs); 67] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -90,6 +90,9 @@ const ROUTES: [(&str, &str, Needs); 64] = [
     ("GET", "/api/v1/agents/{name}/processes", Operator),
     ("GET", "/api/v1/traffic/figures", Operator),
     ("GET", "/api/v1/doctor", Operator),
+    ("GET", "/api/v1/workflow-figures", Operator),
+    ("GET", "/api/v1/workflows/{name}/outcomes", Operator),
+    ("GET", "/api/v1/quarantine", Operator),
     ("GET", "/api/v1/tools", Operator),
 ];
 

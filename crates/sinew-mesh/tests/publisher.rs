@@ -96,6 +96,7 @@ async fn a_record_is_sent_where_none_is() {
         entries,
         usage: ModelTotals::default(),
         fault_code: None,
+        plan: None,
     };
     let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());

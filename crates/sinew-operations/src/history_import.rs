@@ -52,6 +52,7 @@ pub async fn import_execution(
         entries: stored.entry_count(),
         usage: execution_usage(state),
         fault_code: state.outcome.as_ref().and_then(|outcome| Some(outcome.fault.as_ref()?.code.to_string())),
+        plan: Some(record.execution.program().graph.digest().to_owned()),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
     Ok((id, status))

@@ -124,16 +124,16 @@ impl ActivityCounter {
 }
 
 /// Open executions beside the closed ones, so that each is counted once.
-struct OpenRows(HashMap<String, ExecutionRow>);
+pub(crate) struct OpenRows(HashMap<String, ExecutionRow>);
 
 impl OpenRows {
-    async fn read(remote: &MeshOperator) -> Result<Self, Failure> {
+    pub(crate) async fn read(remote: &MeshOperator) -> Result<Self, Failure> {
         let rows = remote.rows(&HistoryFilter::default(), 0).await?;
         Ok(Self(rows.into_iter().map(|row| (row.execution.clone(), row)).collect()))
     }
 
     /// Whether a closed execution counts: one that was retried goes on, and one that has just ended is told of by its owner still.
-    fn counts_closed(&mut self, closed: &ClosedExecution) -> bool {
+    pub(crate) fn counts_closed(&mut self, closed: &ClosedExecution) -> bool {
         let id = closed.execution.as_str();
         let goes_on = |row: &ExecutionRow| !row.status.is_terminal() && row.started <= closed.started;
         if self.0.get(id).is_some_and(goes_on) {

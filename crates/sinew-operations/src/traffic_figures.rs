@@ -9,6 +9,8 @@ use serde_json::Value;
 const WINDOW_MS: u64 = 60_000;
 /// Durations of a group that are kept, the latest.
 const MAX_DURATIONS: usize = 1_000;
+/// Spans of time of a series, and the milliseconds of one.
+const SPANS: (usize, u64) = (20, 30_000);
 /// Groups whose durations are kept.
 const MAX_GROUPS: usize = 300;
 /// Nodes at work that are remembered; when there are more, all are forgotten.
@@ -53,6 +55,15 @@ pub struct GroupLatency {
     pub p95_ms: u64,
     /// 99 of 100 nodes took at most so many milliseconds.
     pub p99_ms: u64,
+    /// Milliseconds that 95 of 100 nodes took at most, by spans of 30 seconds, the oldest of 20 first; `None` if none ended.
+    pub p95_by_span_ms: Vec<Option<u64>>,
+}
+
+/// Returns the nearest rank: the smallest value that so many of a hundred do not exceed. `None` without values.
+pub(crate) fn nearest_rank(values: &mut [u64], percent: usize) -> Option<u64> {
+    values.sort_unstable();
+    let rank = (values.len() * percent).div_ceil(100).max(1);
+    values.get(rank - 1).copied()
 }
 
 /// All figures at one time.
@@ -73,7 +84,8 @@ pub struct TrafficFigures {
     /// Events: time, kind, bytes.
     heard: VecDeque<(u64, String, u64)>,
     at_work: HashMap<(String, String), (u64, String)>,
-    durations: BTreeMap<String, VecDeque<u64>>,
+    /// Durations with the time of their end.
+    durations: BTreeMap<String, VecDeque<(u64, u64)>>,
     samples: VecDeque<(u64, Vec<StreamSample>)>,
 }
 
@@ -102,7 +114,7 @@ impl TrafficFigures {
         let (key, at) = ((execution.to_owned(), node.to_owned()), at.unwrap_or(now));
         if !is_start {
             if let Some((began, agent)) = self.at_work.remove(&key) {
-                self.note_duration(&agent, at.saturating_sub(began));
+                self.note_duration(now, &agent, at.saturating_sub(began));
             }
             return;
         }
@@ -114,13 +126,13 @@ impl TrafficFigures {
         self.at_work.insert(key, (at, agent.to_owned()));
     }
 
-    fn note_duration(&mut self, agent: &str, took: u64) {
+    fn note_duration(&mut self, now: u64, agent: &str, took: u64) {
         for group in [ALL, agent] {
             if !self.durations.contains_key(group) && self.durations.len() >= MAX_GROUPS {
                 continue;
             }
             let kept = self.durations.entry(group.to_owned()).or_default();
-            kept.push_back(took);
+            kept.push_back((now, took));
             if kept.len() > MAX_DURATIONS {
                 kept.pop_front();
             }
@@ -157,7 +169,7 @@ impl TrafficFigures {
         TrafficReport {
             seconds,
             rates: self.stream_rates().into_iter().chain(events).collect(),
-            latencies: self.latencies(),
+            latencies: self.latencies(now),
         }
     }
 
@@ -178,19 +190,17 @@ impl TrafficFigures {
         last.iter().filter_map(rate).collect()
     }
 
-    fn latencies(&self) -> Vec<GroupLatency> {
-        let of = |(group, kept): (&String, &VecDeque<u64>)| {
-            let mut sorted: Vec<u64> = kept.iter().copied().collect();
-            sorted.sort_unstable();
-            // Nearest rank: the smallest duration that so many of a hundred do not exceed.
-            let rank =
-                |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1];
+    fn latencies(&self, now: u64) -> Vec<GroupLatency> {
+        let of = |(group, kept): (&String, &VecDeque<(u64, u64)>)| {
+            let mut durations: Vec<u64> = kept.iter().map(|(_, took)| *took).collect();
+            let mut rank = |percent: usize| nearest_rank(&mut durations, percent).unwrap_or_default();
             GroupLatency {
                 group: group.clone(),
-                count: sorted.len(),
+                count: kept.len(),
                 p50_ms: rank(50),
                 p95_ms: rank(95),
                 p99_ms: rank(99),
+                p95_by_span_ms: p95_by_span(kept, now),
             }
         };
         let mut all: Vec<GroupLatency> =
@@ -198,6 +208,20 @@ impl TrafficFigures {
         all.sort_by_key(|one| one.group != ALL);
         all
     }
+}
+
+/// Percentiles of the latest spans. Spans begin at fixed times, so that a node stays in its span from one look to the next.
+fn p95_by_span(kept: &VecDeque<(u64, u64)>, now: u64) -> Vec<Option<u64>> {
+    let (count, span_ms) = SPANS;
+    let last = now / span_ms;
+    let mut spans = vec![Vec::new(); count];
+    for (at, took) in kept {
+        let age = usize::try_from(last.saturating_sub(at / span_ms)).unwrap_or(count);
+        if let Some(span) = count.checked_sub(age + 1).and_then(|place| spans.get_mut(place)) {
+            span.push(*took);
+        }
+    }
+    spans.iter_mut().map(|span| nearest_rank(span, 95)).collect()
 }
 
 #[cfg(test)]
@@ -226,6 +250,10 @@ mod tests {
             ("all", 100, 50, 95, 99)
         );
         assert_eq!(report.latencies[1].group, "one");
+        assert_eq!((all.p95_by_span_ms.len(), all.p95_by_span_ms[19]), (20, Some(95)));
+        let later = figures.report(10_000 + 45_000).latencies[0].p95_by_span_ms.clone();
+        assert_eq!((later[18], later[19]), (Some(95), None));
+        assert!(figures.report(3_600_000).latencies[0].p95_by_span_ms.iter().all(Option::is_none));
         let events =
             report.rates.iter().find(|one| one.group == "event.workflow_node_execution_start").unwrap();
         assert!((events.messages - 10.0).abs() < 1e-9 && events.bytes > 300.0, "{events:?}");

@@ -51,6 +51,8 @@ pub const ENTRIES: &str = "Sinew-Entries";
 pub const USAGE: &str = "Sinew-Usage";
 /// Operator code of the fault by which an execution ended, percent-encoded. Absent if it ended without one.
 pub const FAULT: &str = "Sinew-Fault";
+/// Digest of the plan that an execution ran. Absent in records of older releases.
+pub const PLAN: &str = "Sinew-Plan";
 /// Why a message lies in quarantine, percent-encoded.
 pub const REASON: &str = "Sinew-Reason";
 /// The subject a message in quarantine came on.
@@ -67,7 +69,7 @@ pub const A2A_SEQ: &str = "A2A-Seq";
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 30] = [
+pub const TABLE: [(&str, &str); 31] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -91,6 +93,7 @@ pub const TABLE: [(&str, &str); 30] = [
     (ENTRIES, "rounds and verdicts of a record; one with fewer never replaces it"),
     (USAGE, "model calls behind an execution as JSON; absent if no model was asked"),
     (FAULT, "code of the fault by which an execution ended; absent without one"),
+    (PLAN, "digest of the plan that an execution ran"),
     (REASON, "why a message lies in quarantine"),
     (SUBJECT, "subject that a message in quarantine came on"),
     (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),

@@ -93,7 +93,7 @@ impl Role {
                  subject without asking for rights; can have the server empty or delete any stream of its tenant"
             }
             Self::Gateway => {
-                "as client; sees how many messages all streams and queues of its tenant hold, and which executors and agent \
+                "as client; reads messages that were set aside; sees how many messages all streams and queues of its tenant hold, and which executors and agent \
                  processes there are; can speak as any caller of its tenant; holds the digests of all keys, the secrets of webhooks, \
                  and the keys that sign cards, notifications and sessions"
             }
@@ -364,7 +364,8 @@ impl Table<'_> {
         }
         let (commands, any) = (self.stream("COMMANDS"), self.subject("command.*.*.*.*"));
         self.api(&format!("DIRECT.GET.{commands}.{any}"));
-        for kind in [ACCESS, PUSHES] {
+        // Messages that were set aside are listed; sending one again stays with admins.
+        for kind in [ACCESS, PUSHES, "QUARANTINE"] {
             self.read(&self.stream(kind));
         }
         // Pages about the mesh show figures, and no message: how full streams and queues are, which executors there are, and

@@ -3,10 +3,12 @@
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::AgentListRow;
+use crate::mesh_documents::{GroupLatencyDocument, TrafficReportDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing, live_part,
     page_or_problem, problem_box, text_filter,
@@ -26,16 +28,21 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let TextFilter { text } = request.query()?;
     let path = ApiPath::of(&["agents"]).with_some("text", text.as_deref());
     let map_path = ApiPath::of(&["map"]);
-    let (rows, map) = futures_util::future::join(
+    let figures_path = ApiPath::of(&["traffic", "figures"]);
+    let (rows, map, figures) = futures_util::future::join3(
         request.api.get::<Vec<AgentListRow>>(&path),
         request.api.get_text(&map_path),
+        request.api.get::<TrafficReportDocument>(&figures_path),
     )
     .await;
     let rows = rows?;
+    // A list without its figures is better than none.
+    let latencies = figures.map(|report| report.latencies).unwrap_or_default();
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
         (text_filter(text.as_deref()))
-        (live_part("agents", &agent_table(&rows)))
+        p.quiet { "p95 is that of the nodes that ended in the last ten minutes, gathered while somebody looks at this page or at Traffic." }
+        (live_part("agents", &agent_table(&rows, &latencies)))
         section {
             h2 { "Who calls whom" }
             p.quiet { "Strong lines are calls of the latest executions, with their number. Thin dashed lines are declared by a workflow, and no execution has used them lately. Dotted lines are calls that no workflow declares, as of one agent to another." }
@@ -51,12 +58,13 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::Poll))
 }
 
-fn agent_table(rows: &[AgentListRow]) -> Markup {
+fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Markup {
+    let latency_of = |name: &str| latencies.iter().find(|one| one.group == name);
     html! {
         @if rows.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents" {
                 table.rows {
-                    thead { tr { th scope="col" { "Agent" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "Heartbeat" } } }
+                    thead { tr { th scope="col" { "Agent" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "p95" } th.number scope="col" { "Heartbeat" } } }
                     tbody {
                         @for row in rows {
                             tr data-row {
@@ -65,6 +73,15 @@ fn agent_table(rows: &[AgentListRow]) -> Markup {
                                 td.wide { (shown_text::line(&row.description, 200)) }
                                 td { (shown_text::line(&row.skills.join(", "), 80)) }
                                 td { (shown_text::line(&row.version, 30)) }
+                                td.number {
+                                    @match latency_of(&row.name) {
+                                        Some(latency) => {
+                                            @let p95 = duration(Some(latency.p95_ms));
+                                            (p95) " " (sparkline(&latency.p95_by_span_ms, &format!("p95 of {} nodes: {p95}", latency.count)))
+                                        }
+                                        None => "–",
+                                    }
+                                }
                                 td.number { (duration(row.heartbeat_age_ms)) " ago" }
                             }
                         }

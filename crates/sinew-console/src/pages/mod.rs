@@ -34,6 +34,7 @@ pub(crate) mod pulse;
 pub(crate) mod recorded_case;
 pub(crate) mod sign_in;
 pub(crate) mod source;
+mod sparkline;
 pub(crate) mod start;
 pub(crate) mod timeline;
 pub(crate) mod traffic;

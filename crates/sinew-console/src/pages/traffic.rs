@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::{PulseDocument, TrafficReportDocument};
+use crate::mesh_documents::{PulseDocument, QuarantineDocument, TrafficReportDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, duration, size};
+use crate::shown_text::{self, command_line, duration, size, time_mark};
 
 /// Groups that are listed.
 const MAX_GROUPS: usize = 60;
@@ -31,9 +31,11 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let choice: TrafficChoice = request.query()?;
     let (pulse_path, figures_path) = (ApiPath::of(&["pulse"]), ApiPath::of(&["traffic", "figures"]));
-    let (pulse, report) = futures_util::future::join(
+    let quarantine_path = ApiPath::of(&["quarantine"]);
+    let (pulse, report, quarantine) = futures_util::future::join3(
         request.api.get::<PulseDocument>(&pulse_path),
         request.api.get::<TrafficReportDocument>(&figures_path),
+        request.api.get::<QuarantineDocument>(&quarantine_path),
     )
     .await;
     let pulse = pulse?;
@@ -61,6 +63,7 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
         }
         (live_part("figures", &figures(&report)))
         (live_part("queues", &queues(&pulse)))
+        (live_part("dead-letters", &dead_letters(request, &quarantine, pulse.quarantined)))
     };
     Ok(ConsolePage::new(ConsoleSection::Traffic, "Traffic", body).live(LiveSource::Poll))
 }
@@ -151,7 +154,47 @@ fn queues(pulse: &PulseDocument) -> Markup {
                         }
                     }
                 }
-                @if pulse.quarantined > 0 { p { (pulse.quarantined) " messages were set aside: " code { "sinew quarantine list" } " tells why." } }
+            }
+        }
+    }
+}
+
+/// Messages that were set aside, the newest first. Sending one again takes rights that a gateway does not have: each row names the
+/// commands.
+fn dead_letters(
+    request: &PageRequest,
+    quarantine: &Result<QuarantineDocument, ConsoleError>,
+    count: u64,
+) -> Markup {
+    html! {
+        section {
+            h2 #dead-letters { "Dead letters" }
+            (command_line(&CommandText::new("sinew mesh quarantine list")))
+            @match quarantine {
+                Err(error) => (problem_box(error)),
+                Ok(found) if found.messages.is_empty() => p.empty { "No message was set aside." },
+                Ok(found) => {
+                    div.scroll tabindex="0" role="region" aria-labelledby="dead-letters" {
+                        table.rows {
+                            thead { tr { th scope="col" { "Message" } th scope="col" { "Set aside" } th.wide scope="col" { "Reason" } th.wide scope="col" { "Subject" } th scope="col" { "Look at it, and send it again" } } }
+                            tbody {
+                                @for one in found.messages.iter().rev() {
+                                    tr data-row {
+                                        td { code { (shown_text::line(&one.message, 60)) } }
+                                        td { (time_mark(&one.set_aside, request.now)) }
+                                        td.wide { (shown_text::line(&one.reason, 300)) }
+                                        td.wide { (shown_text::line(&one.subject, 200)) }
+                                        td {
+                                            (command_line(&CommandText::new("sinew mesh quarantine show").word(&one.message)))
+                                            (command_line(&CommandText::new("sinew mesh quarantine replay").word(&one.message).with("--dry-run")))
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    @if count > found.messages.len() as u64 { p.notice { "The newest " (found.messages.len()) " of " (count) "." } }
+                }
             }
         }
     }

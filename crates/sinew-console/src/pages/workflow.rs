@@ -14,6 +14,7 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionListDocument, VersionDocument, WorkflowDocument};
+use crate::mesh_documents::{OutcomesDocument, VersionOutcomesDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, drawing, large_drawing, may_steer, page_or_problem, problem_box,
 };
@@ -49,13 +50,15 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         .with_some("version", version.as_deref())
         .with_some("open", open.as_deref());
     let last_path = ApiPath::of(&["executions"]).with("workflow", name).with("limit", LAST_ROWS);
-    let (workflow, versions, last) = futures_util::future::join3(
+    let outcomes_path = ApiPath::of(&["workflows", name, "outcomes"]);
+    let (workflow, versions, last, outcomes) = futures_util::future::join4(
         request.api.get::<WorkflowDocument>(&described_path),
         request.api.get::<Vec<VersionDocument>>(&versions_path),
         request.api.get::<ExecutionListDocument>(&last_path),
+        request.api.get::<OutcomesDocument>(&outcomes_path),
     )
     .await;
-    let (workflow, versions, last) = (workflow?, versions?, last?);
+    let (workflow, versions, last, outcomes) = (workflow?, versions?, last?, outcomes?);
     let source = super::source::source_part(request, name, version.as_deref()).await;
     let changes = match with.as_deref().filter(|with| !with.is_empty()) {
         Some(with) => Some(version_changes(request, name, with, &path).await),
@@ -89,7 +92,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             @else { (execution_table(&last.executions, request.now, RowChoice::None, &all_columns)) }
         }
         (partners(&workflow))
-        (version_table(request, name, &workflow.digest, &versions))
+        (version_table(request, &workflow, &versions, &outcomes))
         @if let Some(changes) = changes { (changes) }
         (source)
         (plan(&workflow, &path.address()))
@@ -160,19 +163,28 @@ fn partners(workflow: &WorkflowDocument) -> Markup {
     }
 }
 
-fn version_table(request: &PageRequest, name: &str, shown: &str, versions: &[VersionDocument]) -> Markup {
+fn version_table(
+    request: &PageRequest,
+    workflow: &WorkflowDocument,
+    versions: &[VersionDocument],
+    outcomes: &OutcomesDocument,
+) -> Markup {
+    let (name, shown) = (workflow.name.as_str(), workflow.digest.as_str());
+    let outcomes_of =
+        |version: Option<&str>| outcomes.versions.iter().find(|one| one.version.as_deref() == version);
     html! {
         section {
             h2 { "Versions" }
             div.scroll tabindex="0" role="region" aria-label="Versions" {
                 table.rows {
-                    thead { tr { th scope="col" { "Version" } th scope="col" { "Deployed" } th scope="col" { "By" } th.wide scope="col" { "Changes" } } }
+                    thead { tr { th scope="col" { "Version" } th scope="col" { "Deployed" } th scope="col" { "By" } th.number scope="col" { "Succeeded" @if !outcomes.is_whole { " +" } } th.wide scope="col" { "Changes" } } }
                     tbody {
                         @for version in versions.iter().take(MAX_VERSIONS) {
                             tr data-row aria-current=[(version.version == shown).then_some("true")] {
                                 td { a href=(PageAddress::workflow(name).with("version", &version.version)) { code { (shown_text::line(words::short(&version.version), 20)) } } }
                                 td { (time_mark(&version.deployed, request.now)) }
                                 td { (shown_text::line(&version.by, 80)) }
+                                td.number { @match outcomes_of(Some(&version.version)) { Some(counts) => (success_rate(counts)), None => "–" } }
                                 td.wide {
                                     @if version.version != shown {
                                         a href=(PageAddress::workflow(name).with("version", shown).with("with", &version.version)) { "Compare with the one shown" }
@@ -183,7 +195,38 @@ fn version_table(request: &PageRequest, name: &str, shown: &str, versions: &[Ver
                     }
                 }
             }
+            @if let Some(counts) = outcomes_of(None) { p.quiet { "Executions whose version is not known: " (success_rate(counts)) } }
             @if versions.len() > MAX_VERSIONS { p.notice { (versions.len() - MAX_VERSIONS) " older" } }
+        }
+    }
+}
+
+/// Share of the executions that succeeded among those that succeeded or failed; cancelled ones are told apart.
+fn success_rate(counts: &VersionOutcomesDocument) -> Markup {
+    let ended = counts.succeeded.saturating_add(counts.failed);
+    let percent = (u128::from(counts.succeeded) * 100).checked_div(u128::from(ended));
+    html! {
+        @match percent {
+            Some(percent) => { b { (percent) " %" } " " span.quiet { (counts.succeeded) " of " (ended) } }
+            None => "–",
+        }
+        @if counts.cancelled > 0 { " " span.quiet { (counts.cancelled) " cancelled" } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_what_succeeded_or_failed() {
+        for ((succeeded, failed, cancelled), wanted) in
+            [((2, 1, 0), "66 %"), ((0, 0, 3), "–"), ((1, 0, 2), "100 %"), ((u64::MAX, u64::MAX, 0), "100 %")]
+        {
+            let counts = VersionOutcomesDocument { version: None, succeeded, failed, cancelled };
+            let text = success_rate(&counts).into_string();
+            assert!(text.contains(wanted), "{text}");
+            assert_eq!(text.contains("cancelled"), cancelled > 0, "{text}");
         }
     }
 }

@@ -4,15 +4,17 @@ use axum::response::Response;
 use maud::{Markup, html};
 use sinew_inspection::words;
 
+use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
+use crate::mesh_documents::{WorkflowFiguresDocument, WorkflowSeriesDocument};
 use crate::page_frame::{
     ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer, page_or_problem, text_filter,
 };
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, action_link, command_line, time_mark};
+use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = workflows_page(&request).await;
@@ -22,17 +24,29 @@ pub(crate) async fn show(request: PageRequest) -> Response {
 async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
     let TextFilter { text } = request.query()?;
     let path = ApiPath::of(&["workflows"]).with_some("text", text.as_deref());
-    let rows: Vec<WorkflowListRow> = request.api.get(&path).await?;
+    let figures_path = ApiPath::of(&["workflow-figures"]);
+    let (rows, figures) = futures_util::future::join(
+        request.api.get::<Vec<WorkflowListRow>>(&path),
+        request.api.get::<WorkflowFiguresDocument>(&figures_path),
+    )
+    .await;
+    // A list without its figures is better than none.
+    let (rows, figures) = (rows?, figures.unwrap_or_default());
     let body = html! {
         div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
             @if may_steer(request) { div.actions { (action_link(&PageAddress::of(&["desk"]), "Write or deploy…", &CommandText::new("sinew workflow deploy FILE"))) } } }
         (text_filter(text.as_deref()))
-        (live_part("workflows", &workflow_table(request, &rows)))
+        (live_part("workflows", &workflow_table(request, &rows, &figures)))
     };
     Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::Poll))
 }
 
-fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow]) -> Markup {
+fn workflow_table(
+    request: &PageRequest,
+    rows: &[WorkflowListRow],
+    figures: &WorkflowFiguresDocument,
+) -> Markup {
+    let series_of = |name: &str| figures.workflows.iter().find(|one| one.workflow == name);
     html! {
         @if rows.is_empty() { p.empty { "No workflow is deployed: " code { "sinew workflow deploy FILE" } " deploys one." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Workflows" {
@@ -41,6 +55,7 @@ fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow]) -> Markup {
                         tr {
                             th scope="col" { "Workflow" } th.wide scope="col" { "Purpose" } th scope="col" { "Dialect" }
                             th scope="col" { "Version" } th.number scope="col" { "Versions" } th scope="col" { "Deployed" } th.side scope="col" { "By" }
+                            th.number scope="col" { "Ended in the last hour" @if !figures.is_whole { " +" } } th.number scope="col" { "p95" }
                             th scope="col" { "Executions" }
                         }
                     }
@@ -54,6 +69,7 @@ fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow]) -> Markup {
                                 td.number { (row.versions) }
                                 td { (time_mark(&row.deployed, request.now)) }
                                 td.side { (shown_text::line(&row.by, 40)) }
+                                (series_cells(series_of(&row.name)))
                                 td {
                                     a href=(PageAddress::of(&["executions"]).with("workflow", &row.name)) { "List" }
                                     @if may_steer(request) { " · " a href=(PageAddress::of(&["workflows", &row.name, "start"])) { "Start…" } }
@@ -64,5 +80,19 @@ fn workflow_table(request: &PageRequest, rows: &[WorkflowListRow]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// Cells of how many executions ended, and how long they took.
+fn series_cells(series: Option<&WorkflowSeriesDocument>) -> Markup {
+    let Some(series) = series else {
+        return html! { td.number { "–" } td.number { "–" } };
+    };
+    let (ended, failed): (u64, u64) = (series.ended.iter().sum(), series.failed.iter().sum());
+    let counts: Vec<Option<u64>> = series.ended.iter().copied().map(Some).collect();
+    let p95 = duration(series.p95_of_all_ms);
+    html! {
+        td.number { (ended) @if failed > 0 { " " span.quiet { "(" (failed) " failed)" } } " " (sparkline(&counts, &format!("{ended} ended in the last hour, {failed} of them failed"))) }
+        td.number { (p95) " " (sparkline(&series.p95_ms, &format!("p95 of the last hour: {p95}"))) }
     }
 }

@@ -214,6 +214,7 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         entries: record.entry_count(),
         usage: *usage,
         fault_code: outcome.fault.as_ref().map(|fault| fault.code.to_string()),
+        plan: Some(record.meta.plan.clone()),
     })
 }
 

@@ -10,6 +10,7 @@ mod desk;
 mod drawings;
 mod event_stream;
 mod executions;
+mod figures;
 mod frame_stream;
 mod inspections;
 mod mesh_views;
@@ -116,6 +117,9 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::ListAgentProcesses => agents::processes(call).await,
         ApiOperation::ListArtifactUses => mesh_views::artifact_uses(call).await,
         ApiOperation::FollowProgress => progress_stream::follow(call).await,
+        ApiOperation::ListWorkflowFigures => figures::workflows(call).await,
+        ApiOperation::CountOutcomes => figures::outcomes(call).await,
+        ApiOperation::ListQuarantine => figures::quarantine(call).await,
         ApiOperation::GetTrafficFigures => mesh_views::traffic_figures(call).await,
         ApiOperation::ExamineMesh => agents::examine_mesh(call).await,
     }

@@ -9,7 +9,7 @@ use super::executions::{
     TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
-use super::{agents, approvals, desk, inspections, mesh_views, workflows};
+use super::{agents, approvals, desk, figures, inspections, mesh_views, workflows};
 
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,9 @@ pub(crate) enum ApiOperation {
     FollowProgress,
     GetTrafficFigures,
     ExamineMesh,
+    ListWorkflowFigures,
+    CountOutcomes,
+    ListQuarantine,
 }
 
 impl ApiOperation {
@@ -112,6 +115,9 @@ impl ApiOperation {
             | Self::ListArtifactUses
             | Self::FollowProgress
             | Self::GetTrafficFigures
+            | Self::ListWorkflowFigures
+            | Self::CountOutcomes
+            | Self::ListQuarantine
             | Self::ExamineMesh => AccessRole::Operator,
             Self::StartExecution
             | Self::CancelExecution
@@ -200,7 +206,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 51] = [
+pub(crate) const API_ROUTES: [ApiRoute; 54] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -388,6 +394,19 @@ pub(crate) const API_ROUTES: [ApiRoute; 51] = [
         ApiOperation::GetTrafficFigures,
         "Messages a second by group of subjects, and times of nodes by agent, of the last minute",
     ),
+    get(
+        "/workflow-figures",
+        ApiOperation::ListWorkflowFigures,
+        "Executions of each workflow that ended and failed, and how long they took, by span of time",
+    )
+    .with_query(schema::<figures::FiguresQuery>),
+    get(
+        "/workflows/{name}/outcomes",
+        ApiOperation::CountOutcomes,
+        "How the executions of a workflow ended, by version",
+    ),
+    get("/quarantine", ApiOperation::ListQuarantine, "Messages that were set aside, with the reasons")
+        .with_query(schema::<figures::QuarantineQuery>),
     get("/doctor", ApiOperation::ExamineMesh, "Checks of the mesh, each with what to do about it"),
     post(
         "/inspections",

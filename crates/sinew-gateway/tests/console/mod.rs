@@ -7,6 +7,7 @@ mod figures;
 mod flows;
 mod graphs;
 mod looks;
+mod mesh_figures;
 mod node_lists;
 mod overviews;
 mod pages;

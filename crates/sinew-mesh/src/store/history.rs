@@ -34,6 +34,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_USAGE_BYTES: usize = 2048;
 /// Bytes of a fault's code that is written and read; agents may name codes of their own.
 const MAX_FAULT_CODE_BYTES: usize = 100;
+/// Bytes of a plan's digest that is written and read.
+const MAX_DIGEST_BYTES: usize = 100;
 /// The fewest and the most messages that a list looks at in one go.
 pub(super) const WINDOWS: (u64, u64) = (256, 8192);
 
@@ -59,6 +61,8 @@ pub struct ClosedExecution {
     pub usage: ModelTotals,
     /// Operator code of the fault by which it ended. None in records of older versions.
     pub fault_code: Option<String>,
+    /// Digest of the plan that it ran. None in records of older versions.
+    pub plan: Option<String>,
 }
 
 /// Which closed executions are wanted; what is not said does not matter.
@@ -100,6 +104,7 @@ const CALLER: HeaderName = HeaderName::from_static(header::CALLER);
 const ENTRIES: HeaderName = HeaderName::from_static(header::ENTRIES);
 const USAGE: HeaderName = HeaderName::from_static(header::USAGE);
 const FAULT: HeaderName = HeaderName::from_static(header::FAULT);
+const PLAN: HeaderName = HeaderName::from_static(header::PLAN);
 
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
@@ -117,6 +122,9 @@ impl ClosedExecution {
         }
         if let Some(code) = self.fault_code.as_deref().filter(|code| code.len() <= MAX_FAULT_CODE_BYTES) {
             headers.insert(FAULT, text(code));
+        }
+        if let Some(plan) = self.plan.as_deref().filter(|plan| plan.len() <= MAX_DIGEST_BYTES) {
+            headers.insert(PLAN, text(plan));
         }
         headers
     }
@@ -138,6 +146,7 @@ impl ClosedExecution {
                 .map(ModelTotals::from_json)
                 .unwrap_or_default(),
             fault_code: text(header::FAULT).filter(|code| code.len() <= MAX_FAULT_CODE_BYTES),
+            plan: text(header::PLAN).filter(|plan| plan.len() <= MAX_DIGEST_BYTES),
         })
     }
 }

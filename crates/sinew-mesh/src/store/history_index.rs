@@ -350,6 +350,7 @@ mod tests {
             entries: 1,
             usage: ModelTotals::default(),
             fault_code: None,
+            plan: None,
         }
     }
 

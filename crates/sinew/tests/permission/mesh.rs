@@ -218,6 +218,8 @@ fn console_reads(address: &str) {
         ("/agents/Pricing", "<td>tasks</td>"),
         ("/artifacts", "Artifacts"),
         ("/traffic", "north_TASKS"),
+        ("/traffic", "No message was set aside."),
+        ("/workflows", "ended in the last hour"),
         ("/chat/orders", "Chat"),
         ("/help", "the streams of mesh north are as they must be"),
     ] {

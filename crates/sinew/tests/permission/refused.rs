@@ -29,7 +29,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "client",
         &["mesh", "quarantine", "list"],
         "$JS.API.CONSUMER.CREATE.north_QUARANTINE.",
-        "executor or operator",
+        "executor or gateway or operator",
     ),
     ("client", &["top", "--once"], "$KV.north_FLEET.shard.>", "executor or gateway or operator or admin"),
     ("client", &["agent", "list", "--mesh", "--as", "ada"], "_INBOX_ada.", "takes the name ada"),

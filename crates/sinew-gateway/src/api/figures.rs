@@ -1,0 +1,70 @@
+//! Figures of workflows, and messages that were set aside.
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_operations::failure::Failure;
+use sinew_operations::quarantine::message_row;
+use sinew_operations::workflow_figures::{count_outcomes, read_workflow_figures};
+use sinew_runtime::local;
+
+use super::api_call::{ApiCall, answer};
+use crate::http_error::HttpProblem;
+
+/// Minutes of the figures of workflows, unless the client wants another number.
+const FIGURES_MINUTES: u64 = 60;
+/// Most minutes of the figures of workflows.
+const MAX_FIGURES_MINUTES: u64 = 7 * 24 * 60;
+/// Messages of the quarantine, unless the client wants another number.
+const QUARANTINE_ROWS: usize = 50;
+/// Most messages of the quarantine.
+const MAX_QUARANTINE_ROWS: usize = 500;
+
+/// Query of the figures of workflows.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FiguresQuery {
+    /// Minutes that are told: at most 10,080. 60 unless given.
+    minutes: Option<u64>,
+}
+
+/// Answers with the ends and the times of all workflows by span of time.
+pub(super) async fn workflows(call: ApiCall) -> Result<Response, HttpProblem> {
+    let query: FiguresQuery = call.query()?;
+    let minutes = query.minutes.unwrap_or(FIGURES_MINUTES).clamp(1, MAX_FIGURES_MINUTES);
+    let offered = |name: &str| call.operations.offers(name);
+    let history = &call.state.history;
+    let figures = read_workflow_figures(&call.operator, history, local::now(), minutes, &offered).await?;
+    if !figures.is_whole {
+        history.fill_in_background(call.operator.mesh());
+    }
+    answer(&figures)
+}
+
+/// Answers with the ends of a workflow's executions by version.
+pub(super) async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
+    let outcomes = count_outcomes(&call.operator, &call.state.history, call.path("name")).await?;
+    if !outcomes.is_whole {
+        call.state.history.fill_in_background(call.operator.mesh());
+    }
+    answer(&outcomes)
+}
+
+/// Query of the quarantine.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuarantineQuery {
+    /// Messages that are listed, the newest: at most 500. 50 unless given.
+    limit: Option<usize>,
+}
+
+/// Answers with the messages that were set aside, without their bodies, oldest first.
+pub(super) async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
+    call.check_whole()?;
+    let query: QuarantineQuery = call.query()?;
+    let limit = query.limit.unwrap_or(QUARANTINE_ROWS).clamp(1, MAX_QUARANTINE_ROWS);
+    let found = call.operator.mesh().quarantine().list(limit).await.map_err(Failure::from)?;
+    let rows: Vec<Value> = found.iter().map(message_row).collect();
+    answer(&json!({ "messages": rows }))
+}
