@@ -1,7 +1,12 @@
 //! Conditional writes into streams with three copies: a race while a message is being stored, and an acknowledgement that
 //! is lost with the server that led the stream.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where it cannot go on"
+)]
 
 use std::time::Duration;
 
