@@ -86,11 +86,11 @@ impl ServiceOptions {
             id: uuid::Uuid::now_v7().simple().to_string(),
             adapters,
             calls: None,
-            lease: Duration::from_secs(5),
+            lease: Duration::from_secs(4),
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
             worn: 16 * 1024 * 1024,
-            room: 512 * 1024 * 1024,
+            room: 384 * 1024 * 1024,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
     /// Memory for executions that are worked on, about; the others are read again when something comes in for them
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    #[arg(long, value_name = "MIB", default_value_t = 384)]
     memory: usize,
     /// Words of the messages to agents and callers
     #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
