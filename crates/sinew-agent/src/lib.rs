@@ -30,6 +30,7 @@ mod agent_endpoint;
 mod artifacts;
 mod caller_question;
 mod context;
+mod ended_tasks;
 mod error;
 mod failure;
 mod feed;

@@ -1,7 +1,7 @@
 //! The tasks of this process, open and lately ended: so that one that comes again is answered, not done again.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,16 +10,13 @@ use sinew_protocol::a2a::{ContextId, Message, Task, TaskId, TaskState, TaskStatu
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller_question::{AnswerFate, CallerDesk};
+use crate::ended_tasks::EndedTasks;
 use crate::feed::EventFeed;
 use crate::task_properties::TaskProperties;
-
-/// Ended tasks that are remembered.
-const MOST_ENDED: usize = 10_000;
-/// Bytes of ended tasks that are remembered, as JSON.
-const MOST_BYTES: usize = 64 << 20;
 
 /// Where a task comes from. Only the same origin is given an answer that is there already.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,8 +183,7 @@ pub(crate) struct TaskTable(Mutex<TaskRows>);
 #[derive(Default)]
 struct TaskRows {
     entries: BTreeMap<(Origin, String), Arc<Entry>>,
-    ended: VecDeque<(Origin, String, usize)>,
-    bytes: usize,
+    ended: EndedTasks<(Origin, String)>,
 }
 
 /// Outcome of [`TaskTable::begin`].
@@ -228,12 +224,9 @@ impl TaskTable {
         let (id, size) = (task.id.0.clone(), written.get().len());
         let mut rows = self.rows();
         entry.end(task, written);
-        rows.ended.push_back((entry.origin.clone(), id, size));
-        rows.bytes += size;
-        while rows.ended.len() > MOST_ENDED || rows.bytes > MOST_BYTES {
-            let Some((origin, id, size)) = rows.ended.pop_front() else { break };
-            rows.bytes -= size;
-            rows.entries.remove(&(origin, id));
+        let is_of_execution = matches!(entry.origin, Origin::Execution(_));
+        for key in rows.ended.push((entry.origin.clone(), id), size, is_of_execution, Instant::now()) {
+            rows.entries.remove(&key);
         }
     }
 

@@ -9,6 +9,7 @@ use sinew_mesh::server_group::ServerGroup;
 use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
+use crate::allowance::now_ms;
 use crate::power_loss::MountedDisk;
 
 /// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
@@ -31,6 +32,8 @@ pub(crate) struct BrokerOptions {
     pub(crate) servers: usize,
     /// Whether every write is synced before it is acknowledged.
     pub(crate) sync_always: bool,
+    /// How often writes are synced otherwise; the server's two minutes when absent.
+    pub(crate) sync_interval: Option<Duration>,
     /// Whether power can be cut: the data are on a disk of this process.
     pub(crate) can_lose_power: bool,
 }
@@ -38,34 +41,48 @@ pub(crate) struct BrokerOptions {
 impl BrokerOptions {
     /// One server.
     pub(crate) const fn one(sync_always: bool) -> Self {
-        Self { servers: 1, sync_always, can_lose_power: false }
+        Self { servers: 1, sync_always, sync_interval: None, can_lose_power: false }
     }
 }
 
 impl Brokers {
-    /// Starts them on a new store.
-    pub(crate) async fn start(store: PathBuf, options: BrokerOptions) -> Fallible<Self> {
+    /// Starts them on a new store; `rights` is configuration that says who may do what.
+    pub(crate) async fn start(
+        store: PathBuf,
+        options: BrokerOptions,
+        rights: Option<String>,
+    ) -> Fallible<Self> {
         let disk = options.can_lose_power.then(|| MountedDisk::mount(&store)).transpose()?;
         let server = ServerOptions {
             store: Some(store),
             sync_always: options.sync_always,
+            sync_interval: options.sync_interval,
+            config_extra: rights,
             ..ServerOptions::default()
         };
         Ok(Self { group: ServerGroup::start(server, Some(options.servers)).await?, disk })
     }
 
-    /// Cuts the power of all, which come back after this time.
-    pub(crate) async fn cut_power(&mut self, down: Duration, seed: u64) -> Fallible<()> {
+    /// Cuts the power of all, which come back after this time; gives when that was, in milliseconds since 1970 UTC.
+    pub(crate) async fn cut_power(&mut self, down: Duration, seed: u64) -> Fallible<u64> {
         let disk = self.disk.as_ref().ok_or("the disk of the brokers keeps everything")?;
         for server in self.group.members_mut() {
             server.kill9().await?;
         }
         disk.cut_power(seed);
+        let at = now_ms();
         sleep(down).await;
         for server in self.group.members_mut() {
             server.restart().await?;
         }
-        Ok(())
+        Ok(at)
+    }
+
+    /// Has the disk keep all that was written, as a system does by itself after a while.
+    pub(crate) fn keep_all(&self) {
+        if let Some(disk) = &self.disk {
+            disk.keep_all();
+        }
     }
 
     /// Changes of the disk that cuts have taken back.

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 /// How many faults of each kind.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct FaultCounts {
     /// Executors killed with `kill -9`.
     #[arg(long, default_value_t = 24)]

@@ -15,12 +15,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
+use crate::allowance::now_ms;
+use crate::other_client::OtherClient;
 use crate::workflows::{self, JOURNEY};
 
 /// Before something is asked again that the mesh did not take.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How long a decision on a cancellation is waited for in one go.
 const DECISION: Duration = Duration::from_mins(1);
+/// Looks in a row that find nothing open.
+const CALM_LOOKS: u32 = 20;
 /// How often it is looked how many have ended.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -31,6 +35,8 @@ pub(crate) struct Accepted {
     pub(crate) value: u64,
     /// Whether a cancellation was asked for.
     pub(crate) cancel: bool,
+    /// When it was accepted, in milliseconds since 1970 UTC.
+    pub(crate) at: u64,
 }
 
 /// Client that starts executions.
@@ -44,12 +50,20 @@ pub(crate) struct Load {
     /// Of a hundred, so many are cancelled.
     cancel: u32,
     work: Duration,
+    /// Program that makes every second start and cancellation.
+    other_client: Option<Arc<OtherClient>>,
 }
 
 impl Load {
     /// Returns a load that has started no execution yet.
     pub(crate) fn new(client: Client, seed: u64, large: u64, cancel: u32, work: Duration) -> Self {
-        Self { client, accepted: Arc::default(), seed, large, cancel, work }
+        Self { client, accepted: Arc::default(), seed, large, cancel, work, other_client: None }
+    }
+
+    /// Lets a program of another version make every second start.
+    pub(crate) fn with_other_client(mut self, client: Arc<OtherClient>) -> Self {
+        self.other_client = Some(client);
+        self
     }
 
     /// The starts that were accepted.
@@ -65,18 +79,28 @@ impl Load {
         let key = format!("{}-{nth}", self.seed);
         let large = self.large > 0 && nth.is_multiple_of(self.large);
         let execution = self.client.execution_id(&key);
-        let mut command = StartCommand::new(execution.clone(), JOURNEY, workflows::input(nth, large));
-        command.idempotency_key = Some(key);
-        while let Err(error) = self.client.start(command.clone()).await {
-            match error {
-                ClientError::Mesh(_) => sleep(AGAIN).await,
-                error => return Err(error.into()),
+        let input = workflows::input(nth, large);
+        let other = self.other_client.as_ref().filter(|_| nth.is_multiple_of(2));
+        if let Some(other) = other {
+            other.start(&key, &input).await?;
+        } else {
+            let mut command = StartCommand::new(execution.clone(), JOURNEY, input);
+            command.idempotency_key = Some(key);
+            while let Err(error) = self.client.start(command.clone()).await {
+                match error {
+                    ClientError::Mesh(_) => sleep(AGAIN).await,
+                    error => return Err(error.into()),
+                }
             }
         }
-        let accepted = Accepted { execution: execution.clone(), value: nth, cancel };
+        let accepted = Accepted { execution: execution.clone(), value: nth, cancel, at: now_ms() };
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
         if cancel {
             sleep(after).await;
+            if let Some(other) = other {
+                other.cancel(&execution).await;
+                return Ok(());
+            }
             let id = Token::of(&format!("cancel-{nth}"));
             let command = Command::Cancel(CancelCommand { execution, reason: "chaos".to_owned() });
             // Refused is fine: it had ended.
@@ -135,6 +159,18 @@ impl Load {
     pub(crate) async fn ended(&self) -> Fallible<usize> {
         let filter = HistoryFilter { workflow: Some(JOURNEY.to_owned()), ..HistoryFilter::default() };
         Ok(self.client.mesh().history().list(&filter, usize::MAX / 4).await?.len())
+    }
+
+    /// Waits until nothing is open for a while; false if that takes too long. Some of what was accepted may be lost.
+    pub(crate) async fn none_open(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut calm = 0;
+        while calm < CALM_LOOKS && Instant::now() < until {
+            let is_calm = self.client.open().await.is_ok_and(|open| open.is_empty());
+            calm = if is_calm { calm + 1 } else { 0 };
+            sleep(LOOK / 4).await;
+        }
+        calm == CALM_LOOKS
     }
 
     /// Waits until all that was accepted is in the history and nothing is open; false if that takes too long.

@@ -2,17 +2,21 @@
 //!
 //! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
 //! process at named places between two durable writes; `run` kills and halts at random, the broker too; `conversations` kills
-//! an agent that talks with a language model; `gateway` kills what stands between a mesh and programs outside; `bombs` throws scripts, schemas and patterns without end, and measures
+//! an agent that talks with a language model; `gateway` kills what stands between a mesh and programs outside; `attacks` adds attackers of every role to
+//! `run`; `bombs` throws scripts, schemas and patterns without end, and measures
 //! executions beside them.
 //!
 //! It never judges by what a process remembers: only by the journal, the history, the agents' ledger, the list of
 //! starts that were accepted, and what the system tells about processes.
 
+mod allowance;
+mod attacks;
 mod bombs;
 mod brokers;
 mod conversations;
 mod fault_plan;
 mod load;
+mod other_client;
 mod outside;
 mod points;
 mod power_loss;
@@ -61,6 +65,10 @@ enum Command {
     Bombs(bombs::BombArgs),
     /// Kill gateway, bridge, executors and broker while clients follow streams and webhooks.
     Gateway(outside::GatewayArgs),
+    /// Kill a gateway and a bridge at every named place between two durable writes.
+    GatewayPoints(outside::GatewayPointArgs),
+    /// Kill and halt at random while attackers of every role send what is not read.
+    Attacks(attacks::AttackArgs),
     /// Work steadily for hours: memory, streams, disk, tasks and latency stay where they were.
     Soak(soak::SoakArgs),
     /// The gateway of `gateway` (what it starts).
@@ -70,6 +78,8 @@ enum Command {
         place: Place,
         #[arg(long)]
         listen: std::net::SocketAddr,
+        #[arg(long)]
+        guarded: bool,
     },
     /// The bridge of `gateway` (what it starts).
     #[command(hide = true)]
@@ -184,9 +194,11 @@ async fn perform_command(command: Command) -> ExitCode {
         Command::Conversations(args) => Box::pin(conversations::conversations(args)).await,
         Command::ConversationPoints(args) => Box::pin(conversations::conversation_points(args)).await,
         Command::Gateway(args) => Box::pin(outside::gateway(args)).await,
+        Command::GatewayPoints(args) => Box::pin(outside::gateway_points(args)).await,
+        Command::Attacks(args) => Box::pin(attacks::attacks(args)).await,
         Command::Soak(args) => Box::pin(soak::soak(args)).await,
-        Command::GatewayProcess { place, listen } => {
-            outside::serve_gateway(&place, listen).await.map(|()| true)
+        Command::GatewayProcess { place, listen, guarded } => {
+            outside::serve_gateway(&place, listen, guarded).await.map(|()| true)
         }
         Command::BridgeProcess { place, card } => outside::serve_bridge(&place, &card).await.map(|()| true),
         Command::Clerk { place } => conversations::serve_clerk(&place).await.map(|()| true),

@@ -8,6 +8,7 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use crate::Fallible;
+use crate::attacks::AttackCounts;
 use crate::verdict::Verdict;
 
 /// Faults that happened.
@@ -45,6 +46,12 @@ pub(crate) struct Report {
     /// Processes of the other build, in a run with two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) other_build_lives: Option<u64>,
+    /// Starts and outputs that the other client made and read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) other_client: Option<(u64, u64)>,
+    /// Attacks beside the faults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attacks: Option<AttackCounts>,
     pub(crate) verdict: Verdict,
     /// Why the run is not good, beside what the verdict lists.
     problems: Vec<String>,
@@ -62,6 +69,8 @@ impl Report {
             all_ended_after_ms: 0,
             all_ended_after_last_agent_kill_ms: None,
             other_build_lives: None,
+            other_client: None,
+            attacks: None,
             verdict,
             problems: Vec::new(),
         }
@@ -131,6 +140,21 @@ impl Report {
         }
         if let Some(lives) = self.other_build_lives {
             row("processes of the other build", &lives);
+        }
+        if let Some((starts, reads)) = self.other_client {
+            row("starts by the other client", &starts);
+            row("outputs read by the other client", &reads);
+        }
+        if seen.allowed + seen.lost_in_window > 0 {
+            row("lost in the window of a late sync", &seen.lost_in_window);
+            row("other findings that it allows", &seen.allowed);
+        }
+        if let Some(attacks) = &self.attacks {
+            for (attacker, sent) in &attacks.messages {
+                row(&format!("messages of {attacker}"), sent);
+            }
+            row("messages that the servers refused", &attacks.refused);
+            row("requests to the gateway", &attacks.requests);
         }
         row("lost", &seen.lost.len());
         row("duplicated", &seen.duplicated.len());

@@ -16,6 +16,7 @@ use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::{Connect, Mesh};
 use sinew_operations::mesh_operator;
 
+use crate::allowance::now_ms;
 use crate::{Fallible, workflows};
 
 /// The agents: how they are reached, and whether they take node requests. Half of them are as old ones are.
@@ -53,6 +54,9 @@ pub(crate) struct Place {
     /// Where ledger, counts and logs are.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+    /// Password of every user, where the broker knows who may do what.
+    #[arg(long)]
+    pub(crate) password: Option<String>,
 }
 
 impl Place {
@@ -77,6 +81,8 @@ impl Place {
             url: Some(self.url.clone()),
             namespace: Some(self.namespace.clone()),
             caller: Some(caller.to_owned()),
+            user: self.password.is_some().then(|| caller.to_owned()),
+            password: self.password.clone(),
             ..Connect::default()
         };
         Ok(connect.open().await?)
@@ -97,6 +103,9 @@ pub(crate) struct Done {
     pub(crate) activation: String,
     pub(crate) attempt: u32,
     pub(crate) process: u32,
+    /// When, in milliseconds since 1970 UTC; earlier versions did not say.
+    #[serde(default)]
+    pub(crate) at: u64,
 }
 
 /// An executor. Without `room`, it has as much for folded executions as the product has.
@@ -144,6 +153,7 @@ async fn handle(input: Value, context: Context, ledger: Arc<File>, work: Duratio
         activation: context.activation().to_owned(),
         attempt: context.attempt(),
         process: std::process::id(),
+        at: now_ms(),
     };
     let line = format!("{}\n", serde_json::to_string(&line).unwrap_or_default());
     let written = tokio::task::spawn_blocking(move || {

@@ -6,25 +6,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::allowance::{Allowances, PowerLosses};
 use crate::brokers::BrokerOptions;
 use crate::fault_plan::{Fault, FaultCounts, Victims};
-use crate::load::Load;
+use crate::load::{Accepted, Load};
+use crate::other_client::OtherClient;
 use crate::points::Queue;
 use crate::report::{Faults, Report};
 use crate::roles::SMALL_ROOM;
 use crate::site::Site;
 use crate::slot::{Living, Order, OtherBuild, Role, Slot, Tally, What, die_by_the_list};
 use crate::verdict::judge;
-use crate::{Common, Fallible};
+use crate::{Common, Fallible, workflows};
 
 /// Silence after which executors take another one for dead, in these runs.
-const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// How long everything may take to end before the run is called unfinished.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// All must have ended so long after the last fault.
-const BAR: Duration = Duration::from_secs(30);
+pub(crate) const BAR: Duration = Duration::from_secs(30);
+/// One in so many outputs is read by the other client.
+const OTHER_READS: usize = 5;
 /// Name of the stream with the journals of the mesh `chaos`.
 const JOURNAL: &str = "chaos_JOURNAL";
 /// Bytes of journal after which a shard is compacted while `points` run.
@@ -65,13 +69,19 @@ pub(crate) struct RunArgs {
     /// Let the brokers acknowledge before they sync: the control of power cuts, which then lose something.
     #[arg(long)]
     without_sync: bool,
+    /// A `sinew` of another version: it makes every second start and cancellation, and reads outputs.
+    #[arg(long, value_name = "PROGRAM")]
+    other_client: Option<PathBuf>,
+    /// Let the brokers sync every so many seconds only. A power cut may lose what is younger, and nothing else.
+    #[arg(long, conflicts_with = "without_sync")]
+    sync_seconds: Option<u64>,
     /// Do not ask that redeliveries, fences, takeovers and late results were seen: for runs too short for all of them.
     #[arg(long)]
     short: bool,
 }
 
 /// A role per executor of the run.
-fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
+pub(crate) fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
     let role = |nth| {
         let what =
             What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn, room: Some(SMALL_ROOM) };
@@ -81,7 +91,7 @@ fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
 }
 
 /// A role per agent process of the run.
-fn agents(common: &Common, site: &Site) -> Vec<Role> {
+pub(crate) fn agents(common: &Common, site: &Site) -> Vec<Role> {
     let work = Duration::from_millis(common.work_ms);
     let role = |nth| {
         let what = What::Agents { name: format!("agents-{nth}"), work };
@@ -141,7 +151,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     let last = Instant::now();
     let finished = load.all_ended(PATIENCE).await;
     let ended = last.elapsed();
-    let verdict = judge(&site.client, &site.place, &load.accepted()).await?;
+    let verdict = judge(&site.client, &site.place, &load.accepted(), &Allowances::default()).await?;
     drop(alive);
     let deaths = queues.iter().flat_map(|queue| queue.died()).fold(
         std::collections::BTreeMap::<String, u64>::new(),
@@ -164,27 +174,29 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
 
 /// Faults of the servers that happened.
 #[derive(Debug, Default)]
-struct BrokerFaults {
+pub(crate) struct BrokerFaults {
     kills: u64,
     leader_halts: u64,
     quorum_losses: u64,
     emptied_disks: u64,
     rolling_restarts: u64,
     power_cuts: u64,
+    /// When the power was cut, in milliseconds since 1970 UTC.
+    cuts: Vec<u64>,
 }
 
 /// The processes of a run with what happens to them.
-struct RunProcesses {
-    site: Site,
-    executors: Vec<Slot>,
-    agents: Vec<Slot>,
-    done: BrokerFaults,
-    last_agent_kill: Instant,
+pub(crate) struct RunProcesses {
+    pub(crate) site: Site,
+    pub(crate) executors: Vec<Slot>,
+    pub(crate) agents: Vec<Slot>,
+    pub(crate) done: BrokerFaults,
+    pub(crate) last_agent_kill: Instant,
 }
 
 impl RunProcesses {
     /// Has a fault happen; those of servers are over when this returns.
-    async fn meet(&mut self, fault: Fault) -> Fallible<()> {
+    pub(crate) async fn meet(&mut self, fault: Fault) -> Fallible<()> {
         let brokers = &mut self.site.brokers;
         match fault {
             Fault::KillExecutor(nth, down) => self.executors[nth].order(Order::Kill(down)),
@@ -211,7 +223,7 @@ impl RunProcesses {
                 self.done.emptied_disks += 1;
             }
             Fault::CutPower(down, seed) => {
-                brokers.cut_power(down, seed).await?;
+                self.done.cuts.push(brokers.cut_power(down, seed).await?);
                 self.done.power_cuts += 1;
             }
             Fault::RestartAll => {
@@ -222,8 +234,37 @@ impl RunProcesses {
         Ok(())
     }
 
+    /// Has all faults happen at their times. The disk of brokers that sync late keeps everything every so often, as systems do
+    /// by themselves, and the first time after a cut before the next one.
+    pub(crate) async fn meet_all(
+        &mut self,
+        plan: Vec<(Duration, Fault)>,
+        began: Instant,
+        write_back: Option<Duration>,
+    ) -> Fallible<()> {
+        let mut next_write_back = write_back.map(|every| Instant::now() + every);
+        for (at, fault) in plan {
+            while let Some((next, every)) =
+                next_write_back.zip(write_back).filter(|(next, _)| *next < began + at)
+            {
+                sleep_until(next).await;
+                self.site.brokers.keep_all();
+                next_write_back = Some(Instant::now() + every);
+            }
+            sleep_until(began + at).await;
+            self.meet(fault).await?;
+            if let (Fault::CutPower(..), Some(every)) = (fault, write_back) {
+                sleep(every).await;
+                self.site.brokers.keep_all();
+                next_write_back = Some(Instant::now() + every);
+            }
+        }
+        self.idle().await;
+        Ok(())
+    }
+
     /// Waits until every fault that was ordered is over.
-    async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         for slot in self.executors.iter().chain(&self.agents) {
             slot.idle().await;
         }
@@ -241,7 +282,8 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     let seed = common.seed.unwrap_or_else(rand::random);
     let brokers = BrokerOptions {
         servers: common.servers,
-        sync_always: !args.without_sync,
+        sync_always: !args.without_sync && args.sync_seconds.is_none(),
+        sync_interval: args.sync_seconds.map(Duration::from_secs),
         can_lose_power: counts.power_cuts > 0,
     };
     let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
@@ -250,7 +292,12 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
     };
     let (client, place) = (site.client.clone(), site.place.clone());
-    let load = Load::new(client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
+    let mut load = Load::new(client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
+    let other_client =
+        args.other_client.clone().map(|program| Arc::new(OtherClient::new(program, place.clone())));
+    if let Some(other) = &other_client {
+        load = load.with_other_client(Arc::clone(other));
+    }
     let began = Instant::now();
     let other_lives = Arc::<AtomicU64>::default();
     let take_turns = |roles: Vec<Role>| match &args.other_build {
@@ -265,20 +312,25 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         last_agent_kill: began,
     };
     let whole = Duration::from_secs(args.seconds);
+    let write_back = args.sync_seconds.map(Duration::from_secs);
     let starting = {
         let (load, count) = (load.clone(), args.executions);
         tokio::spawn(async move { load.evenly(count, whole).await })
     };
-    for (at, fault) in counts.plan(whole, victims(common), seed) {
-        sleep_until(began + at).await;
-        processes.meet(fault).await?;
-    }
-    processes.idle().await;
+    processes.meet_all(counts.plan(whole, victims(common), seed), began, write_back).await?;
     let last = Instant::now();
     starting.await??;
-    let finished = load.all_ended(PATIENCE).await;
+    let finished = match args.sync_seconds {
+        None => load.all_ended(PATIENCE).await,
+        Some(_) => load.none_open(PATIENCE).await,
+    };
     let ended = last.elapsed();
-    let verdict = judge(&client, &place, &load.accepted()).await?;
+    let losses = args.sync_seconds.map(|seconds| PowerLosses {
+        cuts: std::mem::take(&mut processes.done.cuts),
+        window_ms: 2 * 1_000 * seconds,
+    });
+    let allowed = Allowances { ghost: None, losses };
+    let verdict = judge(&client, &place, &load.accepted(), &allowed).await?;
     let mut report = Report::new("run", seed, began.elapsed(), verdict);
     report.all_ended_after_ms = millis(ended);
     let last_agent = processes.last_agent_kill;
@@ -288,6 +340,9 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     let forgotten = processes.site.brokers.forgotten();
     demand_faults(&mut report, counts, &tallies, &processes.done, forgotten);
     report.other_build_lives = args.other_build.is_some().then(|| other_lives.load(Ordering::Relaxed));
+    if let Some(other) = &other_client {
+        read_by_other(&mut report, other, &load.accepted()).await;
+    }
     report.demand(report.other_build_lives != Some(0), "no process was of the other build");
     report.demand(counts.power_cuts == 0 || forgotten > 0, "the disk has forgotten nothing");
     if !args.short {
@@ -297,7 +352,20 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-fn victims(common: &Common) -> Victims {
+/// Has the other client read outputs of what it and this one started, and compares them.
+async fn read_by_other(report: &mut Report, other: &OtherClient, accepted: &[Accepted]) {
+    for one in accepted.iter().filter(|one| !one.cancel).step_by(OTHER_READS) {
+        let finding = match other.result(&one.execution).await {
+            Ok(output) => workflows::wrong(one.value, &output),
+            Err(error) => Some(error.to_string()),
+        };
+        report.demand(finding.is_none(), format!("the other client reads: {}", finding.unwrap_or_default()));
+    }
+    report.other_client = Some((other.starts(), other.reads()));
+    report.demand(other.starts() > 0 && other.reads() > 0, "the other client did nothing");
+}
+
+pub(crate) fn victims(common: &Common) -> Victims {
     Victims {
         executors: common.executors.max(1) as usize,
         agents: common.agents.max(1) as usize,
@@ -307,7 +375,7 @@ fn victims(common: &Common) -> Victims {
 }
 
 /// Notes the faults that happened, and demands that they are those that were asked for.
-fn demand_faults(
+pub(crate) fn demand_faults(
     report: &mut Report,
     asked: FaultCounts,
     tallies: &[Arc<Tally>; 2],
@@ -360,6 +428,6 @@ fn demand_effects(report: &mut Report) {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

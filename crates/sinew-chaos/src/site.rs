@@ -31,6 +31,16 @@ impl Site {
         shards: u32,
         options: BrokerOptions,
     ) -> Fallible<Self> {
+        Self::with_users(folder, shards, options, None).await
+    }
+
+    /// As [`Site::with_brokers`], where the brokers know who may do what: their configuration, and the password of all.
+    pub(crate) async fn with_users(
+        folder: Option<PathBuf>,
+        shards: u32,
+        options: BrokerOptions,
+        users: Option<(String, String)>,
+    ) -> Fallible<Self> {
         let temporary = folder.is_none().then(tempfile::tempdir).transpose()?;
         let folder = folder.or_else(|| temporary.as_ref().map(|folder| folder.path().to_owned()));
         let folder = folder.unwrap_or_default();
@@ -38,8 +48,9 @@ impl Site {
             return Err(format!("{} holds another run", folder.display()).into());
         }
         std::fs::create_dir_all(&folder)?;
-        let brokers = Brokers::start(folder.join("nats"), options).await?;
-        let place = Place { url: brokers.url(), namespace: "chaos".to_owned(), folder };
+        let (rights, password) = users.unzip();
+        let brokers = Brokers::start(folder.join("nats"), options, rights).await?;
+        let place = Place { url: brokers.url(), namespace: "chaos".to_owned(), folder, password };
         let mesh = place.connect("chaos").await?;
         let shards = NonZeroU32::new(shards);
         mesh.admin()

@@ -70,6 +70,8 @@ pub(crate) enum What {
     /// The gateway, always at the same address.
     Gateway {
         listen: std::net::SocketAddr,
+        /// Whether requests need a key.
+        is_guarded: bool,
     },
     /// The bridge to the agent with this card.
     Bridge {
@@ -128,8 +130,9 @@ impl Role {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
             }
             What::Targets { group } => drop(command.args(["targets", "--group", group.name()])),
-            What::Gateway { listen } => {
+            What::Gateway { listen, is_guarded } => {
                 command.args(["gateway-process", "--listen", &listen.to_string()]);
+                command.args(is_guarded.then_some("--guarded"));
             }
             What::Bridge { card } => drop(command.args(["bridge-process", "--card", card])),
             What::Clerk { replica } => {
@@ -138,6 +141,9 @@ impl Role {
         }
         command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
         command.arg("--folder").arg(&self.place.folder);
+        if let Some(password) = &self.place.password {
+            command.args(["--password", password]);
+        }
         if let Some(killing) = crash_at {
             command.env(sinew_protocol::env::CRASH_AT, killing.to_string());
         }

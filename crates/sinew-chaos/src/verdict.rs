@@ -14,6 +14,7 @@ use sinew_protocol::{ExecutionId, Subject, TaskId};
 use sinew_runtime::Execution;
 
 use crate::Fallible;
+use crate::allowance::{ActivityTimes, Allowances, PowerLosses};
 use crate::load::Accepted;
 use crate::roles::{AGENTS, Done, Place};
 use crate::workflows;
@@ -22,6 +23,10 @@ use crate::workflows;
 const AT_ONCE: usize = 16;
 /// Complaints of one kind that are shown.
 const SHOWN: usize = 20;
+
+/// Findings about executions that are not there, and about records that are not what the journal says.
+const NO_RECORD: &str = "has no record";
+const DIFFERENT: &str = "journal and record differ";
 
 /// The verdict.
 #[derive(Debug, Default, Serialize)]
@@ -52,6 +57,10 @@ pub(crate) struct Verdict {
     /// Writers that found that another one had written.
     pub(crate) fenced: u64,
     pub(crate) quarantined: u64,
+    /// Accepted executions that were lost by a power cut soon after, where that is allowed.
+    pub(crate) lost_in_window: usize,
+    /// Findings that are allowed in this run.
+    pub(crate) allowed: usize,
     /// Accepted, and nowhere to be found or without an end.
     pub(crate) lost: Vec<String>,
     /// An outcome, a dispatch or an end that is there twice.
@@ -66,7 +75,7 @@ impl Verdict {
     /// Whether nothing is wrong.
     pub(crate) fn is_good(&self) -> bool {
         self.accepted > 0
-            && self.terminal == self.accepted
+            && self.terminal + self.lost_in_window == self.accepted
             && [&self.lost, &self.duplicated, &self.orphaned, &self.wrong].iter().all(|list| list.is_empty())
     }
 }
@@ -87,8 +96,13 @@ struct Task {
     answered: bool,
 }
 
-/// Reads everything and judges.
-pub(crate) async fn judge(client: &Client, place: &Place, accepted: &[Accepted]) -> Fallible<Verdict> {
+/// Reads everything and judges; what is allowed is counted and not listed.
+pub(crate) async fn judge(
+    client: &Client,
+    place: &Place,
+    accepted: &[Accepted],
+    allowed: &Allowances,
+) -> Fallible<Verdict> {
     let mut verdict = Verdict { accepted: accepted.len(), ..Verdict::default() };
     let mut ids: BTreeSet<ExecutionId> = accepted.iter().map(|one| one.execution.clone()).collect();
     let history = client.mesh().history().list(&HistoryFilter::default(), usize::MAX / 4).await?;
@@ -112,15 +126,22 @@ pub(crate) async fn judge(client: &Client, place: &Place, accepted: &[Accepted])
                 let told = tell(record, folded, &mut verdict);
                 all.insert(id, told);
             }
-            None => verdict.lost.push(format!("{id} has no record")),
+            None => verdict.lost.push(format!("{id} {NO_RECORD}")),
         }
     }
     ends(&mut verdict, &all, accepted);
     parents(&mut verdict, &all, accepted);
-    streams(&mut verdict, client, &all).await?;
-    ledger(&mut verdict, place, &all)?;
+    streams(&mut verdict, client, &all, allowed.ghost.as_ref()).await?;
+    let mut times = ActivityTimes::default();
+    for one in accepted {
+        times.add(one.execution.as_ref(), one.at);
+    }
+    ledger(&mut verdict, place, &all, &mut times)?;
     journals(&mut verdict, client, &all).await?;
     counts(&mut verdict, place);
+    if let Some(losses) = &allowed.losses {
+        allow_losses(&mut verdict, accepted, &all, &times, losses);
+    }
     for list in [&mut verdict.lost, &mut verdict.duplicated, &mut verdict.orphaned, &mut verdict.wrong] {
         if list.len() > SHOWN {
             let more = list.len() - SHOWN;
@@ -249,8 +270,14 @@ fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &
 }
 
 /// Every task and every result that is stored belongs to a dispatch that a record names.
-async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+async fn streams(
+    verdict: &mut Verdict,
+    client: &Client,
+    all: &BTreeMap<ExecutionId, Told>,
+    ghost: Option<&ExecutionId>,
+) -> Fallible<()> {
     let mesh = client.mesh();
+    let ghost = ghost.map(ToString::to_string);
     for kind in ["TASKS", "RESULTS"] {
         let name = sinew_protocol::stream::bucket(mesh.namespace(), kind);
         let stored = mesh.admin().jetstream().get_stream(&name).await?;
@@ -258,6 +285,9 @@ async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executio
         let mut stored_tasks = 0;
         while let Some((subject, times)) = subjects.try_next().await? {
             stored_tasks += 1;
+            if ghost.as_ref().is_some_and(|ghost| subject.contains(ghost)) {
+                continue;
+            }
             if times > 1 {
                 verdict.duplicated.push(format!("{subject} is stored {times} times"));
             }
@@ -284,12 +314,18 @@ async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executio
 }
 
 /// Agents did what they were asked and nothing else.
-fn ledger(verdict: &mut Verdict, place: &Place, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+fn ledger(
+    verdict: &mut Verdict,
+    place: &Place,
+    all: &BTreeMap<ExecutionId, Told>,
+    times: &mut ActivityTimes,
+) -> Fallible<()> {
     let mut handled: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut activations: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for line in fs::read_to_string(place.ledger())?.lines() {
         let done: Done = serde_json::from_str(line)?;
         verdict.handled += 1;
+        times.add(&done.execution, done.at);
         if !activations.entry(done.activation).or_default().insert(done.attempt) {
             verdict.handled_again += 1;
         }
@@ -312,6 +348,28 @@ fn ledger(verdict: &mut Verdict, place: &Place, all: &BTreeMap<ExecutionId, Told
         }
     }
     Ok(())
+}
+
+/// Takes out what a broker may lose that syncs late: records and parts of journals that were young when the power was cut. An
+/// execution that is there and does not end, or ends wrongly or twice, stays.
+fn allow_losses(
+    verdict: &mut Verdict,
+    accepted: &[Accepted],
+    all: &BTreeMap<ExecutionId, Told>,
+    times: &ActivityTimes,
+    losses: &PowerLosses,
+) {
+    let gone = accepted.iter().filter(|one| !all.contains_key(&one.execution));
+    let may_be_gone = |one: &&Accepted| times.may_lose_all(losses, one.execution.as_ref());
+    verdict.lost_in_window = gone.filter(may_be_gone).count();
+    let listed = verdict.lost.len() + verdict.orphaned.len() + verdict.wrong.len();
+    verdict.lost.retain(|finding| {
+        let id = finding.split(' ').next().unwrap_or_default();
+        !(finding.ends_with(NO_RECORD) && times.may_lose_all(losses, id))
+    });
+    verdict.orphaned.retain(|finding| !times.may_lose_part(losses, finding));
+    verdict.wrong.retain(|finding| !(finding.ends_with(DIFFERENT) && times.may_lose_part(losses, finding)));
+    verdict.allowed = listed - (verdict.lost.len() + verdict.orphaned.len() + verdict.wrong.len());
 }
 
 /// The journal says the same as the records, and who wrote it.
@@ -340,11 +398,11 @@ async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executi
         }
         for (id, rounds) in rounds {
             let Some(told) = all.get(&id) else {
-                verdict.lost.push(format!("{id} is in the journal of shard {shard}, but has no record"));
+                verdict.lost.push(format!("{id} is in the journal of shard {shard}, but {NO_RECORD}"));
                 continue;
             };
             if rounds.iter().zip(&told.record.rounds).any(|(journal, record)| journal != record) {
-                verdict.wrong.push(format!("{id}: journal and record differ"));
+                verdict.wrong.push(format!("{id}: {DIFFERENT}"));
             }
             if rounds.iter().any(|round| decode_round(round).is_err()) {
                 verdict.wrong.push(format!("{id}: a round of the journal cannot be read"));

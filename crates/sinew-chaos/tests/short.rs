@@ -80,6 +80,40 @@ fn nothing_is_lost_or_doubled_in_a_cluster_whose_servers_are_killed() {
 }
 
 #[test]
+fn attackers_of_every_role_stop_nothing_in_a_cluster_whose_servers_are_killed() {
+    let report = report(&[
+        "attacks",
+        "--short",
+        "--servers",
+        "3",
+        "--seconds",
+        "6",
+        "--executions",
+        "8",
+        "--executor-kills",
+        "1",
+        "--agent-kills",
+        "0",
+        "--broker-kills",
+        "1",
+        "--halts",
+        "0",
+        "--executors",
+        "2",
+        "--shards",
+        "4",
+        "--seed",
+        "5",
+    ]);
+    assert_eq!(report["verdict"]["terminal"], 8);
+    let attacks = &report["attacks"];
+    for attacker in ["vandal", "rogue", "stranger", "thief", "neighbour"] {
+        assert!(attacks["messages"][attacker].as_u64().unwrap() >= 90, "{attacker}: {report:#}");
+    }
+    assert_eq!(attacks["refused"], attacks["messages"]["neighbour"], "{report:#}");
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_when_power_is_cut() {
     if std::fs::OpenOptions::new().write(true).open("/dev/fuse").is_err() {
         println!("NOT TRIED: power cuts need /dev/fuse, which is not here");
@@ -197,6 +231,13 @@ fn every_place_of_a_conversation_can_be_died_at() {
 
 #[cfg(feature = "crash-points")]
 #[test]
+fn every_place_of_a_gateway_and_of_a_bridge_can_be_died_at() {
+    let report = report(&["gateway-points", "--kills", "1", "--seed", "1", "--patience", "240"]);
+    assert_eq!(report["deaths"].as_object().unwrap().len(), 21, "{report:#}");
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
 fn every_place_can_be_died_at() {
     // Crash points that need a large load are left to the long form.
     let without = "card,quarantine,piece,object,executor,open,event,rpc,reply";
@@ -223,7 +264,7 @@ fn every_place_can_be_died_at() {
 #[cfg(not(feature = "crash-points"))]
 #[test]
 fn without_the_feature_there_is_no_place_to_die_at() {
-    for command in ["points", "conversation-points"] {
+    for command in ["points", "conversation-points", "gateway-points"] {
         let output = Command::new(env!("CARGO_BIN_EXE_sinew-chaos")).arg(command).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let said = String::from_utf8_lossy(&output.stderr);

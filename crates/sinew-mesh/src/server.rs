@@ -62,6 +62,8 @@ pub struct ServerOptions {
     pub store_limit: Option<u64>,
     /// Whether every write is synced to the disk before it is acknowledged.
     pub sync_always: bool,
+    /// How often writes are synced that were acknowledged before; the server's two minutes when absent.
+    pub sync_interval: Option<Duration>,
     /// More configuration, in the server's own syntax.
     pub config_extra: Option<String>,
     /// The program; [`Server::find`] when absent.
@@ -316,7 +318,11 @@ impl Server {
     }
 
     fn config(&self) -> String {
-        let sync = if self.options.sync_always { "sync_interval: always" } else { "" };
+        let sync = match (self.options.sync_always, self.options.sync_interval) {
+            (true, _) => "sync_interval: always".to_owned(),
+            (false, Some(interval)) => format!("sync_interval: \"{}ms\"", interval.as_millis()),
+            (false, None) => String::new(),
+        };
         let extra = self.options.config_extra.as_deref().unwrap_or_default();
         let limit = self.options.store_limit.map(|bytes| format!("max_file_store: {bytes},"));
         let limit = limit.unwrap_or_default();

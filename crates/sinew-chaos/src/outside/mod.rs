@@ -1,6 +1,7 @@
 //! A mesh between programs outside: clients that follow streams of a gateway, webhooks, and an outside agent behind a
 //! bridge. Gateway, bridge, executors and broker are killed; the programs outside are not, and count what reaches them.
 
+mod gateway_points;
 mod http_server;
 mod outside_agent;
 mod outside_report;
@@ -29,6 +30,7 @@ use crate::roles::{Place, prepare};
 use crate::site::Site;
 use crate::slot::{Order, Role, Slot, Tally, What};
 use crate::workflows;
+pub(crate) use gateway_points::{GatewayPointArgs, gateway_points};
 use outside_agent::{OUTSIDE, OutsideWork, serve_outside};
 use outside_report::{GatewayReport, KillCounts};
 use push_receiver::{PushLedger, receive_pushes};
@@ -106,11 +108,12 @@ enum Victim {
     Broker,
 }
 
-/// The gateway, until it is killed.
-pub(crate) async fn serve_gateway(place: &Place, listen: SocketAddr) -> Fallible<()> {
+/// The gateway, until it is killed; a guarded one asks for keys.
+pub(crate) async fn serve_gateway(place: &Place, listen: SocketAddr, is_guarded: bool) -> Fallible<()> {
     prepare(place)?;
     let mut options = GatewayOptions::new(workflows::adapters);
     options.listen = listen;
+    options.access.is_required = is_guarded;
     // The receivers of this run are on this machine.
     options.push_addresses = ReachableAddresses::All;
     let _gateway = Gateway::start(place.connect("gateway").await?, options).await?;
@@ -146,7 +149,7 @@ fn plan(args: &GatewayArgs, random: &mut StdRng) -> Vec<(Duration, Victim, Durat
 }
 
 /// A port that no one listens on. The gateway has to come back at the same address.
-fn free_address() -> Fallible<SocketAddr> {
+pub(crate) fn free_address() -> Fallible<SocketAddr> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
@@ -167,7 +170,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     let open = |what: What, tally: usize| {
         Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tallies[tally]))
     };
-    let gateway = open(What::Gateway { listen }, 0);
+    let gateway = open(What::Gateway { listen, is_guarded: false }, 0);
     let bridge = open(What::Bridge { card: outside.clone() }, 1);
     let executors: Vec<Slot> = (0..EXECUTORS)
         .map(|nth| {
@@ -222,10 +225,10 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
         executor: kills(&tallies[2]),
         broker: broker_kills,
     };
-    let mut report = GatewayReport::new(seed, began.elapsed(), counts);
+    let mut report = GatewayReport::new("gateway", seed, began.elapsed(), counts);
     report.judge_streams(&streams);
     report.judge_pushes(&streams, &expected, &pushed);
-    report.judge_messages(&work.messages());
+    report.judge_messages(&work.messages(), streams.len() / 10);
     demand_kills(&mut report, counts, &args);
     drop((gateway, bridge, executors));
     report.write(args.json)

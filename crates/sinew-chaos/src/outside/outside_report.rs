@@ -14,6 +14,8 @@ use crate::Fallible;
 
 /// Problems that a report lists.
 const MAX_PROBLEMS: usize = 40;
+/// At most one stream in so many may end because its tasks were delivered too often.
+const GIVEN_UP_PART: usize = 10;
 
 /// Processes that were killed.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -32,11 +34,16 @@ pub(super) struct GatewayReport {
     good: bool,
     seconds: u64,
     kills: KillCounts,
+    /// Deaths by place.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) deaths: BTreeMap<String, u64>,
     streams: usize,
     /// Streams that ended with the right output.
     completed: usize,
     /// Streams whose execution ended because nobody can tell what became of a message that the agent never got.
     fate_unknown: usize,
+    /// Streams whose execution ended because a task was delivered too often: its bridge died each time.
+    given_up: usize,
     events: u64,
     /// Connections on which a stream went on.
     resumed: u64,
@@ -53,16 +60,18 @@ pub(super) struct GatewayReport {
 }
 
 impl GatewayReport {
-    pub(super) fn new(seed: u64, took: Duration, kills: KillCounts) -> Self {
+    pub(super) fn new(kind: &'static str, seed: u64, took: Duration, kills: KillCounts) -> Self {
         Self {
-            kind: "gateway",
+            kind,
             seed,
             good: true,
             seconds: took.as_secs(),
             kills,
+            deaths: BTreeMap::new(),
             streams: 0,
             completed: 0,
             fate_unknown: 0,
+            given_up: 0,
             events: 0,
             resumed: 0,
             gaps: 0,
@@ -105,6 +114,9 @@ impl GatewayReport {
                 "TASK_STATE_FAILED" if stream.words.contains(code::OUTSIDE_MESSAGE_FATE_UNKNOWN.as_str()) => {
                     self.fate_unknown += 1;
                 }
+                "TASK_STATE_FAILED" if stream.words.contains(code::TASK_REDELIVERED_TOO_OFTEN.as_str()) => {
+                    self.given_up += 1;
+                }
                 other => self.demand(false, format!("stream {nth}: ended as {other:?}: {}", stream.words)),
             }
         }
@@ -130,17 +142,19 @@ impl GatewayReport {
 
     /// The agent counts the messages that it gets. Those of an activation that ended as unknown must not be among them, so there
     /// are two for each completed stream, and one more for a first task before an unknown second one.
-    pub(super) fn judge_messages(&mut self, messages: &BTreeMap<String, u32>) {
+    pub(super) fn judge_messages(&mut self, messages: &BTreeMap<String, u32>, most_unknown: usize) {
         self.messages = messages.len();
         let twice: Vec<&String> =
             messages.iter().filter(|(_, count)| **count > 1).map(|(id, _)| id).collect();
         self.messages_sent_twice = twice.len();
         self.demand(twice.is_empty(), format!("messages that were sent twice: {twice:?}"));
-        let most = 2 * self.completed + self.fate_unknown;
+        let most = 2 * (self.completed + self.given_up) + self.fate_unknown;
         let is_plausible = (2 * self.completed..=most).contains(&messages.len());
         self.demand(is_plausible, format!("{} messages for {} streams", messages.len(), self.streams));
-        let enough = 10 * self.fate_unknown <= self.streams;
+        let enough = self.fate_unknown <= most_unknown;
         self.demand(enough, format!("the fate of {} messages is unknown", self.fate_unknown));
+        let few = GIVEN_UP_PART * self.given_up <= self.streams;
+        self.demand(few, format!("tasks of {} streams were delivered too often", self.given_up));
     }
 
     /// Prints it; gives back whether the run was good.
@@ -163,9 +177,13 @@ impl GatewayReport {
         row("bridges killed", &self.kills.bridge);
         row("executors killed", &self.kills.executor);
         row("brokers killed", &self.kills.broker);
+        if !self.deaths.is_empty() {
+            row("places", &self.deaths.len());
+        }
         row("streams", &self.streams);
         row("  ended with the right output", &self.completed);
         row("  ended as unknown", &self.fate_unknown);
+        row("  ended after too many deliveries", &self.given_up);
         row("events", &self.events);
         row("connections that went on", &self.resumed);
         row("gaps", &self.gaps);

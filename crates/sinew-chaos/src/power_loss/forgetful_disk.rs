@@ -135,6 +135,14 @@ impl ForgetfulDisk {
         }
     }
 
+    /// Keeps everything.
+    pub(super) fn sync_all(&mut self) {
+        self.files.values_mut().for_each(DiskFile::sync);
+        for change in self.pending.drain(..) {
+            apply(&mut self.held, &change);
+        }
+    }
+
     /// Loses power, and comes back with what the disk holds.
     pub(super) fn cut(&mut self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);

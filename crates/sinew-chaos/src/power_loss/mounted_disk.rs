@@ -48,6 +48,11 @@ impl MountedDisk {
         lock(&self.disk).cut(seed);
     }
 
+    /// Keeps all that was written so far.
+    pub(crate) fn keep_all(&self) {
+        lock(&self.disk).sync_all();
+    }
+
     /// Changes that cuts have taken back so far, in whole or in part.
     pub(crate) fn forgotten(&self) -> u64 {
         lock(&self.disk).forgotten()

@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const MIN_RETENTION: Duration = Duration::from_mins(1);
 /// Part of the run, at its end, that is compared with the time after the warm-up.
 const COMPARED_PART: u32 = 8;
+/// Part of the run that the warm-up may take.
+const MAX_WARM_UP_PART: u32 = 4;
 
 /// How to soak.
 #[derive(Clone, Debug, clap::Args)]
@@ -49,7 +51,7 @@ pub(crate) struct SoakArgs {
     /// How long executions are started.
     #[arg(long, default_value_t = 7200)]
     seconds: u64,
-    /// Time before anything is compared; an eighth of the run, if that is less.
+    /// Time before anything is compared; a quarter of the run, if that is less.
     #[arg(long, default_value_t = 900)]
     warm_up_seconds: u64,
     /// Executions started in each second.
@@ -95,7 +97,7 @@ impl SoakProcesses {
             ("executor 1", executor("executor-1")),
             ("executor 2", executor("executor-2")),
             ("agents", agents("agents-steady")),
-            ("gateway", open(What::Gateway { listen })),
+            ("gateway", open(What::Gateway { listen, is_guarded: false })),
         ]);
         let killed = agents("agents-killed");
         Ok(Self { site, steady, killed, tally })
@@ -117,7 +119,7 @@ fn free_address() -> Fallible<std::net::SocketAddr> {
 /// Works for hours.
 pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let whole = Duration::from_secs(args.seconds);
-    let warm_up = Duration::from_secs(args.warm_up_seconds).min(whole / COMPARED_PART);
+    let warm_up = Duration::from_secs(args.warm_up_seconds).min(whole / MAX_WARM_UP_PART);
     let retention = Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
     let seed = args.seed.unwrap_or_else(rand::random);
     let processes = SoakProcesses::start(&args, retention).await?;

@@ -1,0 +1,328 @@
+//! Attackers of every role beside a run of chaos: a client, an agent, a guest in an account of its own, a thief with the
+//! credentials of an executor and an administrator, another tenant, and programs with keys of a gateway.
+//!
+//! The servers know who may do what. Executions of others go on meanwhile, and are judged as in `run`.
+
+mod attack_users;
+mod hostile_messages;
+mod http_attacks;
+mod raw_client;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde::Serialize;
+use sinew_agents::{ReachableAddresses, WebClient};
+use sinew_operations::gateway_keys::{NewKey, create_key, revoke_keys};
+use sinew_protocol::ExecutionId;
+use sinew_protocol::access::{AccessRole, KeyLimits};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::allowance::{Allowances, now_ms};
+use crate::brokers::BrokerOptions;
+use crate::fault_plan::FaultCounts;
+use crate::load::Load;
+use crate::outside::free_address;
+use crate::report::Report;
+use crate::run::{self, BrokerFaults, RunProcesses};
+use crate::site::Site;
+use crate::slot::{Role, Slot, Tally, What};
+use crate::verdict::judge;
+use crate::{Common, Fallible};
+use attack_users::configuration;
+use hostile_messages::Attacker;
+use http_attacks::{HttpTally, StolenKeys, attack_gateway, is_open};
+use raw_client::{PASSWORD, RawClient};
+
+/// Between two rounds of an attacker, and before a lost connection is opened again.
+const ROUND_PAUSE: Duration = Duration::from_secs(2);
+/// Time for the gateway to open to a key, after the last fault.
+const OPEN_WITHIN: Duration = Duration::from_mins(1);
+
+/// How to attack.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AttackArgs {
+    #[command(flatten)]
+    common: Common,
+    /// How long attacks and faults happen.
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    /// Executions of others that are started meanwhile.
+    #[arg(long, default_value_t = 240)]
+    executions: u64,
+    /// Executors killed with `kill -9`.
+    #[arg(long, default_value_t = 8)]
+    executor_kills: u32,
+    /// Agent processes killed with `kill -9`.
+    #[arg(long, default_value_t = 4)]
+    agent_kills: u32,
+    /// Times that a nats-server is killed with `kill -9`.
+    #[arg(long, default_value_t = 6)]
+    broker_kills: u32,
+    /// Executors and agents halted with SIGSTOP, for longer than the lease.
+    #[arg(long, default_value_t = 2)]
+    halts: u32,
+    /// Do not ask that everything ends 30 s after the last fault: for short runs on busy machines.
+    #[arg(long)]
+    short: bool,
+}
+
+/// Attacks of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct AttackCounts {
+    /// Messages that the servers took or refused, by attacker.
+    pub(crate) messages: BTreeMap<&'static str, u64>,
+    /// Of those, messages that the servers refused.
+    pub(crate) refused: u64,
+    /// Requests to the gateway.
+    pub(crate) requests: u64,
+    /// Requests that got no answer.
+    unanswered: u64,
+    /// Answers of the gateway by status.
+    statuses: BTreeMap<u16, u64>,
+}
+
+/// Messages of one attacker.
+#[derive(Clone, Copy, Debug, Default)]
+struct MessageTally {
+    sent: u64,
+    refused: u64,
+}
+
+/// Numbers that stand where ids do, different each time.
+fn fresh_ids() -> impl FnMut() -> String {
+    let mut last = u64::from(std::process::id()) << 32;
+    move || {
+        last += 1;
+        format!("{last:032x}")
+    }
+}
+
+/// Sends rounds of messages to whichever server answers, until it is told to stop.
+async fn attack_servers(
+    attacker: Attacker,
+    ports: Vec<u16>,
+    shards: u32,
+    seed: u64,
+    stop: watch::Receiver<bool>,
+) -> (Attacker, MessageTally) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut tally, mut fresh) = (MessageTally::default(), fresh_ids());
+    let ghost = ghost();
+    while !*stop.borrow() {
+        let port = ports[random.random_range(0..ports.len())];
+        let messages = attacker.messages(random.random_range(0..shards), &ghost, &mut fresh);
+        // A server that dies in between has taken an unknown part, which does not count.
+        if let Ok(refused) = send_round(attacker, port, &messages).await {
+            tally.sent += messages.len() as u64;
+            tally.refused += refused as u64;
+        }
+        sleep(ROUND_PAUSE).await;
+    }
+    (attacker, tally)
+}
+
+async fn send_round(
+    attacker: Attacker,
+    port: u16,
+    messages: &[(Vec<u8>, &'static [u8], &'static [u8])],
+) -> std::io::Result<usize> {
+    let mut client = RawClient::open(port, attacker.user()).await?;
+    for (subject, block, body) in messages {
+        client.publish(subject, block, body).await?;
+    }
+    client.flush().await
+}
+
+/// The execution that attackers speak of.
+fn ghost() -> ExecutionId {
+    ExecutionId::of("chaos", "vandal", "ghost")
+}
+
+fn worded(failure: impl std::fmt::Debug) -> String {
+    format!("{failure:?}")
+}
+
+/// A gateway that asks for keys, with one key of its owner and those that attackers have.
+struct GuardedGateway {
+    slot: Slot,
+    tally: Arc<Tally>,
+    base: String,
+    own_key: String,
+    stolen: StolenKeys,
+    web: WebClient,
+}
+
+impl GuardedGateway {
+    async fn start(site: &Site) -> Fallible<Self> {
+        let listen = free_address()?;
+        let tally = Arc::<Tally>::default();
+        let what = What::Gateway { listen, is_guarded: true };
+        let slot = Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
+        let mesh = site.client.mesh();
+        let now = now_ms();
+        let key = async |name: &str, pattern: &str| -> Fallible<String> {
+            let new = NewKey {
+                name: name.to_owned(),
+                role: AccessRole::Client,
+                patterns: vec![pattern.to_owned()],
+                expires_at: None,
+                certificate_name: None,
+                limits: KeyLimits::default(),
+            };
+            Ok(create_key(mesh, new, now).await.map_err(worded)?.key.ok_or("a key without a secret")?)
+        };
+        let own_key = key("owner", "*").await?;
+        let stolen =
+            StolenKeys { narrow: key("narrow", "nothing-*").await?, revoked: key("former", "*").await? };
+        revoke_keys(mesh, "former", now).await.map_err(worded)?;
+        let web = WebClient::new(ReachableAddresses::All)?;
+        let base = format!("http://{listen}");
+        let gateway = Self { slot, tally, base, own_key, stolen, web };
+        gateway.wait_until_open().await?;
+        Ok(gateway)
+    }
+
+    /// Waits until the owner's key opens it.
+    async fn wait_until_open(&self) -> Fallible<()> {
+        let open = async {
+            while !is_open(&self.web, &self.base, &self.own_key).await? {
+                sleep(Duration::from_millis(100)).await;
+            }
+            Fallible::Ok(())
+        };
+        timeout(OPEN_WITHIN, open).await.map_err(|_| "the gateway does not open to its owner's key")?
+    }
+
+    /// Attacks it until told to stop.
+    fn attack(
+        &self,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = HttpTally> + Send + 'static + use<> {
+        let (web, base, stolen) = (self.web.clone(), self.base.clone(), self.stolen.clone());
+        async move {
+            let mut tally = HttpTally::default();
+            while !*stop.borrow() {
+                attack_gateway(&web, &base, &stolen, &mut tally).await;
+                sleep(ROUND_PAUSE).await;
+            }
+            tally
+        }
+    }
+}
+
+impl AttackArgs {
+    fn counts(&self) -> FaultCounts {
+        FaultCounts {
+            executor_kills: self.executor_kills,
+            agent_kills: self.agent_kills,
+            broker_kills: self.broker_kills,
+            halts: self.halts,
+            ..FaultCounts::default()
+        }
+    }
+}
+
+/// Attacks and kills at random.
+pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
+    let (common, counts) = (&args.common, args.counts());
+    let seed = common.seed.unwrap_or_else(rand::random);
+    let brokers = BrokerOptions { servers: common.servers, ..BrokerOptions::one(true) };
+    let users = (configuration(common.executors)?, PASSWORD.to_owned());
+    let site = Site::with_users(common.folder.clone(), common.shards, brokers, Some(users)).await?;
+    let ports: Vec<u16> = site.brokers.members().iter().map(sinew_mesh::server::Server::port).collect();
+    let tallies: [Arc<Tally>; 2] = Default::default();
+    let open = |roles: Vec<Role>, tally: &Arc<Tally>| -> Vec<Slot> {
+        roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
+    };
+    let (client, place) = (site.client.clone(), site.place.clone());
+    let load = Load::new(client.clone(), seed, 10, 0, Duration::from_millis(common.work_ms));
+    let (executors, agents) = (run::executors(common, &site, usize::MAX), run::agents(common, &site));
+    let gateway = GuardedGateway::start(&site).await?;
+    let began = Instant::now();
+    let mut processes = RunProcesses {
+        executors: open(executors, &tallies[0]),
+        agents: open(agents, &tallies[1]),
+        site,
+        done: BrokerFaults::default(),
+        last_agent_kill: began,
+    };
+    let (stop, stopped) = watch::channel(false);
+    let mut attackers = JoinSet::new();
+    for (nth, attacker) in Attacker::ALL.into_iter().enumerate() {
+        let seed = seed ^ (nth as u64 + 1);
+        attackers.spawn(attack_servers(attacker, ports.clone(), common.shards, seed, stopped.clone()));
+    }
+    let http = tokio::spawn(gateway.attack(stopped));
+    let whole = Duration::from_secs(args.seconds);
+    let starting = {
+        let (load, count) = (load.clone(), args.executions);
+        tokio::spawn(async move { load.evenly(count, whole).await })
+    };
+    for (at, fault) in counts.plan(whole, run::victims(common), seed) {
+        sleep_until(began + at).await;
+        processes.meet(fault).await?;
+    }
+    sleep_until(began + whole).await;
+    processes.idle().await;
+    let last = Instant::now();
+    starting.await??;
+    stop.send_replace(true);
+    let mut tally = BTreeMap::new();
+    while let Some(done) = attackers.join_next().await {
+        let (attacker, messages) = done?;
+        tally.insert(attacker, messages);
+    }
+    let http = http.await?;
+    let has_finished = load.all_ended(run::PATIENCE).await;
+    let ended = last.elapsed();
+    let allowed = Allowances { ghost: Some(ghost()), losses: None };
+    let verdict = judge(&client, &place, &load.accepted(), &allowed).await?;
+    let mut report = Report::new("attacks", seed, began.elapsed(), verdict);
+    report.all_ended_after_ms = run::millis(ended);
+    report.demand(
+        has_finished,
+        format!("not all had ended {} s after the last fault", run::PATIENCE.as_secs()),
+    );
+    report.demand(args.short || ended <= run::BAR, format!("all had ended after {} s only", ended.as_secs()));
+    run::demand_faults(&mut report, counts, &tallies, &processes.done, 0);
+    demand_attacks(&mut report, &tally, http);
+    report.demand(report.verdict.quarantined > 0, "nothing was set aside: no attack reached a reader");
+    report.demand(gateway.wait_until_open().await.is_ok(), "the gateway is closed to its owner's key");
+    let strays = gateway.tally.strays.load(Ordering::Relaxed);
+    report.demand(strays == 0, format!("the gateway ended {strays} times"));
+    drop(gateway.slot);
+    report.write(common.json)
+}
+
+/// Demands that each attacker reached the mesh, and that none got further than its role goes.
+fn demand_attacks(report: &mut Report, tally: &BTreeMap<Attacker, MessageTally>, http: HttpTally) {
+    let mut counts =
+        AttackCounts { requests: http.sent, unanswered: http.unanswered, ..AttackCounts::default() };
+    for (attacker, MessageTally { sent, refused }) in tally {
+        counts.messages.insert(attacker.user(), *sent);
+        counts.refused += refused;
+        let wanted = if attacker.is_kept_out() { *sent } else { 0 };
+        report.demand(*sent > 0, format!("{} sent nothing", attacker.user()));
+        report.demand(
+            *refused == wanted,
+            format!("{refused} of {sent} messages of {} were refused, not {wanted}", attacker.user()),
+        );
+    }
+    let answered = http.sent - http.unanswered;
+    report.demand(answered > 0, "the gateway answered no attack");
+    let failed: u64 =
+        http.statuses.iter().filter(|(status, _)| **status == 500).map(|(_, count)| count).sum();
+    report.demand(failed == 0, format!("{failed} requests ended in an internal error"));
+    for words in http.let_in {
+        report.demand(false, format!("the gateway let in {words}"));
+    }
+    counts.statuses = http.statuses;
+    report.attacks = Some(counts);
+}
