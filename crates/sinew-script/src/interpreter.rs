@@ -35,8 +35,8 @@ pub(crate) const COMPILE_TIMEOUT: Duration = Duration::from_secs(1);
 const CALL_GRACE: Duration = Duration::from_millis(100);
 /// Most bytes of program texts that are kept compiled.
 const MAX_CACHE_BYTES: usize = 1 << 20;
-/// Calls of one request that met the limit of wall time without having used much of the processor.
-const MAX_STARVED_CALLS: usize = 3;
+/// Calls of one request that met the limit of wall time without having used as much processor time.
+const MAX_STARVED_CALLS: u32 = 3;
 
 /// Sets the processor time after which the evaluation that runs now is given up.
 pub(crate) trait CpuBudget {
@@ -163,8 +163,8 @@ fn compile_text(code: String, inputs: Vec<String>) -> Result<MontyRun, MontyExce
     MontyRun::new(code, "script", inputs, CompileOptions::default())
 }
 
-/// Calls a program. The interpreter's limit is one of wall time: a call that met it because the machine was busy is
-/// repeated, otherwise a workflow would fail for no fault of its own.
+/// Calls a program. The interpreter's limit is one of wall time: a call that met it with a part of the processor time only is
+/// repeated with twice the wall time, otherwise a workflow would fail because the machine was busy.
 fn call_function(
     program: &MontyRun,
     text: &FunctionText,
@@ -173,14 +173,14 @@ fn call_function(
     printed: &mut PrintBuffer,
 ) -> Result<Value, ScriptError> {
     let limits = &text.limits;
-    let mut starved_calls = 0;
+    let mut starved_calls = 0_u32;
     // A script that prints nothing is spared the interpreter's looks at the clock for a writer.
     let prints = text.source.contains("print");
     let object = loop {
         printed.clear();
         let input = object_of(argument)?;
         let resources = ResourceLimits::default()
-            .max_duration(limits.max_duration)
+            .max_duration(limits.max_duration * (1 << starved_calls))
             .max_memory(limits.max_memory)
             .max_recursion_depth(limits.max_recursion);
         budget.allow(limits.max_duration + CALL_GRACE);
@@ -193,7 +193,7 @@ fn call_function(
             Err(error) => {
                 let error = explain(&error, &text.source, lines_before(&text.source));
                 starved_calls += 1;
-                let starved = error.kind == ScriptErrorKind::Timeout && used < limits.max_duration / 2;
+                let starved = error.kind == ScriptErrorKind::Timeout && used < limits.max_duration * 4 / 5;
                 if !starved || starved_calls == MAX_STARVED_CALLS {
                     return Err(error);
                 }

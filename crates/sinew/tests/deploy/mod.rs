@@ -9,6 +9,7 @@ mod alerts;
 mod commands;
 mod figures;
 mod first_execution;
+mod image;
 mod manifests;
 mod monitoring;
 mod nats;
