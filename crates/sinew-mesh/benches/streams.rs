@@ -96,7 +96,7 @@ async fn publish_and_read(mesh: &Mesh, count: usize) {
     let mut inbox = mesh.commands().inbox(0, Positions::default()).await.unwrap();
     let began = Instant::now();
     for _ in 0..count {
-        inbox.next().await;
+        inbox.next().await.unwrap();
     }
     println!("inbox: {:.0} messages/s", rate(count, began.elapsed()));
 }

@@ -192,6 +192,14 @@ pub enum MeshError {
         /// The most there may be.
         limit: u64,
     },
+    /// The end of a stream was lost with the server's power, and other messages may have its place.
+    #[error("stream {stream} was taken back below message {seq}, which was read before")]
+    StreamRewound {
+        /// The stream's name on the server.
+        stream: String,
+        /// Sequence of the last message that was read.
+        seq: u64,
+    },
     /// A question that nobody listens to: the agent is not there, the shard has no owner.
     #[error("nobody answers for {what}")]
     NobodyAnswers {
@@ -230,6 +238,7 @@ impl MeshError {
                 | Self::NoRoom { .. }
                 | Self::NoAnswer { .. }
                 | Self::NobodyAnswers { .. }
+                | Self::StreamRewound { .. }
         )
     }
 
@@ -261,6 +270,7 @@ impl MeshError {
             Self::Differs { .. } => code::MESH_SET_UP_WRONG.as_str(),
             Self::ShardsFixed { .. } => code::SHARD_COUNT_FIXED.as_str(),
             Self::Forbidden { .. } => code::CREDENTIALS_FORBID_THIS.as_str(),
+            Self::StreamRewound { .. } => code::STREAM_BEHIND_SHARD.as_str(),
             Self::NoRoom { .. } => code::NATS_SERVER_NO_ROOM.as_str(),
         }
     }

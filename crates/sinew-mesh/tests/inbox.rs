@@ -27,7 +27,7 @@ async fn put(mesh: &Mesh, subjects: impl IntoIterator<Item = Subject>) {
 /// Reads until this many have come, and checks that each stream is in order and nothing comes twice.
 async fn read(inbox: &mut Inbox, seen: &mut BTreeMap<Source, Vec<u64>>, until: usize) {
     while seen.values().map(Vec::len).sum::<usize>() < until {
-        let received = inbox.next().await;
+        let received = inbox.next().await.unwrap();
         let before = seen.entry(received.source).or_default();
         assert!(before.last().is_none_or(|last| *last < received.seq), "{} after {before:?}", received.seq);
         before.push(received.seq);
@@ -59,7 +59,7 @@ async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subject
     let mut inbox = mesh.commands().inbox(2, START).await.unwrap();
     let mut all = BTreeMap::<Source, Vec<_>>::new();
     for _ in 0..5 {
-        let received = inbox.next().await;
+        let received = inbox.next().await.unwrap();
         assert_eq!(
             received.subject.as_ref().map_or(received.name.clone(), |s| mesh.subject(s)),
             received.name
@@ -71,11 +71,11 @@ async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subject
     let commands = vec![(1, None), (2, Some(command(2, 1))), (4, Some(command(2, 4)))];
     assert_eq!(all[&Source::Commands], commands);
     assert_eq!(all[&Source::Results], [(1, Some(result(2, 3))), (3, Some(result(2, 6)))]);
-    assert!(inbox.try_next().is_none());
+    assert!(inbox.try_next().unwrap().is_none());
 
     // A new owner continues behind the positions in the journal.
     let mut inbox = mesh.commands().inbox(2, Positions::at(2, 1)).await.unwrap();
-    let mut seqs = [inbox.next().await.seq, inbox.next().await.seq];
+    let mut seqs = [inbox.next().await.unwrap().seq, inbox.next().await.unwrap().seq];
     seqs.sort_unstable();
     assert_eq!(seqs, [3, 4]);
     assert!(inbox.next().now_or_never().is_none());
@@ -89,7 +89,7 @@ async fn neither_side_waits_for_the_other_to_be_empty() {
     let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     let mut first = Vec::new();
     for _ in 0..400 {
-        first.push(inbox.next().await.source);
+        first.push(inbox.next().await.unwrap().source);
     }
     let results = first.iter().filter(|source| **source == Source::Results).count();
     assert!((100..=300).contains(&results), "{results} of 400");
@@ -123,10 +123,10 @@ async fn a_consumer_that_is_lost_before_its_first_message_does_not_begin_at_the_
     let (_server, mesh) = started::mesh().await;
     put(&mesh, (0..50).map(|n| started::command(0, n))).await;
     let mut inbox = mesh.commands().inbox(0, Positions::at(50, 0)).await.unwrap();
-    assert!(inbox.try_next().is_none());
+    assert!(inbox.try_next().unwrap().is_none());
     assert_eq!(delete_consumers(&mesh).await, 2);
     put(&mesh, [started::command(0, 50)]).await;
-    assert_eq!(inbox.next().await.seq, 51);
+    assert_eq!(inbox.next().await.unwrap().seq, 51);
 }
 
 #[tokio::test]
@@ -143,9 +143,9 @@ async fn giving_up_a_read_loses_nothing() {
     while seqs.len() < 2_000 {
         tokio::select! { biased;
             () = tokio::task::yield_now() => {}
-            received = inbox.next() => seqs.push(received.seq),
+            received = inbox.next() => seqs.push(received.unwrap().seq),
         }
-        while let Some(received) = inbox.try_next() {
+        while let Some(received) = inbox.try_next().unwrap() {
             seqs.push(received.seq);
         }
     }
@@ -178,6 +178,6 @@ async fn a_message_that_poses_as_the_server_is_a_message() {
     put(&mesh, [started::result(0, 100)]).await;
     let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     for seq in 1..=6 {
-        assert_eq!(inbox.next().await.seq, seq);
+        assert_eq!(inbox.next().await.unwrap().seq, seq);
     }
 }

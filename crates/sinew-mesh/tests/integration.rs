@@ -13,6 +13,7 @@ mod quarantine;
 mod query;
 mod record;
 mod redirected;
+mod rewound;
 mod rpc;
 mod send;
 mod server;

@@ -40,12 +40,23 @@ pub struct Positions {
     pub commands_created: u64,
     /// When RESULTS was made, in milliseconds since 1970 UTC; 0 if the writer did not say.
     pub results_created: u64,
+    /// When the message at the position in COMMANDS was stored, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    pub commands_stored: u64,
+    /// When the message at the position in RESULTS was stored, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    pub results_stored: u64,
 }
 
 impl Positions {
     /// Returns positions in streams of unknown age.
     pub const fn at(commands: u64, results: u64) -> Self {
-        Self { commands, results, commands_created: 0, results_created: 0 }
+        Self {
+            commands,
+            results,
+            commands_created: 0,
+            results_created: 0,
+            commands_stored: 0,
+            results_stored: 0,
+        }
     }
 }
 
@@ -178,6 +189,8 @@ impl Commit {
                 results: self.positions.results,
                 commands_created: self.positions.commands_created,
                 results_created: self.positions.results_created,
+                commands_stored: self.positions.commands_stored,
+                results_stored: self.positions.results_stored,
             }),
             entries: self.entries.iter().map(Into::into).collect(),
         };
@@ -193,6 +206,8 @@ impl Commit {
             results: wired.results,
             commands_created: wired.commands_created,
             results_created: wired.results_created,
+            commands_stored: wired.commands_stored,
+            results_stored: wired.results_stored,
         };
         Ok(Self {
             owner: token("owner", &wire.owner)?,

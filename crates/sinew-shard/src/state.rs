@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sinew_engine::{SharedJson, TaskRequest, Time};
 use sinew_protocol::journal::{Commit, Positions, Verdict};
 use sinew_protocol::query::Summary;
-use sinew_protocol::{ExecutionId, Fault, ResultKey, Token};
+use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
 
 use crate::bug::seeded_bug;
 use crate::closed_ids::ClosedIds;
@@ -136,13 +136,17 @@ impl ShardState {
     }
 
     /// Takes the place of a message in its stream: the next commit says that the message is part of the journal.
-    pub fn handle_position(&mut self, stream: InputStream, seq: u64) {
-        let position = match stream {
-            InputStream::Commands => &mut self.positions.commands,
-            InputStream::Results => &mut self.positions.results,
+    /// `stored_at` is when the server stored it, in milliseconds since 1970 UTC; 0 if that is not known.
+    pub fn handle_position(&mut self, stream: InputStream, seq: u64, stored_at: u64) {
+        let positions = &mut self.positions;
+        let (position, stored) = match stream {
+            InputStream::Commands => (&mut positions.commands, &mut positions.commands_stored),
+            InputStream::Results => (&mut positions.results, &mut positions.results_stored),
         };
         let seq = if seeded_bug!(PositionsSkipInput) { seq + 1 } else { seq };
-        *position = (*position).max(seq);
+        if seq > *position {
+            (*position, *stored) = (seq, stored_at);
+        }
     }
 
     /// Handles one input.
@@ -301,6 +305,12 @@ impl ShardState {
         let active = self.table.load(&result.execution)?;
         let ask = active.task(&result.task).and_then(|(act, attempt)| active.ask(act, attempt))?;
         result.agent.stands_for(ask.target.name()).then(|| Arc::clone(ask))
+    }
+
+    /// Returns true if a task was handed out and its answer would count now.
+    pub fn awaits(&mut self, execution: &ExecutionId, task: &TaskId) -> bool {
+        let Some(active) = self.table.load(execution) else { return false };
+        active.task(task).is_some_and(|(act, attempt)| active.state().act(act).running == Some(attempt))
     }
 
     /// Returns the constant properties of shard and owner.

@@ -57,11 +57,20 @@ pub(super) struct BackInput {
     pub(super) input: ShardInput,
     /// Room for the stored value in the input; given back once the input is decided.
     pub(super) permit: Option<OwnedSemaphorePermit>,
+    /// A message in place of an input, read as those of the inbox are.
+    pub(super) message: Option<Box<ReceivedMessage>>,
+}
+
+impl BackInput {
+    /// A stored result that the inbox may not give.
+    pub(super) fn of_message(message: ReceivedMessage) -> Self {
+        Self { message: Some(Box::new(message)), ..Self::from(ShardInput::Nothing) }
+    }
 }
 
 impl From<ShardInput> for BackInput {
     fn from(input: ShardInput) -> Self {
-        Self { input, permit: None }
+        Self { input, permit: None, message: None }
     }
 }
 
@@ -140,7 +149,7 @@ pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> Back
         None => None,
     };
     find_rest(shared, &mut pending).await;
-    BackInput { input: pending.finish(), permit }
+    BackInput { input: pending.finish(), permit, message: None }
 }
 
 /// Looks up what a message names, as far as its stored value.

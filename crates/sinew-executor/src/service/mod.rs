@@ -8,6 +8,7 @@ mod direct;
 mod effects;
 mod gate;
 mod intake;
+mod lost_results;
 mod messages;
 mod node_calls;
 mod observe;

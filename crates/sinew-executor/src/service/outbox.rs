@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
+use sinew_mesh::send::PutOutcome;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
@@ -23,6 +24,7 @@ use tracing::{debug, warn};
 
 use super::Shared;
 use super::intake::{BackInput, Handle};
+use super::lost_results::{self, StoredTask};
 use super::store_desk::closed_execution;
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
@@ -126,7 +128,10 @@ async fn work(
                                 call.abort();
                             }
                             let shared = Arc::clone(&shared);
-                            running.spawn(async move { shared.cancel_task(&call).await });
+                            running.spawn(async move {
+                                shared.cancel_task(&call).await;
+                                None
+                            });
                         }
                         Job::Settled(settled) => settling.push(settled),
                         Job::Send(outgoing) => {
@@ -135,7 +140,11 @@ async fn work(
                     }
                 }
             }
-            Some(_) = running.join_next() => {}
+            Some(done) = running.join_next() => if let Ok(Some(stored)) = done {
+                let task = stored.call.task.clone();
+                let pursued = lost_results::pursue(Arc::clone(&shared), stored, back.clone());
+                calls.insert(task, direct.spawn(pursued));
+            },
             Some(ended) = direct.join_next() => if let Ok(task) = ended { calls.remove(&task); },
         }
     }
@@ -153,18 +162,34 @@ async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSend
     task
 }
 
-/// Does one thing, however often it takes.
-async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender<BackInput>) {
+/// Does one thing, however often it takes. Returns a task whose message was stored already.
+async fn perform(
+    shared: Handle,
+    outgoing: Outgoing,
+    back: mpsc::UnboundedSender<BackInput>,
+) -> Option<StoredTask> {
     match outgoing {
         Outgoing::Task { call, meta, chain } => {
             let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
-            if let Err(error) = sent {
-                let agent = Token::of(call.ask.target.name());
-                let result = Err(Fault::from(error).with_retryable(false));
-                let input = ShardInput::task_result(call.execution, call.task, agent, result);
-                let _ = back.send(input.into());
+            match sent {
+                Ok(PutOutcome::New) => {}
+                Ok(PutOutcome::Same | PutOutcome::Taken) => return Some(StoredTask { call, meta }),
+                Err(error) => {
+                    let agent = Token::of(call.ask.target.name());
+                    let result = Err(Fault::from(error).with_retryable(false));
+                    let input = ShardInput::task_result(call.execution, call.task, agent, result);
+                    let _ = back.send(input.into());
+                }
             }
         }
+        other => perform_rest(&shared, other, &back).await,
+    }
+    None
+}
+
+/// Does one thing that is not a task.
+async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSender<BackInput>) {
+    match outgoing {
         Outgoing::CancelTask { call } => {
             let command = child_cancel(&call);
             let child = command.execution();
@@ -182,7 +207,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
-                report(&insist(|| answer(&shared, &record.meta, parent, outcome, usage)).await);
+                report(&insist(|| answer(shared, &record.meta, parent, outcome, usage)).await);
             }
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
@@ -194,19 +219,27 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             let Some(parent) = &meta.parent else { return };
             let outcome = rejected_child_outcome(fault);
             let answered =
-                report(&insist(|| answer(&shared, &meta, parent, &outcome, ModelTotals::default())).await);
+                report(&insist(|| answer(shared, &meta, parent, &outcome, ModelTotals::default())).await);
             // Otherwise the rejection stays in the journal, and the next owner tries again.
             if answered {
                 let execution = meta.execution.clone();
                 let _ = back.send(ShardInput::Archived { execution, reopened: 0 }.into());
             }
         }
-        Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } | Outgoing::StartAnswer { .. } => {}
+        Outgoing::Task { .. }
+        | Outgoing::CancelEvaluation { .. }
+        | Outgoing::Evaluation { .. }
+        | Outgoing::StartAnswer { .. } => {}
     }
 }
 
 /// Sends a task to its agent's queue, or starts the workflow it is for.
-async fn send(shared: &Shared, call: &Call, meta: &ExecutionMeta, chain: &[String]) -> Result<(), MeshError> {
+async fn send(
+    shared: &Shared,
+    call: &Call,
+    meta: &ExecutionMeta,
+    chain: &[String],
+) -> Result<PutOutcome, MeshError> {
     if shared.is_workflow(call) {
         return start_child(shared, call, meta, chain).await;
     }
@@ -215,7 +248,7 @@ async fn send(shared: &Shared, call: &Call, meta: &ExecutionMeta, chain: &[Strin
     shared.ensure_queue(call.ask.target.name()).await;
     crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
-    shared.mesh.tasks().put_once(&subject, headers, body).await.map(drop)
+    shared.mesh.tasks().put_once(&subject, headers, body).await
 }
 
 async fn start_child(
@@ -223,7 +256,7 @@ async fn start_child(
     call: &Call,
     meta: &ExecutionMeta,
     chain: &[String],
-) -> Result<(), MeshError> {
+) -> Result<PutOutcome, MeshError> {
     let input = shared.inline_or_stored(call, meta).await?;
     let result_subject = shared.result_subject(call, &Token::of(call.ask.target.name()));
     let start = child_start(call, meta, chain, input, result_subject);
@@ -231,12 +264,7 @@ async fn start_child(
     let command = Command::Start(Box::new(start));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
     let headers = Shared::headers_within(meta, call);
-    shared
-        .mesh
-        .commands()
-        .send(Operation::Start, shard, &id, headers, command.to_json().into())
-        .await
-        .map(drop)
+    shared.mesh.commands().send(Operation::Start, shard, &id, headers, command.to_json().into()).await
 }
 
 /// Encodes a record, a large one beside the loops of the shards.
@@ -251,7 +279,7 @@ async fn encode_record(record: &ExecutionRecord) -> Bytes {
 }
 
 /// Answers the task that an execution was started by, as an agent would.
-async fn answer(
+pub(super) async fn answer(
     shared: &Shared,
     meta: &ExecutionMeta,
     parent: &ParentRef,

@@ -13,7 +13,7 @@ use sinew_mesh::start::StartRequest;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
-use sinew_protocol::{ExecutionId, code};
+use sinew_protocol::{ExecutionId, Subject, code};
 use sinew_shard::{
     JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
     ShardState, TakeoverCare, WorkGroup,
@@ -264,7 +264,7 @@ impl Shard {
                     return Ok(());
                 }
                 () = ready(()), if !self.left.is_empty() => messages.extend(self.left.pop_front()),
-                received = self.inbox.next() => messages.push(received),
+                received = self.inbox.next() => messages.push(received?),
                 reply = self.calls.heard() => replied = reply,
                 request = self.starts.next() => requests.push(request),
                 () = self.stores.heard() => {}
@@ -280,11 +280,7 @@ impl Shard {
                     continue;
                 }
             }
-            while messages.len() < self.care.batch(BATCH)
-                && let Some(received) = self.left.pop_front().or_else(|| self.inbox.try_next())
-            {
-                messages.push(received);
-            }
+            self.take_messages(&mut messages)?;
             while requests.len() < self.care.batch(BATCH)
                 && let Some(request) = self.starts.try_next()
             {
@@ -388,7 +384,7 @@ impl Shard {
         crash::point("round.understood");
         let now = self.clock.now();
         for message in &messages {
-            self.state.handle_position(intake::stream_of(message), message.seq);
+            self.state.handle_position(intake::stream_of(message), message.seq, message.time);
         }
         for input in inputs {
             self.state.handle_input(now, input, &*self.shared);
@@ -455,11 +451,34 @@ impl Shard {
         self.outbox.send(others.into_iter().map(Job::Send).collect());
     }
 
+    /// Takes messages that were left, and those that have come.
+    fn take_messages(&mut self, messages: &mut Vec<ReceivedMessage>) -> Result<(), MeshError> {
+        while messages.len() < self.care.batch(BATCH) {
+            let received = match self.left.pop_front() {
+                Some(received) => received,
+                None => match self.inbox.try_next()? {
+                    Some(received) => received,
+                    None => break,
+                },
+            };
+            messages.push(received);
+        }
+        Ok(())
+    }
+
     /// Takes an input from beside the loop.
     fn take_arrived(&mut self, arrived: Option<BackInput>, arrivals: &mut Vec<ShardInput>) {
-        if let Some(BackInput { input, permit }) = arrived {
+        let Some(BackInput { input, permit, message }) = arrived else { return };
+        let Some(message) = message else {
             arrivals.push(input);
             self.arrived.extend(permit);
+            return;
+        };
+        // A result that counts no more would be noted as late, although the inbox gave it in time.
+        if let Some(Subject::Result { execution, task, .. }) = &message.subject
+            && self.state.awaits(execution, task)
+        {
+            self.left.push_back(*message);
         }
     }
 

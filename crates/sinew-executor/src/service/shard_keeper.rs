@@ -1,6 +1,6 @@
 //! The loops of this executor's shards: begun, stopped and recorded as [`ShardManager`] says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use super::{ServiceOptions, WATCHED_STREAMS};
 
 /// How often an executor sends a heartbeat and polls the others', unless its lease asks for more.
 const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Processes of servers that are remembered.
+const MAX_SERVERS: usize = 64;
 /// How often an executor looks for loops that have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,6 +38,8 @@ pub(super) struct ShardKeeper {
     heartbeats: u64,
     /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
     ages: BTreeMap<&'static str, u64>,
+    /// Processes of servers that were connected to, newest last.
+    servers: VecDeque<String>,
     owned: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -63,6 +67,7 @@ impl ShardKeeper {
             began: Instant::now(),
             heartbeats: 0,
             ages,
+            servers: VecDeque::from([shared.mesh.server_process()]),
             owned,
             shared,
         }
@@ -170,7 +175,8 @@ impl ShardKeeper {
     }
 
     /// Opens all shards again if a stream was deleted and made anew: sequences begin at one again, and tasks that were
-    /// stored have to be sent again.
+    /// stored have to be sent again. Likewise behind the start of a server, which may have lost what it did not sync: tasks
+    /// and commands that were acknowledged as stored are sent again, under the same ids.
     async fn watch_streams(&mut self) -> Result<(), MeshError> {
         // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
         let mut ages = Vec::new();
@@ -198,6 +204,15 @@ impl ShardKeeper {
                 );
                 anew = true;
             }
+        }
+        let server = self.shared.mesh.server_process();
+        if !self.servers.contains(&server) {
+            debug!("another process of the server; shards are opened again");
+            self.servers.push_back(server);
+            if self.servers.len() > MAX_SERVERS {
+                self.servers.pop_front();
+            }
+            anew = true;
         }
         if anew {
             if let Ok(mut queues) = self.shared.queues.lock() {

@@ -175,7 +175,9 @@ impl EventLog<'_> {
             EventStart::Beginning => 0,
             EventStart::Now => self.last_sequence(&stream).await?,
         };
-        let reader = Reader::open(self.mesh, Reading { stream, filter, after, headers_only: false }).await?;
+        let reader =
+            Reader::open(self.mesh, Reading { stream, filter, after, after_stored: 0, headers_only: false })
+                .await?;
         Ok(Events { namespace, source: EventSource::Stored(reader) })
     }
 
@@ -195,7 +197,14 @@ impl Events {
     pub async fn next(&mut self) -> Event {
         loop {
             let message = match &mut self.source {
-                EventSource::Stored(reader) => reader.next().await.message,
+                EventSource::Stored(reader) => match reader.next().await {
+                    Ok(item) => item.message,
+                    Err(error) => {
+                        tracing::warn!(%error, code = error.code(), "events were lost");
+                        reader.go_on_by_time();
+                        continue;
+                    }
+                },
                 EventSource::Live(messages) => match messages.next().await {
                     Some(message) if message.headers.as_ref().is_some_and(redirected) => continue,
                     Some(message) => message,

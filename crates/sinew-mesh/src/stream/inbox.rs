@@ -161,25 +161,45 @@ impl ShardCommands<'_> {
         Ok(message.filter(|message| !redirected(&message.headers)).map(|message| message.payload))
     }
 
+    /// Returns the stored result of a task as an inbox would give it; `None` if there is none under this subject.
+    pub async fn result_message(self, result: &Subject) -> Result<Option<ReceivedMessage>, MeshError> {
+        let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
+        let message = self.mesh.last(&stream, &self.mesh.subject(result)).await?;
+        Ok(message.filter(|message| !redirected(&message.headers)).map(|message| ReceivedMessage {
+            source: Source::Results,
+            seq: message.sequence,
+            time: milliseconds(message.time),
+            subject: Some(result.clone()),
+            name: message.subject.to_string(),
+            headers: message.headers,
+            body: message.payload,
+        }))
+    }
+
     /// Reads what comes in for a shard behind these positions; 0 is the beginning.
     pub async fn inbox(self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
-        let reading = |source: Source, token: &str, after: u64| Reading {
+        let reading = |source: Source, token: &str, (after, after_stored): (u64, u64)| Reading {
             stream: bucket(self.mesh.namespace(), source.as_str()),
             filter: below(self.mesh.namespace(), &[token, &shard.to_string()]),
             after,
+            // Without a place the time means nothing.
+            after_stored: if after == 0 { 0 } else { after_stored },
             headers_only: false,
         };
+        let (commands, results) =
+            ((behind.commands, behind.commands_stored), (behind.results, behind.results_stored));
         let (commands, results) = tokio::try_join!(
-            Reader::open(self.mesh, reading(Source::Commands, "command", behind.commands)),
-            Reader::open(self.mesh, reading(Source::Results, "result", behind.results)),
+            Reader::open(self.mesh, reading(Source::Commands, "command", commands)),
+            Reader::open(self.mesh, reading(Source::Results, "result", results)),
         )?;
         Ok(Inbox { namespace: self.mesh.namespace().to_owned(), commands, results, turn: false })
     }
 }
 
 impl Inbox {
-    /// Waits for the next input. Cancel-safe.
-    pub async fn next(&mut self) -> ReceivedMessage {
+    /// Waits for the next input; an error once a stream was taken back below an input that was given, since others may have
+    /// its place. Cancel-safe.
+    pub async fn next(&mut self) -> Result<ReceivedMessage, MeshError> {
         let results_first = self.turn;
         let (source, item) = {
             let commands = std::pin::pin!(self.commands.next());
@@ -198,7 +218,7 @@ impl Inbox {
             }
         };
         self.turn = source == Source::Commands;
-        self.received(source, item)
+        Ok(self.received(source, item?))
     }
 
     /// How many messages waited when the inbox was opened.
@@ -207,8 +227,8 @@ impl Inbox {
     }
 
     /// Returns an input that has arrived already. Polls the connection once and does not wait.
-    pub fn try_next(&mut self) -> Option<ReceivedMessage> {
-        self.next().now_or_never()
+    pub fn try_next(&mut self) -> Result<Option<ReceivedMessage>, MeshError> {
+        self.next().now_or_never().transpose()
     }
 
     fn received(&self, source: Source, item: Item) -> ReceivedMessage {

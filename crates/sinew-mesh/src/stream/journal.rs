@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::HeaderValue;
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
+use async_nats::jetstream::message::StreamMessage;
 use bytes::{Bytes, BytesMut};
 use sinew_protocol::Subject;
 use sinew_protocol::header::{COMMIT, PART};
@@ -81,6 +82,10 @@ pub struct Journal {
     subject: String,
     /// The place of the last message; none before the journal was read, and after an append whose end is not known.
     position: Option<u64>,
+    /// The commit of the message at the position; none if an executor did not write it.
+    last_commit: Option<String>,
+    /// How often the connection had been made when the position was last known to be that of this commit.
+    connections: u64,
     /// Where the commits begin that came in parts, by where they end.
     begins: BTreeMap<u64, u64>,
     /// The body that is being appended.
@@ -136,6 +141,8 @@ impl Mesh {
             stream: bucket(self.namespace(), "JOURNAL"),
             subject: self.subject(&Subject::Journal { shard }),
             position: None,
+            last_commit: None,
+            connections: 0,
             begins: BTreeMap::new(),
             sent: None,
         }
@@ -159,7 +166,8 @@ impl Journal {
         &mut self,
         mut each: impl FnMut(Stored) -> Result<(), E>,
     ) -> Result<(), E> {
-        (self.position, self.sent) = (None, None);
+        (self.position, self.last_commit, self.sent) = (None, None, None);
+        self.connections = self.mesh.connections();
         self.begins.clear();
         let Some(last) = self.mesh.last(&self.stream, &self.subject).await? else {
             self.position = Some(0);
@@ -170,14 +178,17 @@ impl Journal {
             stream: self.stream.clone(),
             filter: self.subject.clone(),
             after: 0,
+            after_stored: 0,
             headers_only: false,
         };
         let mut reader = Reader::open(&self.mesh, reading).await?;
         let mut parts = PartJoiner { shard: self.shard, pending: None };
         let mut foreign_messages = ForeignMessages::default();
         loop {
-            let item = reader.next().await;
+            let item = reader.next().await?;
             let seq = item.seq;
+            let commit =
+                item.message.headers.as_ref().and_then(|headers| text(headers, COMMIT)).map(str::to_owned);
             let stored = if foreign(&item) {
                 foreign_messages.count(seq);
                 None
@@ -202,7 +213,7 @@ impl Journal {
                 end = last.sequence;
                 continue;
             }
-            self.position = Some(seq);
+            (self.position, self.last_commit) = (Some(seq), commit);
             foreign_messages.report(self.shard);
             return Ok(());
         }
@@ -211,6 +222,7 @@ impl Journal {
     /// Appends a body behind everything that was read and appended so far, and gives the new position. It is stored when
     /// this says so, never twice, and never behind somebody else's. A call that is given up leaves the journal unread.
     pub async fn append(&mut self, body: Bytes) -> Result<u64, AppendError> {
+        self.check_position().await?;
         self.take_body(body)?;
         self.settle().await
     }
@@ -223,6 +235,7 @@ impl Journal {
         body: Bytes,
     ) -> Result<Option<PublishTicket>, AppendError> {
         let limit = part_limit(self.mesh.client().max_payload());
+        self.check_position().await?;
         let sent = self.take_body(body)?;
         if sent.body.len() > limit {
             return Ok(None);
@@ -237,8 +250,8 @@ impl Journal {
 
     /// Takes the place at which the body that was sent is stored.
     pub fn handle_stored(&mut self, seq: u64) {
-        if self.sent.take().is_some() {
-            self.position = Some(seq);
+        if let Some(sent) = self.sent.take() {
+            (self.position, self.last_commit) = (Some(seq), Some(sent.commit));
         }
     }
 
@@ -264,8 +277,39 @@ impl Journal {
         if let Some(first) = first.filter(|first| *first != position) {
             self.begins.insert(position, first);
         }
-        self.position = Some(position);
+        (self.position, self.last_commit) = (Some(position), Some(commit));
         Ok(position)
+    }
+
+    /// Makes sure that the message at the position is still the one that was read or appended, once after each loss of the
+    /// connection: a server that lost its power may have lost that message, and another owner's may have its place. The fence
+    /// compares places only.
+    async fn check_position(&mut self) -> Result<(), AppendError> {
+        let connections = self.mesh.connections();
+        let (Some(position), Some(commit)) = (self.position, &self.last_commit) else { return Ok(()) };
+        if connections == self.connections {
+            return Ok(());
+        }
+        let (began, mut attempt) = (Instant::now(), 0);
+        let last = loop {
+            match self.mesh.last(&self.stream, &self.subject).await {
+                Ok(last) => break last,
+                Err(error) if !error.is_transient() || began.elapsed() >= PATIENCE => {
+                    return Err(error.into());
+                }
+                Err(_) => attempt += 1,
+            }
+            sleep(pause(attempt, SLOWEST)).await;
+        };
+        let is_same = |last: &StreamMessage| {
+            last.sequence == position && text(&last.headers, COMMIT) == Some(commit.as_str())
+        };
+        if !last.as_ref().is_some_and(is_same) {
+            self.position = None;
+            return Err(AppendError::Fenced { shard: self.shard });
+        }
+        self.connections = connections;
+        Ok(())
     }
 
     /// Notes a body that is going to be appended. The position is unknown until it is.

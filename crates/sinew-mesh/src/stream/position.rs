@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::inbox::ShardCommands;
-use crate::stream::pull::{answer, milliseconds, unreachable};
+use crate::stream::pull::{Reading, answer, milliseconds, unreachable};
 
 /// A stream was made anew, or ends before the position of a shard.
 pub const STREAM_BEHIND: &str = code::STREAM_BEHIND_SHARD.as_str();
@@ -32,6 +32,16 @@ pub struct StreamAge {
     pub last_seq: u64,
 }
 
+/// Place in a stream behind which a shard reads.
+#[derive(Clone, Copy, Debug)]
+struct StreamPosition {
+    position: u64,
+    /// When the message at the position was stored: milliseconds since 1970 UTC, 0 if that is not known.
+    stored: u64,
+    /// When the stream was made, likewise.
+    created: u64,
+}
+
 impl ShardCommands<'_> {
     /// Returns end and age of a stream of this kind; `None` if there is no such stream.
     pub async fn stream_age(self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
@@ -45,20 +55,31 @@ impl ShardCommands<'_> {
     /// Returns the positions to read behind, with the age of both streams. A stream that was made anew, or that ends
     /// before its position, is read from its first message: otherwise new messages below the position are lost.
     pub async fn current_positions(self, shard: u32, stored: Positions) -> Result<Positions, MeshError> {
-        let commands = self.position_in("COMMANDS", shard, stored.commands, stored.commands_created);
-        let results = self.position_in("RESULTS", shard, stored.results, stored.results_created);
-        let ((commands, commands_created), (results, results_created)) = tokio::try_join!(commands, results)?;
-        Ok(Positions { commands, results, commands_created, results_created })
+        let at = |position, stored, created| StreamPosition { position, stored, created };
+        let commands = at(stored.commands, stored.commands_stored, stored.commands_created);
+        let results = at(stored.results, stored.results_stored, stored.results_created);
+        let (commands, results) = tokio::try_join!(
+            self.position_in("COMMANDS", shard, commands),
+            self.position_in("RESULTS", shard, results)
+        )?;
+        Ok(Positions {
+            commands: commands.position,
+            results: results.position,
+            commands_created: commands.created,
+            results_created: results.created,
+            commands_stored: commands.stored,
+            results_stored: results.stored,
+        })
     }
 
-    /// Returns position and age for one stream.
+    /// Returns the position to read behind in one stream.
     async fn position_in(
         self,
         kind: &'static str,
         shard: u32,
-        position: u64,
-        created: u64,
-    ) -> Result<(u64, u64), MeshError> {
+        before: StreamPosition,
+    ) -> Result<StreamPosition, MeshError> {
+        let StreamPosition { position, stored, created } = before;
         let mut look = 1;
         loop {
             let Some(age) = self.stream_age(kind).await? else {
@@ -66,10 +87,12 @@ impl ShardCommands<'_> {
                 return Err(MeshError::NotFound { what: "stream", id });
             };
             let anew = created != 0 && created != age.created;
-            if !anew && position <= age.last_seq {
-                return Ok((position, age.created));
+            let is_behind = position > age.last_seq;
+            let rewritten = !anew && !is_behind && !self.is_same(kind, position, stored).await?;
+            if !anew && !is_behind && !rewritten {
+                return Ok(StreamPosition { created: age.created, ..before });
             }
-            if !anew && look < LOOKS {
+            if is_behind && !anew && look < LOOKS {
                 look += 1;
                 sleep(LOOK_INTERVAL).await;
                 continue;
@@ -81,11 +104,20 @@ impl ShardCommands<'_> {
                 position,
                 last = age.last_seq,
                 anew,
+                rewritten,
                 code = STREAM_BEHIND,
                 "the stream is behind the shard's position; it is read again from its first message"
             );
-            return Ok((0, age.created));
+            return Ok(StreamPosition { position: 0, stored: 0, created: age.created });
         }
+    }
+
+    /// Returns true if the message at a position is the one that was read.
+    async fn is_same(self, kind: &str, position: u64, stored: u64) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), kind);
+        let filter = String::new();
+        let reading = Reading { stream, filter, after: position, after_stored: stored, headers_only: true };
+        self.mesh.still_has(&reading).await
     }
 }
 

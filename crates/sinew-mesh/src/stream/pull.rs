@@ -19,11 +19,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use rand::Rng as _;
+use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
+use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 
 #[cfg(test)]
@@ -300,12 +302,15 @@ pub(crate) struct Reading {
     pub(crate) filter: String,
     /// Read behind this sequence.
     pub(crate) after: u64,
+    /// When the message at that place was stored, in milliseconds since 1970 UTC; 0 if that is not known.
+    pub(crate) after_stored: u64,
     /// Leave the bodies on the server.
     pub(crate) headers_only: bool,
 }
 
 /// A stream's messages of some subjects in order, each once, without acknowledgements. Loses nothing when the connection,
-/// the server's process or the consumer goes: it goes on behind the last message it gave.
+/// the server's process or the consumer goes: it goes on behind the last message it gave. If the server has lost that
+/// message, it says so and gives nothing more: messages that were not read may have sequences that were.
 pub(crate) struct Reader {
     mesh: Mesh,
     reading: Reading,
@@ -361,8 +366,13 @@ enum State {
         /// How many deliveries of this consumer were read.
         read: u64,
     },
-    Opening(BoxFuture<'static, Pull>),
+    Opening(BoxFuture<'static, Option<Pull>>),
+    /// The stream was taken back below the last message that was given.
+    Rewound,
 }
+
+/// Looks at a stream before it counts as taken back: a new leader may lag for a moment.
+const LOOKS: u32 = 3;
 
 impl Reader {
     /// Begins to read; an error when the server refuses or cannot be reached.
@@ -376,21 +386,29 @@ impl Reader {
     pub(crate) fn pending(&self) -> u64 {
         match &self.state {
             State::Open { pull, .. } => pull.consumer.cached_info().num_pending,
-            State::Opening(_) => 0,
+            State::Opening(_) | State::Rewound => 0,
         }
     }
 
-    /// The next message, whenever it comes. May be given up and called again; nothing is lost by it.
-    pub(crate) async fn next(&mut self) -> Item {
+    /// The next message, whenever it comes; an error once the stream was taken back below the last one. May be given up and
+    /// called again; nothing is lost by it.
+    pub(crate) async fn next(&mut self) -> Result<Item, MeshError> {
         loop {
             match &mut self.state {
                 State::Opening(opening) => {
-                    let pull = Box::new(opening.as_mut().await);
-                    self.state = State::Open { pull, read: 0 };
+                    self.state = match opening.as_mut().await {
+                        Some(pull) => State::Open { pull: Box::new(pull), read: 0 },
+                        None => State::Rewound,
+                    };
                     self.check = DeliveryCheck::new(self.reading.after);
                 }
+                State::Rewound => {
+                    let Reading { stream, after, .. } = &self.reading;
+                    return Err(MeshError::StreamRewound { stream: stream.clone(), seq: *after });
+                }
                 State::Open { pull, read } => {
-                    let has_copies = pull.consumer.cached_info().cluster.is_some();
+                    let has_copies = pull.consumer.cached_info().cluster.is_some()
+                        && (self.reading.after > 0 || self.reading.after_stored == 0);
                     let came = tokio::select! {
                         biased;
                         came = next(pull, read) => came,
@@ -402,8 +420,8 @@ impl Reader {
                         // A consumer that was opened again may begin with what was read before, but need not.
                         Ok(item) if item.seq <= self.reading.after => {}
                         Ok(item) => {
-                            self.reading.after = item.seq;
-                            return item;
+                            (self.reading.after, self.reading.after_stored) = (item.seq, item.time);
+                            return Ok(item);
                         }
                         Err(Lost(reason)) => self.reopen(&reason),
                     }
@@ -422,8 +440,13 @@ impl Reader {
             let mut attempt = 0;
             loop {
                 sleep(pause(attempt, SLOWEST)).await;
-                match consume(mesh.clone(), reading.clone()).await {
-                    Ok(pull) => return pull,
+                let opened = async {
+                    // The consumer comes first: a message behind it is delivered, whatever the look at the place says.
+                    let pull = consume(mesh.clone(), reading.clone()).await?;
+                    Ok::<_, MeshError>(mesh.still_has(&reading).await?.then_some(pull))
+                };
+                match opened.await {
+                    Ok(opened) => return opened,
                     Err(error) => {
                         // Once per loss: a server that is away for long fills no log.
                         if attempt == 3 {
@@ -434,6 +457,45 @@ impl Reader {
                 }
             }
         }));
+    }
+}
+
+impl Reader {
+    /// Reads on behind the time of the last message, in a stream that was taken back: of messages that were stored in the
+    /// same millisecond some may be missed.
+    pub(crate) fn go_on_by_time(&mut self) {
+        self.reading.after = 0;
+        self.reopen("the stream was taken back");
+    }
+}
+
+impl Mesh {
+    /// Whether a stream still has the message at a place that was read, or had it longer than the stream keeps messages. A
+    /// connection that may not ask believes so.
+    pub(crate) async fn still_has(&self, reading: &Reading) -> Result<bool, MeshError> {
+        let Reading { stream, after, after_stored, .. } = reading;
+        if *after == 0 || *after_stored == 0 {
+            return Ok(true);
+        }
+        let mut look = 1;
+        loop {
+            match self.message(stream, &MessageQuery::at(*after)).await {
+                Ok(Some(message)) => return Ok(milliseconds(message.time) == *after_stored),
+                Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => return Ok(true),
+                Err(error) => return Err(error),
+                Ok(None) => {}
+            }
+            let info = self.stream_info(stream).await?;
+            if info.is_some_and(|info| info.state.last_sequence >= *after) {
+                // It was removed: by its age, or by a person.
+                return Ok(true);
+            }
+            if look == LOOKS {
+                return Ok(false);
+            }
+            look += 1;
+            sleep(LOOK).await;
+        }
     }
 }
 
@@ -467,9 +529,10 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
     const WHAT: &str = "open a consumer";
     let config = Config {
         name: Some(format!("read-{}", uuid::Uuid::now_v7().simple())),
-        deliver_policy: match reading.after {
-            0 => DeliverPolicy::All,
-            after => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
+        deliver_policy: match (reading.after, reading.after_stored) {
+            (0, 0) => DeliverPolicy::All,
+            (0, stored) => DeliverPolicy::ByStartTime { start_time: behind(stored) },
+            (after, _) => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
         },
         ack_policy: AckPolicy::None,
         max_deliver: 1,
@@ -486,6 +549,12 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
     let consumer = mesh.permitted(&call, answer(&mesh, WHAT, WAIT, consumer)).await??;
     let consumer = consumer.map_err(|error| consumer_error(WHAT, &error))?;
     Pull::open(&mesh, consumer).await
+}
+
+/// The first moment of the millisecond behind a time in milliseconds since 1970 UTC.
+fn behind(stored: u64) -> OffsetDateTime {
+    let nanoseconds = i128::from(stored.saturating_add(1)) * 1_000_000;
+    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// Converts the server's error about a consumer.

@@ -200,6 +200,7 @@ impl QuarantineStore<'_> {
             stream: bucket(self.mesh.namespace(), "QUARANTINE"),
             filter: below(self.mesh.namespace(), &["quarantine"]),
             after: 0,
+            after_stored: 0,
             headers_only: true,
         };
         let mut reader = Reader::open(self.mesh, reading).await?;
@@ -208,6 +209,7 @@ impl QuarantineStore<'_> {
         while pending > 0 {
             // Messages that were counted may be removed before they are read; the reader then gets no replacement.
             let Ok(item) = timeout(WAIT, reader.next()).await else { break };
+            let item = item?;
             pending = item.pending;
             let Item { time, message, .. } = item;
             let headers = message.headers.unwrap_or_default();

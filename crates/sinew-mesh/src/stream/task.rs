@@ -170,6 +170,17 @@ impl TaskExchange<'_> {
         Ok(consumers.into_iter().filter_map(length).collect())
     }
 
+    /// Returns whether a stored task was acknowledged by who worked on it. A task that nobody has been given, or that is not
+    /// known to be acknowledged yet, is not.
+    pub async fn is_acknowledged(self, agent: &Token, task: &Subject) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), "TASKS");
+        let Some(stored) = self.mesh.last(&stream, &self.mesh.subject(task)).await? else { return Ok(false) };
+        let Some(queue) = existing(self.mesh, agent).await? else { return Ok(false) };
+        let (seq, info) = (stored.sequence, queue.cached_info());
+        let is_delivered = seq <= info.delivered.stream_sequence;
+        Ok(seq <= info.ack_floor.stream_sequence || (is_delivered && info.num_ack_pending == 0))
+    }
+
     /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
     pub async fn make_queue(self, agent: &Token) -> Result<(), MeshError> {
         consumer(self.mesh, agent).await.map(drop)

@@ -77,12 +77,18 @@ proptest! {
     fn commits_and_records_read_back(owner in id(), entries in prop::collection::vec(entry(), 0..4), record in record(), commands: u64, results: u64, created: u64) {
         let commit = Commit {
             owner: Token::parse(&owner).unwrap(),
-            positions: Positions { commands_created: created, results_created: created / 2, ..Positions::at(commands, results) },
+            positions: Positions {
+                commands_created: created,
+                results_created: created / 2,
+                commands_stored: created / 3,
+                results_stored: created / 5,
+                ..Positions::at(commands, results)
+            },
             entries,
         };
         let bytes = commit.encode();
         let most: usize = commit.entries.iter().map(Entry::size).sum();
-        prop_assert!(bytes.len() <= most + owner.len() + 64, "sizes of entries are what a commit is split by");
+        prop_assert!(bytes.len() <= most + owner.len() + 96, "sizes of entries are what a commit is split by");
         prop_assert_eq!(Commit::decode(&bytes), Ok(commit));
         prop_assert_eq!(ExecutionRecord::decode(&record.encode()), Ok(record.clone()));
         let json = serde_json::to_string(&record.meta).unwrap();

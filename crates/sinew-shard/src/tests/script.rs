@@ -268,7 +268,7 @@ impl Story {
             let found = self.find(lookup);
             pending.supply(found);
         }
-        self.state.handle_position(stream, seq);
+        self.state.handle_position(stream, seq, 0);
         self.state.handle_input(self.now, pending.finish(), &NoSchemas);
         self.messages.push((stream, subject, body));
     }

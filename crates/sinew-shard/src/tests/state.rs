@@ -94,7 +94,7 @@ pub(super) const COMPACTIONS: &[&str] = &[
 fn a_state_without_inputs_stores_nothing() {
     let mut story = story();
     assert!(story.state.poll_commit().is_none());
-    story.state.handle_position(InputStream::Commands, 3);
+    story.state.handle_position(InputStream::Commands, 3, 30);
     assert!(story.state.poll_commit().is_none(), "positions alone are not worth a commit");
     assert_eq!(story.state.positions().commands, 3);
 }
@@ -103,9 +103,10 @@ fn a_state_without_inputs_stores_nothing() {
 fn positions_never_go_back() {
     let mut story = story();
     for (stream, seq) in [(InputStream::Commands, 5), (InputStream::Commands, 2), (InputStream::Results, 7)] {
-        story.state.handle_position(stream, seq);
+        story.state.handle_position(stream, seq, 10 * seq);
     }
-    assert_eq!(story.state.positions(), Positions::at(5, 7));
+    let expected = Positions { commands_stored: 50, results_stored: 70, ..Positions::at(5, 7) };
+    assert_eq!(story.state.positions(), expected);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn a_commit_has_positions_owner_and_place() {
     pending.supply(crate::intake::Found::Record(Ok(None)));
     pending.supply(crate::intake::Found::Program(Ok(program("one"))));
     assert_eq!(pending.lookup(), None);
-    story.state.handle_position(InputStream::Commands, 4);
+    story.state.handle_position(InputStream::Commands, 4, 0);
     story.state.handle_input(50, pending.finish(), &NoSchemas);
     assert_eq!(story.state.poll_outgoing().map(|_| ()), None, "nothing leaves before the commit is stored");
     let commit = story.state.poll_commit().unwrap();

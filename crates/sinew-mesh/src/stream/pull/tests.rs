@@ -36,7 +36,7 @@ async fn an_idle_inbox_hears() {
     let (operation, caller) = (Operation::Start, Token::of("tester"));
     let command = Subject::Command { shard: 1, operation, caller, id: Token::of("x") };
     mesh.put_once(&command, HeaderMap::new(), "{}".into()).await.unwrap();
-    assert_eq!(timeout(PATIENCE, next).await.unwrap().subject, Some(command));
+    assert_eq!(timeout(PATIENCE, next).await.unwrap().unwrap().subject, Some(command));
 }
 
 #[tokio::test]
@@ -86,10 +86,10 @@ async fn an_inbox_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
         Subject::Command { shard: 1, operation, caller, id: Token::of(id) }
     };
     mesh.put_once(&start("a"), HeaderMap::new(), "{}".into()).await.unwrap();
-    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().subject, Some(start("a")));
+    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().subject, Some(start("a")));
     pause_consumers(&mesh, "test_COMMANDS").await;
     mesh.put_once(&start("b"), HeaderMap::new(), "{}".into()).await.unwrap();
-    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().subject, Some(start("b")));
+    assert_eq!(timeout(PATIENCE, inbox.next()).await.unwrap().unwrap().subject, Some(start("b")));
 }
 
 #[tokio::test]

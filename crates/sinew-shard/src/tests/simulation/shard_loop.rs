@@ -194,7 +194,7 @@ impl ShardLoop {
         let items = items.chain(due.into_iter().flatten()).cloned().map(WorkItem::Execution);
         mesh.touch(&items.collect::<Vec<_>>())?;
         for (stream, seq) in messages {
-            self.state.handle_position(*stream, *seq);
+            self.state.handle_position(*stream, *seq, 0);
         }
         let now: Time = mesh.bus.now;
         for input in decoded.into_iter().chain(inputs) {

@@ -1,0 +1,158 @@
+//! Tasks whose message was stored before this owner sent it: they have a result, or will get one, unless the broker lost it.
+//!
+//! An agent stores its result before it acknowledges the task. A broker that loses power without having synced may keep the
+//! acknowledgement and lose the result: then nothing would ever answer the task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_engine::{ExecutionOutcome, Round, decode_round};
+use sinew_mesh::MeshError;
+use sinew_mesh::query::Answer;
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
+use sinew_protocol::query::{Query, QueryError};
+use sinew_protocol::usage::ModelTotals;
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
+use sinew_runtime::Execution;
+use sinew_shard::{Call, ShardInput, outgoing};
+use tokio::sync::{Semaphore, mpsc};
+use tracing::{debug, warn};
+
+use super::intake::{BackInput, Handle};
+use super::{Shared, direct, outbox};
+
+/// Operator code of a result that the broker has lost.
+const RESULT_LOST: &str = code::RESULT_LOST.as_str();
+/// Waits between two looks at a task, doubled from the first to the second.
+const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// Tasks that this process looks at at once: a new owner may have thousands.
+static LOOKS: Semaphore = Semaphore::const_new(16);
+/// Looks in a row that find no trace of a sub-workflow before it counts as lost: its start may be read at this moment.
+const LOOKS_WITHOUT_TRACE: u32 = 3;
+
+/// A task of a stored message that is waited for.
+pub(super) struct StoredTask {
+    pub(super) call: Call,
+    pub(super) meta: Arc<ExecutionMeta>,
+}
+
+/// Waits until the task has a result that the inbox gives, or gets one by another way. A task that an agent works on is
+/// looked at again and again.
+pub(super) async fn pursue(
+    shared: Handle,
+    task: StoredTask,
+    back: mpsc::UnboundedSender<BackInput>,
+) -> TaskId {
+    let StoredTask { call, meta } = task;
+    let agent = Token::of(call.ask.target.name());
+    let result = outgoing::result_subject(shared.shards, &shared.key, &call, &agent);
+    let (mut wait, mut without_trace, mut was_over) = (LOOK_INTERVAL.0, 0, false);
+    loop {
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LOOK_INTERVAL.1);
+        let place = LOOKS.acquire().await;
+        let found = if shared.is_workflow(&call) {
+            look_for_child(&shared, &call).await
+        } else {
+            look_for_task(&shared, &call, &agent).await
+        };
+        drop(place);
+        match found {
+            Err(error) => debug!(%error, "a task cannot be looked at"),
+            Ok(Trace::Pending) => without_trace = 0,
+            Ok(Trace::Over) => match shared.mesh.commands().result_message(&result).await {
+                Ok(Some(message)) => {
+                    // The inbox gave it before, or this owner began behind it: it counts if the task is still waited for.
+                    let _ = back.send(BackInput::of_message(message));
+                    return call.task;
+                }
+                // Its owner stores the record first and the result a moment later.
+                Ok(None) if !std::mem::replace(&mut was_over, true) => {}
+                Ok(None) if shared.is_workflow(&call) => answer_for_child(&shared, &call).await,
+                Ok(None) => {
+                    warn!(task = %call.task, %agent, code = RESULT_LOST, "a result is lost; its agent is asked again");
+                    return direct::call(shared, call, meta, back).await;
+                }
+                Err(error) => debug!(%error, "a result cannot be read"),
+            },
+            Ok(Trace::None) => {
+                without_trace += 1;
+                if without_trace == LOOKS_WITHOUT_TRACE {
+                    warn!(task = %call.task, code = RESULT_LOST, "a sub-workflow is lost with its record");
+                    let text = "the broker has lost the sub-workflow with its record";
+                    let lost = Err(Fault::error(RESULT_LOST, text).with_retryable(true));
+                    let task = call.task.clone();
+                    let _ = back.send(ShardInput::task_result(call.execution, call.task, agent, lost).into());
+                    return task;
+                }
+            }
+        }
+    }
+}
+
+/// State of a task that was handed out.
+enum Trace {
+    /// It waits, or somebody works on it.
+    Pending,
+    /// Its result was stored once.
+    Over,
+    /// The mesh knows nothing of it.
+    None,
+}
+
+async fn look_for_task(shared: &Shared, call: &Call, agent: &Token) -> Result<Trace, MeshError> {
+    let (execution, task) = (call.execution.clone(), call.task.clone());
+    let subject = Subject::Task { agent: agent.clone(), execution, task };
+    let is_over = shared.mesh.tasks().is_acknowledged(agent, &subject).await?;
+    Ok(if is_over { Trace::Over } else { Trace::Pending })
+}
+
+/// Looks at the execution that answers a task.
+async fn look_for_child(shared: &Shared, call: &Call) -> Result<Trace, MeshError> {
+    let child = outgoing::child_id(call);
+    // The owner is asked first: an execution leaves the shard when the history has it.
+    if ask_owner(shared, &child).await? != Some(false) {
+        return Ok(Trace::Pending);
+    }
+    Ok(if shared.mesh.history().get(&child).await?.is_some() { Trace::Over } else { Trace::None })
+}
+
+/// Whether a shard has an execution; `None` if its owner does not say.
+async fn ask_owner(shared: &Shared, execution: &ExecutionId) -> Result<Option<bool>, MeshError> {
+    let shard = execution.shard(shared.shards);
+    match shared.mesh.services().ask_shard(shard, &Query::Get(execution.clone())).await? {
+        Answer::Record(_) => Ok(Some(true)),
+        Answer::Error(QueryError::NotFound) => Ok(Some(false)),
+        _ => Ok(None),
+    }
+}
+
+/// Stores the result of an ended sub-workflow again, as the owner of its shard did.
+async fn answer_for_child(shared: &Shared, call: &Call) {
+    let child = outgoing::child_id(call);
+    let answered = async {
+        let Some((record, outcome, usage)) = ended_child(shared, &child).await? else { return Ok(()) };
+        let Some(parent) = &record.meta.parent else { return Ok(()) };
+        warn!(task = %call.task, %child, code = RESULT_LOST, "a result is lost; it is read from the record of the sub-workflow");
+        Ok::<(), Fault>(outbox::answer(shared, &record.meta, parent, &outcome, usage).await?)
+    };
+    if let Err(fault) = answered.await {
+        debug!(%fault, "the result of a sub-workflow could not be stored again");
+    }
+}
+
+async fn ended_child(
+    shared: &Shared,
+    child: &ExecutionId,
+) -> Result<Option<(ExecutionRecord, ExecutionOutcome, ModelTotals)>, Fault> {
+    let Some((closed, bytes)) = shared.mesh.history().get(child).await? else { return Ok(None) };
+    let record = ExecutionRecord::decode(&bytes)?;
+    let program = shared.programs.by_digest(&record.meta.plan).await?;
+    let rounds: Result<Vec<Round>, _> = record.rounds.iter().map(|round| decode_round(round)).collect();
+    let unreadable = |text: String| Fault::error(code::JOURNAL_CANNOT_BE_FOLDED.as_str(), text);
+    let rounds = rounds.map_err(|error| unreadable(error.to_string()))?;
+    let folded = Execution::read(child.clone(), program, &rounds);
+    let folded = folded.map_err(|error| unreadable(error.to_string()))?;
+    let outcome = folded.state().outcome.clone();
+    Ok(outcome.map(|outcome| (record, outcome, closed.usage)))
+}
