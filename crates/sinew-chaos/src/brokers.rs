@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
 use crate::allowance::now_ms;
-use crate::power_loss::MountedDisk;
+use crate::power_loss::{MountedDisk, WriteRefusal};
 
 /// Time for a server that is back to have all streams again; a long one, since an emptied disk is filled.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
@@ -25,6 +25,15 @@ pub(crate) struct Brokers {
     disk: Option<MountedDisk>,
 }
 
+/// Changes of the servers' disk that were not taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskChanges {
+    /// Taken back by power cuts, in whole or in part.
+    pub(crate) forgotten: u64,
+    /// Refused while the disk was full or could only be read.
+    pub(crate) refused: u64,
+}
+
 /// How brokers keep data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BrokerOptions {
@@ -34,14 +43,16 @@ pub(crate) struct BrokerOptions {
     pub(crate) sync_always: bool,
     /// How often writes are synced otherwise; the server's two minutes when absent.
     pub(crate) sync_interval: Option<Duration>,
-    /// Whether power can be cut: the data are on a disk of this process.
+    /// Whether power can be cut and writes refused: the data are on a disk of this process.
     pub(crate) can_lose_power: bool,
+    /// Largest message that the servers take; their own megabyte when absent.
+    pub(crate) max_payload: Option<u32>,
 }
 
 impl BrokerOptions {
     /// One server.
     pub(crate) const fn one(sync_always: bool) -> Self {
-        Self { servers: 1, sync_always, sync_interval: None, can_lose_power: false }
+        Self { servers: 1, sync_always, sync_interval: None, can_lose_power: false, max_payload: None }
     }
 }
 
@@ -57,7 +68,7 @@ impl Brokers {
             store: Some(store),
             sync_always: options.sync_always,
             sync_interval: options.sync_interval,
-            config_extra: rights,
+            config_extra: rights.or_else(|| options.max_payload.map(|bytes| format!("max_payload: {bytes}"))),
             ..ServerOptions::default()
         };
         Ok(Self { group: ServerGroup::start(server, Some(options.servers)).await?, disk })
@@ -78,6 +89,19 @@ impl Brokers {
         Ok(at)
     }
 
+    /// Has the disk refuse all changes for this time, and starts the servers again: a server writes no more to a stream whose
+    /// disk was full, until it is started again.
+    pub(crate) async fn refuse_writes(&mut self, reason: WriteRefusal, time: Duration) -> Fallible<()> {
+        let disk = self.disk.as_ref().ok_or("the disk of the brokers takes everything")?;
+        disk.refuse_writes(Some(reason));
+        sleep(time).await;
+        disk.refuse_writes(None);
+        for server in self.group.members_mut() {
+            server.restart().await?;
+        }
+        Ok(())
+    }
+
     /// Has the disk keep all that was written, as a system does by itself after a while.
     pub(crate) fn keep_all(&self) {
         if let Some(disk) = &self.disk {
@@ -85,9 +109,10 @@ impl Brokers {
         }
     }
 
-    /// Changes of the disk that cuts have taken back.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.disk.as_ref().map_or(0, MountedDisk::forgotten)
+    /// Changes of the disk that were not taken so far.
+    pub(crate) fn disk_changes(&self) -> DiskChanges {
+        let Some(disk) = &self.disk else { return DiskChanges::default() };
+        DiskChanges { forgotten: disk.forgotten(), refused: disk.refused() }
     }
 
     pub(crate) fn members(&self) -> &[Server] {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
+use crate::power_loss::WriteRefusal;
+
 /// How many faults of each kind.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct FaultCounts {
@@ -38,6 +40,12 @@ pub(crate) struct FaultCounts {
     /// Times that all nats-servers lose power: what they did not sync is forgotten, in whole or in part; needs /dev/fuse.
     #[arg(long, default_value_t = 0)]
     pub(crate) power_cuts: u32,
+    /// Times that the servers' disk is full for a while, and the servers are started again; needs /dev/fuse.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) full_disks: u32,
+    /// Times that the servers' disk can only be read for a while, and the servers are started again; needs /dev/fuse.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) read_only_disks: u32,
 }
 
 /// Fault and its victim.
@@ -53,6 +61,7 @@ pub(crate) enum Fault {
     EmptyDisk(usize, Duration),
     RestartAll,
     CutPower(Duration, u64),
+    RefuseWrites(WriteRefusal, Duration),
 }
 
 /// Processes that faults happen to.
@@ -69,6 +78,11 @@ impl FaultCounts {
     /// Whether some of them need a cluster.
     pub(crate) const fn needs_cluster(&self) -> bool {
         self.leader_halts + self.quorum_losses + self.emptied_disks + self.rolling_restarts > 0
+    }
+
+    /// Whether some of them need a disk of this process.
+    pub(crate) const fn needs_disk(&self) -> bool {
+        self.power_cuts + self.full_disks + self.read_only_disks > 0
     }
 
     /// Faults with their times, evenly spread over the run.
@@ -114,6 +128,13 @@ impl FaultCounts {
         spread(self.rolling_restarts, 0.1, 0.9, &mut |_| Fault::RestartAll);
         spread(self.power_cuts, 0.02, 0.95, &mut |random| {
             Fault::CutPower(Duration::from_millis(random.random_range(10..300)), random.random())
+        });
+        let refused = |random: &mut StdRng| Duration::from_millis(random.random_range(500..4_000));
+        spread(self.full_disks, 0.1, 0.9, &mut |random| {
+            Fault::RefuseWrites(WriteRefusal::Full, refused(random))
+        });
+        spread(self.read_only_disks, 0.1, 0.9, &mut |random| {
+            Fault::RefuseWrites(WriteRefusal::ReadOnly, refused(random))
         });
         plan.sort_by_key(|(at, _)| *at);
         plan

@@ -16,6 +16,7 @@ mod brokers;
 mod conversations;
 mod fault_plan;
 mod load;
+mod memory_limit;
 mod other_client;
 mod outside;
 mod points;

@@ -25,6 +25,12 @@ pub(crate) struct Faults {
     pub(crate) power_cuts: u64,
     /// Changes of the disk that power cuts took back, in whole or in part.
     pub(crate) forgotten_changes: u64,
+    pub(crate) full_disks: u64,
+    pub(crate) read_only_disks: u64,
+    /// Changes that the disk refused while it was full or could only be read.
+    pub(crate) refused_changes: u64,
+    /// Processes that the kernel killed because they together had more memory than they may have.
+    pub(crate) memory_kills: u64,
     /// Processes that ended without being told to: they could not reach the broker when they began.
     pub(crate) ended_by_themselves: u64,
 }
@@ -111,6 +117,10 @@ impl Report {
             row("rolling restarts", &faults.rolling_restarts);
             row("power cuts", &faults.power_cuts);
             row("changes of the disk forgotten", &faults.forgotten_changes);
+            row("disks full", &faults.full_disks);
+            row("disks that could only be read", &faults.read_only_disks);
+            row("changes of the disk refused", &faults.refused_changes);
+            row("killed for want of memory", &faults.memory_kills);
             row("ended by themselves", &faults.ended_by_themselves);
         }
         if !self.deaths.is_empty() {

@@ -9,11 +9,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::allowance::{Allowances, PowerLosses};
-use crate::brokers::BrokerOptions;
+use crate::brokers::{BrokerOptions, DiskChanges};
 use crate::fault_plan::{Fault, FaultCounts, Victims};
 use crate::load::{Accepted, Load};
+use crate::memory_limit::MemoryLimit;
 use crate::other_client::OtherClient;
 use crate::points::Queue;
+use crate::power_loss::WriteRefusal;
 use crate::report::{Faults, Report};
 use crate::roles::SMALL_ROOM;
 use crate::site::Site;
@@ -75,6 +77,13 @@ pub(crate) struct RunArgs {
     /// Let the brokers sync every so many seconds only. A power cut may lose what is younger, and nothing else.
     #[arg(long, conflicts_with = "without_sync")]
     sync_seconds: Option<u64>,
+    /// Largest message that the servers take, in bytes; their own megabyte when absent.
+    #[arg(long)]
+    max_payload: Option<u32>,
+    /// Mebibytes of memory that all executors together may have; the kernel kills one that asks for more. Needs the right to
+    /// make control groups.
+    #[arg(long)]
+    executor_memory: Option<u64>,
     /// Do not ask that redeliveries, fences, takeovers and late results were seen: for runs too short for all of them.
     #[arg(long)]
     short: bool,
@@ -105,6 +114,14 @@ pub(crate) fn agents(common: &Common, site: &Site) -> Vec<Role> {
         Role::new(place, what)
     };
     (0..common.agents).map(role).collect()
+}
+
+/// Roles whose processes share a limit on their memory.
+fn within(mut roles: Vec<Role>, limit: Option<&Arc<MemoryLimit>>) -> Vec<Role> {
+    for role in &mut roles {
+        role.memory = limit.cloned();
+    }
+    roles
 }
 
 /// Roles that two builds play in turn; at the beginning, every second is of the other build.
@@ -181,6 +198,8 @@ pub(crate) struct BrokerFaults {
     emptied_disks: u64,
     rolling_restarts: u64,
     power_cuts: u64,
+    full_disks: u64,
+    read_only_disks: u64,
     /// When the power was cut, in milliseconds since 1970 UTC.
     cuts: Vec<u64>,
 }
@@ -225,6 +244,13 @@ impl RunProcesses {
             Fault::CutPower(down, seed) => {
                 self.done.cuts.push(brokers.cut_power(down, seed).await?);
                 self.done.power_cuts += 1;
+            }
+            Fault::RefuseWrites(reason, time) => {
+                brokers.refuse_writes(reason, time).await?;
+                match reason {
+                    WriteRefusal::Full => self.done.full_disks += 1,
+                    WriteRefusal::ReadOnly => self.done.read_only_disks += 1,
+                }
             }
             Fault::RestartAll => {
                 brokers.restart_all().await?;
@@ -284,7 +310,8 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         servers: common.servers,
         sync_always: !args.without_sync && args.sync_seconds.is_none(),
         sync_interval: args.sync_seconds.map(Duration::from_secs),
-        can_lose_power: counts.power_cuts > 0,
+        can_lose_power: counts.needs_disk(),
+        max_payload: args.max_payload,
     };
     let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let tallies: [Arc<Tally>; 2] = Default::default();
@@ -304,8 +331,12 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         Some(program) => of_two_builds(roles, program, &other_lives),
         None => roles,
     };
+    let memory = args.executor_memory.map(MemoryLimit::of_mebibytes).transpose()?.map(Arc::new);
     let mut processes = RunProcesses {
-        executors: open(take_turns(executors(common, &site, usize::MAX)), &tallies[0]),
+        executors: open(
+            within(take_turns(executors(common, &site, usize::MAX)), memory.as_ref()),
+            &tallies[0],
+        ),
         agents: open(take_turns(agents(common, &site)), &tallies[1]),
         site,
         done: BrokerFaults::default(),
@@ -337,14 +368,14 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.all_ended_after_last_agent_kill_ms =
         Some(millis(last_agent.elapsed().min(ended + (last - last_agent))));
     report.demand(finished, format!("not all had ended {} s after the last fault", PATIENCE.as_secs()));
-    let forgotten = processes.site.brokers.forgotten();
-    demand_faults(&mut report, counts, &tallies, &processes.done, forgotten);
+    let disk = processes.site.brokers.disk_changes();
+    demand_faults(&mut report, counts, &tallies, &processes.done, disk);
     report.other_build_lives = args.other_build.is_some().then(|| other_lives.load(Ordering::Relaxed));
     if let Some(other) = &other_client {
         read_by_other(&mut report, other, &load.accepted()).await;
     }
     report.demand(report.other_build_lives != Some(0), "no process was of the other build");
-    report.demand(counts.power_cuts == 0 || forgotten > 0, "the disk has forgotten nothing");
+    demand_room(&mut report, counts, disk, memory.as_deref());
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));
         demand_effects(&mut report);
@@ -380,7 +411,7 @@ pub(crate) fn demand_faults(
     asked: FaultCounts,
     tallies: &[Arc<Tally>; 2],
     servers: &BrokerFaults,
-    forgotten_changes: u64,
+    disk: DiskChanges,
 ) {
     let [executors, agents] = tallies;
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -394,7 +425,11 @@ pub(crate) fn demand_faults(
         emptied_disks: servers.emptied_disks,
         rolling_restarts: servers.rolling_restarts,
         power_cuts: servers.power_cuts,
-        forgotten_changes,
+        forgotten_changes: disk.forgotten,
+        full_disks: servers.full_disks,
+        read_only_disks: servers.read_only_disks,
+        refused_changes: disk.refused,
+        memory_kills: 0,
         ended_by_themselves: count(&executors.strays) + count(&agents.strays),
     };
     let demands = [
@@ -406,12 +441,26 @@ pub(crate) fn demand_faults(
         ("quorums were lost", faults.quorum_losses, asked.quorum_losses),
         ("disks were emptied", faults.emptied_disks, asked.emptied_disks),
         ("power was cut", faults.power_cuts, asked.power_cuts),
+        ("disks were full", faults.full_disks, asked.full_disks),
+        ("disks could only be read", faults.read_only_disks, asked.read_only_disks),
         ("rolling restarts happened", faults.rolling_restarts, asked.rolling_restarts),
     ];
     for (words, happened, wanted) in demands {
         report.demand(happened >= wanted.into(), format!("{happened} of {wanted}: {words}"));
     }
     report.faults = Some(faults);
+}
+
+/// Demands that faults of the disk and of memory had an effect.
+fn demand_room(report: &mut Report, asked: FaultCounts, disk: DiskChanges, memory: Option<&MemoryLimit>) {
+    report.demand(asked.power_cuts == 0 || disk.forgotten > 0, "the disk has forgotten nothing");
+    let refusals = asked.full_disks + asked.read_only_disks;
+    report.demand(refusals == 0 || disk.refused > 0, "the disk has refused nothing");
+    let Some(kills) = memory.map(MemoryLimit::kills) else { return };
+    report.demand(kills > 0, "no executor wanted more memory than there was");
+    if let Some(faults) = &mut report.faults {
+        faults.memory_kills = kills;
+    }
 }
 
 /// Demands that each kind of effect that faults have was seen at least once.

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::Fallible;
+use crate::memory_limit::MemoryLimit;
 use crate::points::{Killing, Queue};
 use crate::roles::Place;
 use crate::target_group::TargetGroup;
@@ -33,6 +34,8 @@ pub(crate) struct Role {
     pub(crate) what: What,
     /// A `sinew-chaos` of another version that takes turns with this one.
     pub(crate) other_build: Option<OtherBuild>,
+    /// Limit that its processes share with others.
+    pub(crate) memory: Option<Arc<MemoryLimit>>,
 }
 
 /// Program of another version, as executor or agent.
@@ -92,7 +95,7 @@ pub(crate) struct Living {
 impl Role {
     /// A role that only this build plays.
     pub(crate) const fn new(place: Place, what: What) -> Self {
-        Self { place, what, other_build: None }
+        Self { place, what, other_build: None, memory: None }
     }
 
     fn name(&self) -> &str {
@@ -151,6 +154,9 @@ impl Role {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn()?;
+        if let Some((limit, process)) = self.memory.as_ref().zip(child.id()) {
+            limit.admit(process)?;
+        }
         // Waiting for a child closes its input, and it ends when that happens.
         let input = child.stdin.take();
         Ok(Living { child, _input: input })

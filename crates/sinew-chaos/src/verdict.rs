@@ -10,7 +10,7 @@ use sinew_engine::{Fact, RequestTarget, TerminalStatus, decode_round};
 use sinew_executor::client::Client;
 use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::journal::{Commit, EntryKind, ExecutionRecord};
-use sinew_protocol::{ExecutionId, Subject, TaskId};
+use sinew_protocol::{ExecutionId, Subject, TaskId, code};
 use sinew_runtime::Execution;
 
 use crate::Fallible;
@@ -26,6 +26,7 @@ const SHOWN: usize = 20;
 
 /// Findings about executions that are not there, and about records that are not what the journal says.
 const NO_RECORD: &str = "has no record";
+const BEGUN_TWICE: &str = "was begun twice";
 const DIFFERENT: &str = "journal and record differ";
 
 /// The verdict.
@@ -325,11 +326,15 @@ fn ledger(
     for line in fs::read_to_string(place.ledger())?.lines() {
         let done: Done = serde_json::from_str(line)?;
         verdict.handled += 1;
-        times.add(&done.execution, done.at);
+        let handlings = handled.entry((done.execution.clone(), done.task)).or_default();
+        *handlings += 1;
+        // A task that is delivered again shows that it was in the queue, and nothing of the execution.
+        if *handlings == 1 {
+            times.add(&done.execution, done.at);
+        }
         if !activations.entry(done.activation).or_default().insert(done.attempt) {
             verdict.handled_again += 1;
         }
-        *handled.entry((done.execution, done.task)).or_default() += 1;
     }
     for (execution, task) in handled.keys() {
         let told = ExecutionId::parse(execution).ok().and_then(|id| all.get(&id));
@@ -362,14 +367,30 @@ fn allow_losses(
     let gone = accepted.iter().filter(|one| !all.contains_key(&one.execution));
     let may_be_gone = |one: &&Accepted| times.may_lose_all(losses, one.execution.as_ref());
     verdict.lost_in_window = gone.filter(may_be_gone).count();
-    let listed = verdict.lost.len() + verdict.orphaned.len() + verdict.wrong.len();
+    let count = |verdict: &Verdict| {
+        [&verdict.lost, &verdict.orphaned, &verdict.wrong, &verdict.duplicated]
+            .map(Vec::len)
+            .iter()
+            .sum::<usize>()
+    };
+    let listed = count(verdict);
     verdict.lost.retain(|finding| {
         let id = finding.split(' ').next().unwrap_or_default();
         !(finding.ends_with(NO_RECORD) && times.may_lose_all(losses, id))
     });
     verdict.orphaned.retain(|finding| !times.may_lose_part(losses, finding));
-    verdict.wrong.retain(|finding| !(finding.ends_with(DIFFERENT) && times.may_lose_part(losses, finding)));
-    verdict.allowed = listed - (verdict.lost.len() + verdict.orphaned.len() + verdict.wrong.len());
+    // Stored values are lost like messages, and their executions say so.
+    let told_lost =
+        [code::RESULT_LOST, code::STORED_OBJECT_MISSING].map(|code| format!(" failed: {}", code.as_str()));
+    verdict.wrong.retain(|finding| {
+        let is_loss = finding.ends_with(DIFFERENT) || told_lost.iter().any(|told| finding.contains(told));
+        !(is_loss && times.may_lose_part(losses, finding))
+    });
+    // The record of an execution that had ended was lost, and its stored start was read again.
+    verdict
+        .duplicated
+        .retain(|finding| !(finding.ends_with(BEGUN_TWICE) && times.may_lose_part(losses, finding)));
+    verdict.allowed = listed - count(verdict);
 }
 
 /// The journal says the same as the records, and who wrote it.
@@ -389,7 +410,7 @@ async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executi
         for entry in commits.into_iter().flat_map(|commit| commit.entries) {
             if entry.kind == EntryKind::Checkpoint || entry.meta.is_some() {
                 if entry.kind == EntryKind::Rounds && rounds.contains_key(&entry.execution) {
-                    verdict.duplicated.push(format!("{} was begun twice", entry.execution));
+                    verdict.duplicated.push(format!("{} {BEGUN_TWICE}", entry.execution));
                 }
                 rounds.insert(entry.execution, entry.rounds);
             } else if let Some(known) = rounds.get_mut(&entry.execution) {

@@ -115,8 +115,8 @@ fn attackers_of_every_role_stop_nothing_in_a_cluster_whose_servers_are_killed() 
 
 #[test]
 fn nothing_acknowledged_is_lost_when_power_is_cut() {
-    if std::fs::OpenOptions::new().write(true).open("/dev/fuse").is_err() {
-        println!("NOT TRIED: power cuts need /dev/fuse, which is not here");
+    if !has_fuse() {
+        println!("NOT TRIED: faults of disks need /dev/fuse, which is not here");
         return;
     }
     let report = report(&[
@@ -147,6 +147,49 @@ fn nothing_acknowledged_is_lost_when_power_is_cut() {
     let faults = &report["faults"];
     assert_eq!(faults["power_cuts"], 8);
     assert!(faults["forgotten_changes"].as_u64().unwrap() > 0, "a disk that forgets nothing proves nothing");
+}
+
+/// Whether this system can show a disk of a process.
+fn has_fuse() -> bool {
+    std::fs::OpenOptions::new().write(true).open("/dev/fuse").is_ok()
+}
+
+#[test]
+fn nothing_is_lost_when_a_disk_is_full_or_can_only_be_read() {
+    if !has_fuse() {
+        println!("NOT TRIED: faults of disks need /dev/fuse, which is not here");
+        return;
+    }
+    let report = report(&[
+        "run",
+        "--short",
+        "--full-disks",
+        "1",
+        "--read-only-disks",
+        "1",
+        "--seconds",
+        "10",
+        "--executions",
+        "20",
+        "--executor-kills",
+        "0",
+        "--agent-kills",
+        "0",
+        "--broker-kills",
+        "0",
+        "--halts",
+        "0",
+        "--executors",
+        "2",
+        "--shards",
+        "4",
+        "--seed",
+        "7",
+    ]);
+    assert_eq!(report["verdict"]["terminal"], 20);
+    let faults = &report["faults"];
+    assert_eq!((&faults["full_disks"], &faults["read_only_disks"]), (&1.into(), &1.into()));
+    assert!(faults["refused_changes"].as_u64().unwrap() > 0, "a disk that refuses nothing proves nothing");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::allowance::{Allowances, now_ms};
-use crate::brokers::BrokerOptions;
+use crate::brokers::{BrokerOptions, DiskChanges};
 use crate::fault_plan::FaultCounts;
 use crate::load::Load;
 use crate::outside::free_address;
@@ -291,7 +291,7 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
         format!("not all had ended {} s after the last fault", run::PATIENCE.as_secs()),
     );
     report.demand(args.short || ended <= run::BAR, format!("all had ended after {} s only", ended.as_secs()));
-    run::demand_faults(&mut report, counts, &tallies, &processes.done, 0);
+    run::demand_faults(&mut report, counts, &tallies, &processes.done, DiskChanges::default());
     demand_attacks(&mut report, &tally, http);
     report.demand(report.verdict.quarantined > 0, "nothing was set aside: no attack reached a reader");
     report.demand(gateway.wait_until_open().await.is_ok(), "the gateway is closed to its owner's key");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use fuser::{
     WriteFlags,
 };
 
+use super::WriteRefusal;
 use super::forgetful_disk::{DiskError, ForgetfulDisk, Inode, ROOT};
 use crate::Fallible;
 
@@ -27,6 +29,7 @@ const BLOCKS: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct MountedDisk {
     disk: Arc<Mutex<ForgetfulDisk>>,
+    refusal: Arc<Refusal>,
     _session: BackgroundSession,
 }
 
@@ -37,10 +40,12 @@ impl MountedDisk {
         let disk = Arc::new(Mutex::new(ForgetfulDisk::new()));
         let mut config = Config::default();
         config.mount_options.push(MountOption::FSName("sinew-chaos".to_owned()));
-        let server = DiskServer { disk: Arc::clone(&disk), modes: Mutex::default() };
+        let refusal = Arc::<Refusal>::default();
+        let server =
+            DiskServer { disk: Arc::clone(&disk), modes: Mutex::default(), refusal: Arc::clone(&refusal) };
         let session = fuser::spawn_mount(server, folder, &config)
             .map_err(|error| format!("power cuts need /dev/fuse and the right to mount: {error}"))?;
-        Ok(Self { disk, _session: session })
+        Ok(Self { disk, refusal, _session: session })
     }
 
     /// Forgets what is not synced. No process may have a file open.
@@ -51,6 +56,16 @@ impl MountedDisk {
     /// Keeps all that was written so far.
     pub(crate) fn keep_all(&self) {
         lock(&self.disk).sync_all();
+    }
+
+    /// Refuses all changes for this reason, or takes them again.
+    pub(crate) fn refuse_writes(&self, reason: Option<WriteRefusal>) {
+        *lock(&self.refusal.reason) = reason;
+    }
+
+    /// Changes that were refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refusal.refused.load(Ordering::Relaxed)
     }
 
     /// Changes that cuts have taken back so far, in whole or in part.
@@ -74,12 +89,33 @@ impl From<DiskError> for Errno {
     }
 }
 
+/// Whether changes are refused now, and how many were.
+#[derive(Debug, Default)]
+struct Refusal {
+    reason: Mutex<Option<WriteRefusal>>,
+    refused: AtomicU64,
+}
+
+impl Refusal {
+    /// Returns the error with which a change is refused; what makes room passes on a full disk.
+    fn error(&self, makes_room: bool) -> Option<Errno> {
+        let error = match *lock(&self.reason) {
+            Some(WriteRefusal::Full) if !makes_room => Errno::ENOSPC,
+            Some(WriteRefusal::ReadOnly) => Errno::EROFS,
+            _ => return None,
+        };
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Some(error)
+    }
+}
+
 /// The kernel's questions, answered from the disk.
 #[derive(Debug)]
 struct DiskServer {
     disk: Arc<Mutex<ForgetfulDisk>>,
     /// Permissions that programs gave to files; a cut does not change them.
     modes: Mutex<HashMap<Inode, u16>>,
+    refusal: Arc<Refusal>,
 }
 
 impl DiskServer {
@@ -162,6 +198,9 @@ impl Filesystem for DiskServer {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if let Some(error) = size.and_then(|_| self.refusal.error(size == Some(0))) {
+            return reply.error(error);
+        }
         if let Some(mode) = mode {
             lock(&self.modes).insert(node.0, permissions(mode));
         }
@@ -174,14 +213,23 @@ impl Filesystem for DiskServer {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        if let Some(error) = self.refusal.error(false) {
+            return reply.error(error);
+        }
         self.entry(reply, |disk| disk.create_folder(parent.0, name));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if let Some(error) = self.refusal.error(true) {
+            return reply.error(error);
+        }
         self.done(reply, |disk| disk.unlink(parent.0, name));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if let Some(error) = self.refusal.error(true) {
+            return reply.error(error);
+        }
         self.done(reply, |disk| disk.unlink(parent.0, name));
     }
 
@@ -195,6 +243,9 @@ impl Filesystem for DiskServer {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        if let Some(error) = self.refusal.error(false) {
+            return reply.error(error);
+        }
         self.done(reply, |disk| disk.rename((parent.0, name), (new_parent.0, new_name)));
     }
 
@@ -208,6 +259,9 @@ impl Filesystem for DiskServer {
         _: i32,
         reply: ReplyCreate,
     ) {
+        if let Some(error) = self.refusal.error(false) {
+            return reply.error(error);
+        }
         let mut disk = lock(&self.disk);
         let created = disk.create_file(parent.0, name).inspect(|node| {
             lock(&self.modes).insert(*node, permissions(mode));
@@ -254,6 +308,9 @@ impl Filesystem for DiskServer {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if let Some(error) = self.refusal.error(false) {
+            return reply.error(error);
+        }
         let mut disk = lock(&self.disk);
         match disk.file_mut(node.0) {
             Ok(file) => file.write(place(offset), data),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::WriteRefusal;
 use crate::Fallible;
 
 /// A disk of this process in the tree of files: not on this system.
@@ -16,6 +17,12 @@ impl MountedDisk {
     pub(crate) fn cut_power(&self, _: u64) {}
 
     pub(crate) fn keep_all(&self) {}
+
+    pub(crate) fn refuse_writes(&self, _: Option<WriteRefusal>) {}
+
+    pub(crate) fn refused(&self) -> u64 {
+        0
+    }
 
     pub(crate) fn forgotten(&self) -> u64 {
         0
