@@ -113,7 +113,8 @@ impl Gateway {
             address,
         });
         let console = options.console.map(|mode| console_mount::console_of(&state, mode));
-        let service = GatewayService::new(Arc::clone(&state), routes::router(&state, console));
+        let service =
+            GatewayService::new(Arc::clone(&state), routes::router(&state, console), options.page_threads);
         begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
         tracing::info!(%address, "the gateway serves");

@@ -7,14 +7,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
+use sinew_protocol::code;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::PeerNames;
 use crate::cors::SharedOrigin;
 use crate::grpc;
 use crate::guard::answer_allowed;
+use crate::http_error::HttpProblem;
 use crate::request_metrics::MeasuredRequest;
 use crate::state::GatewayState;
 
@@ -24,14 +29,16 @@ use crate::state::GatewayState;
 pub(crate) struct GatewayService {
     state: Arc<GatewayState>,
     routes: Router,
+    /// Threads for pages, the API and MCP.
+    page_threads: Option<Handle>,
     /// Names in the certificate of the client.
     names: Option<PeerNames>,
 }
 
 impl GatewayService {
     /// A service of these routes, for clients without a certificate.
-    pub(crate) fn new(state: Arc<GatewayState>, routes: Router) -> Self {
-        Self { state, routes, names: None }
+    pub(crate) fn new(state: Arc<GatewayState>, routes: Router, page_threads: Option<Handle>) -> Self {
+        Self { state, routes, page_threads, names: None }
     }
 
     /// The same service for the client with these names in its certificate.
@@ -46,15 +53,34 @@ impl GatewayService {
         let measured = MeasuredRequest::begin(request.uri().path());
         let is_grpc = grpc::is_grpc(request.headers());
         let mut response = match SharedOrigin::of(&self.state, &request) {
-            None => answer_allowed(&self.state, self.routes, request).await,
             Some(origin) if origin.is_preflight(&request) => origin.answer_preflight(&self.state, &request),
-            Some(origin) => origin.marked(answer_allowed(&self.state, self.routes, request).await),
+            origin => {
+                let threads = self.page_threads.filter(|_| !measured.is_call());
+                let answer = match threads {
+                    None => answer_allowed(&self.state, self.routes, request).await,
+                    Some(threads) => answer_on(&threads, self.state, self.routes, request).await,
+                };
+                match origin {
+                    Some(origin) => origin.marked(answer),
+                    None => answer,
+                }
+            }
         };
         if is_grpc {
             response = grpc::word_refusal(response).await;
         }
         measured.end(response)
     }
+}
+
+/// Answers a request on other threads. A client that goes away ends the work.
+async fn answer_on(threads: &Handle, state: Arc<GatewayState>, routes: Router, request: Request) -> Response {
+    let work = threads.spawn(async move { answer_allowed(&state, routes, request).await });
+    AbortOnDropHandle::new(work).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the work of a request ended by a panic");
+        let text = "the work of the request failed; the gateway's log says more";
+        HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text).into_response()
+    })
 }
 
 impl Service<hyper::Request<Incoming>> for GatewayService {

@@ -8,6 +8,7 @@ use sinew_agents::ReachableAddresses;
 use sinew_console::ConsoleMode;
 use sinew_executor::service::Adapters;
 use sinew_protocol::access::KeyLimits;
+use tokio::runtime::Handle;
 
 /// Port that a gateway listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 8234;
@@ -74,6 +75,9 @@ pub struct GatewayOptions {
     pub transport: TransportSecurity,
     /// Addresses that push notifications may go to.
     pub push_addresses: ReachableAddresses,
+    /// Threads that answer pages of the console, requests of the API and of MCP, so that calls of agents do not wait for them.
+    /// `None`: the threads of the gateway.
+    pub page_threads: Option<Handle>,
 }
 
 impl GatewayOptions {
@@ -92,6 +96,7 @@ impl GatewayOptions {
             access: AccessOptions::default(),
             transport: TransportSecurity::default(),
             push_addresses: ReachableAddresses::Public,
+            page_threads: None,
         }
     }
 }

@@ -34,6 +34,11 @@ impl MeasuredRequest {
         Self { interface: interface_of(path), began: Instant::now() }
     }
 
+    /// Returns whether the request calls an agent, reads a card or delivers a webhook: work that never takes long.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.interface, "a2a" | "card" | "hook")
+    }
+
     /// Counts the request with its answer. A stream counts as open until it ends.
     pub(crate) fn end(self, response: Response) -> Response {
         let Self { interface, began } = self;

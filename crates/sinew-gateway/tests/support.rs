@@ -75,7 +75,7 @@ impl GatewayWorld {
     }
 
     pub(crate) async fn with(workflows: &[(&str, &str)], change: impl FnOnce(&mut GatewayOptions)) -> Self {
-        // A second provider in one process is no error here.
+        // A second provider in one process is not an error here.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/get-nats.sh");
         let program = Some(Server::find_or_install(&script).unwrap());

@@ -206,17 +206,22 @@ pub(crate) fn block_here<T>(work: impl Future<Output = Result<T, Failure>>) -> R
     block_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
-fn block_on<T>(
-    runtime: &mut tokio::runtime::Builder,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let runtime = runtime.enable_all().build().map_err(|error| {
+/// Starts a runtime.
+pub(crate) fn new_runtime(builder: &mut tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, Failure> {
+    builder.enable_all().build().map_err(|error| {
         Failure::new(
             FailureKind::Failed,
             code::RUNTIME_CANNOT_START.as_str(),
             format!("cannot start the runtime: {error}"),
         )
-    })?;
+    })
+}
+
+fn block_on<T>(
+    runtime: &mut tokio::runtime::Builder,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = new_runtime(runtime)?;
     let (tell, mut told) = mpsc::channel(1);
     let ended = runtime.block_on(REFUSED.scope(tell.clone(), async {
         tokio::select! { biased;

@@ -58,7 +58,7 @@ fn start_driver(program: &str) -> (Child, String) {
 impl Browser {
     /// Starts a browser; `None` on a machine that has none and cannot install it. A check of the whole project fails then.
     pub(crate) async fn start() -> Option<Self> {
-        // A second provider in one process is no error here.
+        // A second provider in one process is not an error here.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/get-chromium.sh");
         let found = Command::new("bash").arg(&script).stderr(Stdio::inherit()).output().unwrap();

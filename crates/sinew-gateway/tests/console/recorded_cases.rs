@@ -56,7 +56,7 @@ async fn what_an_execution_saw_happens_again_as_a_case() {
     let told = replay(&world, CHAIN, &retried).await;
     assert_eq!(told["passed"], 1, "{told}\n{retried}");
 
-    // An execution that goes on is no case; one that a person decided is.
+    // An execution that goes on is not a case; one that a person decided is.
     let (status, ..) = world.page("/api/v1/executions/asks/case").await;
     assert_eq!(status, StatusCode::CONFLICT);
     let decision = json!({"decision": "approve", "comment": "well"});

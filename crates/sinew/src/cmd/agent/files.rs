@@ -14,9 +14,11 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
+use tokio::runtime::Builder;
 
 use super::{CallArgs, Named, recorded_cases};
 use crate::answer_stream::AnswerStream;
+use crate::connect::new_runtime;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::terminal_people::{GivenAnswers, PlainRoom, TerminalPeople};
@@ -123,13 +125,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
     task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        Failure::new(
-            FailureKind::Failed,
-            code::RUNTIME_CANNOT_START.as_str(),
-            format!("cannot start the runtime: {error}"),
-        )
-    })?;
+    let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let stream = RefCell::new(AnswerStream::new(agent.name(), output));
     let reply = runtime.block_on(async {
         let watch = async {

@@ -19,17 +19,18 @@ use sinew_inspection::words;
 use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::dry_run::{WouldAsk, would_ask};
 use sinew_operations::export_file;
-use sinew_operations::failure::{Failure, FailureKind};
+use sinew_operations::failure::Failure;
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_protocol::ExecutionId;
-use sinew_protocol::code;
 use sinew_runtime::local::{self, Control, Local};
 use sinew_runtime::{Execution, Program};
+use tokio::runtime::Builder;
 
 use self::person::{PersonPrompt, RunRoom, SharedRoom};
+use crate::connect::new_runtime;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::input;
@@ -182,13 +183,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        Failure::new(
-            FailureKind::Failed,
-            code::RUNTIME_CANNOT_START.as_str(),
-            format!("cannot start the runtime: {error}"),
-        )
-    })?;
+    let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
     // Programs of agents that are still there end with the runtime; threads that are stuck must not hold it up.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

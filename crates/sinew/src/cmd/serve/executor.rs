@@ -83,7 +83,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let mut options = ServiceOptions::new(mesh_operator::adapter);
     options.calls = Some(mesh_operator::built_in_workflow);
     options.vocabulary = args.vocabulary.into();
-    options.room = args.memory.saturating_mul(1024 * 1024);
+    options.memory_limit_bytes = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
         options.id.clone_from(id);
     }

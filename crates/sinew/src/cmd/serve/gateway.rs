@@ -13,6 +13,7 @@ use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::mesh_operator;
 use sinew_operations::quantity::parse_byte_count;
 use sinew_protocol::access::KeyLimits;
+use tokio::runtime::Handle;
 
 use super::{Care, Stop};
 use crate::connect::Connection;
@@ -204,8 +205,12 @@ impl From<ConsoleChoice> for ConsoleMode {
     }
 }
 
-/// Serves until told to stop.
-pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
+/// Serves until told to stop; pages and requests of the API are answered on threads of their own.
+pub(super) async fn serve(
+    args: &GatewayArgs,
+    page_threads: Handle,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let (limits, caller_limits) = (args.limits.gateway()?, args.limits.caller()?);
     let stop = Stop::listen()?;
     let up = Arc::new(OnceLock::new());
@@ -224,6 +229,7 @@ pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, F
         access: args.access.access(caller_limits),
         transport: args.access.transport(),
         push_addresses: args.access.push_addresses(),
+        page_threads: Some(page_threads),
         ..GatewayOptions::new(mesh_operator::adapter)
     };
     let starting = async {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sinew_operations::failure::Failure;
 use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
+use tokio::runtime::Builder;
 
 use crate::exit::Exit;
 
@@ -19,7 +20,7 @@ pub(crate) use executor::{ExecutorArgs, MessageWords};
 pub(crate) use gateway::{GatewayArgs, card_address, console_address, gateway_failure, tools_address};
 pub(crate) use stop::Stop;
 
-use crate::connect::{block, block_here, telemetry_failure};
+use crate::connect::{block, block_here, new_runtime, telemetry_failure};
 use crate::output::Output;
 
 /// How long the last traces may take on their way.
@@ -65,9 +66,12 @@ pub(crate) fn executor(args: &ExecutorArgs, output: &Output) -> Result<Exit, Fai
     block_here(executor::serve(args, output))
 }
 
-/// Serves as a gateway.
+/// Serves as a gateway: calls of agents on this thread, whatever may take long on others.
 pub(crate) fn gateway(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
-    block(gateway::serve(args, output))
+    let pages = new_runtime(&mut Builder::new_multi_thread())?;
+    let served = block_here(gateway::serve(args, pages.handle().clone(), output));
+    pages.shutdown_background();
+    served
 }
 
 impl Care {
