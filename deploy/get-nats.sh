@@ -30,7 +30,7 @@ usable() {
 
 if [[ -n ${SINEW_NATS_SERVER:-} ]]; then
     # Who names a program means that one.
-    usable "$SINEW_NATS_SERVER" || { say "SINEW_NATS_SERVER ($SINEW_NATS_SERVER) is no nats-server >= 2.12"; exit 1; }
+    usable "$SINEW_NATS_SERVER" || { say "SINEW_NATS_SERVER ($SINEW_NATS_SERVER) is not a nats-server >= 2.12"; exit 1; }
     printf '%s\n' "$SINEW_NATS_SERVER"
     exit
 fi

@@ -26,7 +26,7 @@ use crate::agent::{Agent, input_schema_of};
 use crate::context::Context;
 use crate::error::AgentError;
 use crate::failure::Failure;
-use crate::handler::{self, Handler, Said};
+use crate::handler::{self, Handler, HandlerOutput};
 use crate::person_question::QuestionToPerson;
 use crate::session_log::SessionLog;
 use crate::step_log::StepPlace;
@@ -239,8 +239,8 @@ impl HostTools for TaskTools {
         );
         async move {
             match called.ok_or(missing)?.await? {
-                Said::Value(value) => Ok(value),
-                Said::Text(text) => Ok(Value::String(text)),
+                HandlerOutput::Value(value) => Ok(value),
+                HandlerOutput::Text(text) => Ok(Value::String(text)),
             }
         }
         .boxed()

@@ -15,7 +15,7 @@ use crate::failure::{BAD_INPUT, BAD_OUTPUT, Failure, mistyped};
 
 /// Return value of a handler.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum HandlerOutput {
     /// The output itself.
     Value(Value),
     /// A language model's last message, which names the output.
@@ -23,9 +23,10 @@ pub(crate) enum Said {
 }
 
 /// A handler as the doors see it.
-pub(crate) type Handler = Arc<dyn Fn(Value, Context) -> Answer + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Value, Context) -> HandlerCall + Send + Sync>;
 
-type Answer = BoxFuture<'static, Result<Said, Fault>>;
+/// A call of a handler.
+pub(crate) type HandlerCall = BoxFuture<'static, Result<HandlerOutput, Fault>>;
 
 /// A function from one type to another.
 pub(crate) fn typed<I, O, F, Fut>(handler: F) -> Handler
@@ -42,7 +43,7 @@ where
                 let output = answer.map_err(Failure::into_fault)?;
                 let value =
                     serde_json::to_value(output).map_err(|error| mistyped(BAD_OUTPUT, "output", &error))?;
-                Ok(Said::Value(value))
+                Ok(HandlerOutput::Value(value))
             })
             .boxed(),
     })
@@ -55,7 +56,9 @@ where
     Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
 {
     Arc::new(move |input, context| {
-        handler(input, context).map(|said| said.map(Said::Value).map_err(Failure::into_fault)).boxed()
+        handler(input, context)
+            .map(|said| said.map(HandlerOutput::Value).map_err(Failure::into_fault))
+            .boxed()
     })
 }
 
@@ -66,6 +69,6 @@ where
     Fut: Future<Output = Result<String, Failure>> + Send + 'static,
 {
     Arc::new(move |input, context| {
-        handler(input, context).map(|said| said.map(Said::Text).map_err(Failure::into_fault)).boxed()
+        handler(input, context).map(|said| said.map(HandlerOutput::Text).map_err(Failure::into_fault)).boxed()
     })
 }

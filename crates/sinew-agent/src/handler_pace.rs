@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use sinew_protocol::Fault;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::handler::Said;
-use crate::work::HandlerCall;
+use crate::handler::{HandlerCall, HandlerOutput};
 
 /// Longest time that a poll of a handler may take and still count as quick.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
@@ -62,7 +61,7 @@ impl PacedCall {
 }
 
 impl Future for PacedCall {
-    type Output = Result<Said, Fault>;
+    type Output = Result<HandlerOutput, Fault>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Self::Output> {
         let Self { call, pace } = self.get_mut();
@@ -108,12 +107,12 @@ mod tests {
             pace.observe(MAX_POLL_TIME * 2);
             let call: HandlerCall = Box::pin(async move {
                 released.recv().unwrap();
-                Ok(Said::Text("released".to_owned()))
+                Ok(HandlerOutput::Text("released".to_owned()))
             });
             let blocked = tokio::spawn(PacedCall::new(call, &pace));
             // The only worker thread runs this task after the one that blocks.
             tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
-            assert!(matches!(blocked.await.unwrap(), Ok(Said::Text(text)) if text == "released"));
+            assert!(matches!(blocked.await.unwrap(), Ok(HandlerOutput::Text(text)) if text == "released"));
         });
     }
 }

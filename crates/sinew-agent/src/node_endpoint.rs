@@ -22,7 +22,7 @@ use tracing::Instrument as _;
 use crate::agent_endpoint::MOST_WAITING;
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
-use crate::handler::Said;
+use crate::handler::HandlerOutput;
 use crate::node_tasks::{AnswerListener, NodeBegin};
 use crate::reply;
 use crate::site::Site;
@@ -169,7 +169,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let is_plain_failure = is_plain && !context.has_usage();
     match &said {
         _ if context.step_log().is_taken_over() => {}
-        Ok(Said::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
+        Ok(HandlerOutput::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
             let name = output_name(&context);
             let mut result = WorkflowNodeResult::of_output(context.task(), &name, value);
             result.usage = reply::usage(&context);
@@ -186,7 +186,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
         }
         _ => {}
     }
-    spawn(site, context, kept, Some(FirstCall::Said(said)), Some(slot), span);
+    spawn(site, context, kept, Some(FirstCall::Answered(said)), Some(slot), span);
     None
 }
 

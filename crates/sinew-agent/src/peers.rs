@@ -379,7 +379,7 @@ impl Peers {
     }
 }
 
-/// The id of a call: its place among the task's calls of this agent. The content is no part of it, because a handler may
+/// The id of a call: its place among the task's calls of this agent. The content is not part of it, because a handler may
 /// word a repeated call in another way; a peer that was asked before answers at once.
 pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str) -> String {
     let nth = context.next_call(agent);

@@ -140,7 +140,7 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
 
 fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
     let request: SendMessageRequest = serde_json::from_slice(&delivery.body)
-        .map_err(|error| unreadable(format!("the task is no A2A message: {error}")))?;
+        .map_err(|error| unreadable(format!("the task is not an A2A message: {error}")))?;
     let ids = (delivery.execution.clone(), delivery.task.clone());
     read(site.asked(), |_| Ok(ids), request, &delivery.headers)
 }

@@ -122,7 +122,7 @@ pub(crate) fn read(
         about.context = extra.context;
         given = extra.input;
     } else if let Some(deadline) = text(header::DEADLINE) {
-        let ms = deadline.parse().map_err(|_| unreadable("the deadline is no number of milliseconds"))?;
+        let ms = deadline.parse().map_err(|_| unreadable("the deadline is not a number of milliseconds"))?;
         about.deadline = Some(UNIX_EPOCH + Duration::from_millis(ms));
     }
     if about.calling.is_none() {
@@ -140,7 +140,7 @@ impl Request {
     }
 }
 
-/// The input in the parts of a message: the first artifact, else the first data that is no message of the mesh, else
+/// The input in the parts of a message: the first artifact, else the first data that is not a message of the mesh, else
 /// the text as `{"text": …}`, else an empty object.
 pub(crate) fn input(parts: &[Part]) -> Input {
     let address = parts.iter().find_map(|part| match &part.content {

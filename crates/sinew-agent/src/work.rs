@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_protocol::artifact::ArtifactRef;
 use sinew_protocol::embed::ResultEmbed;
@@ -23,7 +22,7 @@ use crate::failure::{
     ARTIFACTS, BAD_INPUT, BAD_OUTPUT, CANCELLED, FAILED, Failure, NO_MARKER, PANICKED, TOO_LATE, bad_json,
     bad_schema, bounded, is_bad_output, violations,
 };
-use crate::handler::Said;
+use crate::handler::{HandlerCall, HandlerOutput};
 use crate::handler_pace::PacedCall;
 
 /// How long a handler may tidy up after its task was given up.
@@ -80,7 +79,7 @@ pub(crate) async fn go_on(
     let mut context = context.clone();
     loop {
         let called = match first.take() {
-            Some(FirstCall::Said(said)) => said,
+            Some(FirstCall::Answered(answer)) => answer,
             Some(FirstCall::Running(call)) => attempt(agent, call, &context, until, halt).await?,
             None if context.cancel().is_cancelled() => {
                 Err(Fault::cancelled(CANCELLED, "the task was cancelled"))
@@ -156,15 +155,12 @@ fn check(
     own.map_or(Ok(()), |schema| schema.check(value).map_err(RefusedTask::Value))
 }
 
-/// A call of a handler; a panic is a fault.
-pub(crate) type HandlerCall = BoxFuture<'static, Result<Said, Fault>>;
-
 /// The first call of a handler, as far as it has come.
 pub(crate) enum FirstCall {
     /// The handler works.
     Running(HandlerCall),
     /// The handler has answered.
-    Said(Result<Said, Fault>),
+    Answered(Result<HandlerOutput, Fault>),
 }
 
 /// Calls the handler; nothing of it runs before the call is polled.
@@ -189,7 +185,7 @@ async fn attempt(
     context: &Context,
     until: Instant,
     halt: &CancellationToken,
-) -> Result<Result<Said, Fault>, GivenUp> {
+) -> Result<Result<HandlerOutput, Fault>, GivenUp> {
     let cancelled = || Fault::cancelled(CANCELLED, "the task was cancelled");
     let mut called = RunningHandler(tokio::spawn(PacedCall::new(call, &agent.pace).in_current_span()));
     let why = tokio::select! {
@@ -217,7 +213,7 @@ async fn attempt(
 }
 
 /// A handler at work; it ends with whoever waits for it.
-struct RunningHandler(JoinHandle<Result<Said, Fault>>);
+struct RunningHandler(JoinHandle<Result<HandlerOutput, Fault>>);
 
 impl Drop for RunningHandler {
     fn drop(&mut self) {
@@ -226,10 +222,10 @@ impl Drop for RunningHandler {
 }
 
 /// The output as an artifact of the task, if it is one that may go out.
-fn kept(agent: &CompiledAgent, said: Said, context: &Context) -> Result<ArtifactRef, Fault> {
+fn kept(agent: &CompiledAgent, said: HandlerOutput, context: &Context) -> Result<ArtifactRef, Fault> {
     let (value, kept) = match said {
-        Said::Value(value) => (value, None),
-        Said::Text(text) => {
+        HandlerOutput::Value(value) => (value, None),
+        HandlerOutput::Text(text) => {
             let reference = marked(&text)?;
             let named = context.artifacts().find(reference.name.as_str(), reference.version);
             let Some(found) = named else {

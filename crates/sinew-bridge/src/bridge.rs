@@ -17,7 +17,7 @@ use crate::outside_task::{OutsideAgent, begin_counts};
 use crate::remote_card::{RemoteCard, fetch_card};
 use crate::remote_client::RemoteClient;
 
-/// Waits between looks at a card that cannot be had: the first, and the longest.
+/// Waits between attempts to fetch a card: the first, and the longest.
 const FETCH_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 /// Looks at a card that fail in a row before the agent leaves the mesh.
 const MAX_FAILED_LOOKS: u32 = 3;

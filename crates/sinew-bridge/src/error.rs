@@ -81,7 +81,7 @@ pub enum BridgeError {
         /// Words of the outside agent, shortened; empty if there are none.
         text: String,
     },
-    /// Credentials cannot be had, or are not accepted.
+    /// Credentials cannot be read, or are not accepted.
     #[error("the credentials for the outside agent cannot be used: {reason}")]
     Credentials {
         /// Defect of the credentials, without their value.

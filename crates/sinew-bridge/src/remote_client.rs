@@ -43,7 +43,7 @@ pub(crate) enum CallFailure {
     Lost(String),
     /// The answer is not one of A2A.
     Wrong(String),
-    /// The credentials cannot be had, or are not accepted.
+    /// The credentials cannot be read, or are not accepted.
     Credentials(BridgeError),
 }
 

@@ -14,8 +14,8 @@ use sinew_operations::workflow_file;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Span};
 
-use crate::case_runner::PostedCases;
 use crate::expectation::Mismatch;
+use crate::posted_cases::PostedCases;
 use crate::report::CaseVerdict;
 use crate::{difference, stub};
 

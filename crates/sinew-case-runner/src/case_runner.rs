@@ -15,6 +15,7 @@ use crate::case_file::{Case, TestFile, TestedWorkflow};
 use crate::coverage::Coverage;
 use crate::expectation::{self, Mismatch, NOTHING_EXPECTED};
 use crate::observation::{self, CaseObservation};
+use crate::posted_cases::PostedCases;
 use crate::report::{CaseReport, CaseVerdict};
 use crate::{agent_cases, case_file, case_search, difference, update};
 
@@ -66,27 +67,6 @@ pub fn run_cases(
         }
     }
     Ok(report)
-}
-
-/// A workflow file or an agent file, and its cases, as a client sent them: no other file is read.
-#[derive(Clone, Copy, Debug)]
-pub struct PostedCases<'a> {
-    /// Name of the file; cases name it by `workflow` or `agent`.
-    pub file_name: &'a str,
-    /// Text of the file.
-    pub file: &'a str,
-    /// Name of the test file in places.
-    pub name: &'a str,
-    /// Text of the test file.
-    pub cases: &'a str,
-}
-
-impl PostedCases<'_> {
-    /// The failure of cases that name another file.
-    pub(crate) fn not_sent(&self, named: &str) -> Failure {
-        let text = format!("{named} is not the file that was sent: {}", self.file_name);
-        Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text)
-    }
 }
 
 /// Runs cases that a client sent. A test file that cannot be read is part of the report.

@@ -14,7 +14,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Findings that are no defect of this run.
+/// Findings that are not a defect of this run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allowances {
     /// Execution whose tasks and results attackers have stored.

@@ -8,8 +8,22 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use crate::Fallible;
-use crate::attacks::AttackCounts;
 use crate::verdict::Verdict;
+
+/// Attacks of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct AttackCounts {
+    /// Messages that the servers took or refused, by attacker.
+    pub(crate) messages: BTreeMap<&'static str, u64>,
+    /// Of those, messages that the servers refused.
+    pub(crate) refused: u64,
+    /// Requests to the gateway.
+    pub(crate) requests: u64,
+    /// Requests that got no answer.
+    pub(crate) unanswered: u64,
+    /// Answers of the gateway by status.
+    pub(crate) statuses: BTreeMap<u16, u64>,
+}
 
 /// Faults that happened.
 #[derive(Clone, Copy, Debug, Serialize)]

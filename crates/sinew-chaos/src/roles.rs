@@ -118,8 +118,13 @@ pub(crate) async fn executor(
 ) -> Fallible<()> {
     prepare(place)?;
     let usual = ServiceOptions::new(workflows::adapters);
-    let room = room.unwrap_or(usual.room);
-    let mut options = ServiceOptions { id: id.clone(), lease, worn, room, ..usual };
+    let mut options = ServiceOptions {
+        id: id.clone(),
+        lease,
+        compaction_threshold_bytes: worn,
+        memory_limit_bytes: room.unwrap_or(usual.memory_limit_bytes),
+        ..usual
+    };
     options.calls = Some(mesh_operator::built_in_workflow);
     let _service = Service::start(place.connect(&id).await?, options).await?;
     std::future::pending().await

@@ -295,7 +295,7 @@ async fn streams(
             let Some(Subject::Task { execution, task, .. } | Subject::Result { execution, task, .. }) =
                 Subject::parse(mesh.namespace(), &subject)
             else {
-                verdict.orphaned.push(format!("{subject} is no task and no result"));
+                verdict.orphaned.push(format!("{subject} is neither a task nor a result"));
                 continue;
             };
             if !all.get(&execution).is_some_and(|told| told.tasks.contains_key(&task)) {

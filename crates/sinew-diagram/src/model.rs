@@ -15,7 +15,7 @@ pub struct Drawing {
     pub caption: Option<DrawingCaption>,
     /// Nodes in file order; ids are unique (a repeated id is drawn once, the first wins).
     pub nodes: Vec<DrawnNode>,
-    /// Edges in file order; an end that is no node is drawn as a plain box with that id.
+    /// Edges in file order; an end that is not a node is drawn as a plain box with that id.
     pub edges: Vec<DrawnEdge>,
 }
 
@@ -241,7 +241,7 @@ pub enum DrawError {
         /// Error of the layout engine; never contains text of the workflow.
         reason: String,
     },
-    /// The picture would have too many pixels, or a scale that is no size.
+    /// The picture would have too many pixels, or a scale that is not a size.
     #[error("the picture would be {width} by {height} pixels; choose a smaller scale, or svg")]
     Pixels {
         /// Width asked for.

@@ -14,7 +14,7 @@ use crate::{MAX_NODES, MAX_PLACED_NODES};
 pub struct PlacedDrawing {
     /// Width and height.
     pub size: (f64, f64),
-    /// Nodes: those of the drawing in its order, then ends of edges that are no nodes.
+    /// Nodes: those of the drawing in its order, then ends of edges that are not nodes.
     pub nodes: Vec<PlacedNode>,
     /// Edges in the order of the drawing.
     pub edges: Vec<PlacedEdge>,

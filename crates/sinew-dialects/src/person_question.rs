@@ -1,6 +1,6 @@
 //! The workflow that asks a person for an agent: for questions that must survive the process which asks.
 //!
-//! It is no dialect of files. Its one plan is made here, and its adapter knows nothing else.
+//! It is not a dialect of files. Its one plan is made here, and its adapter knows nothing else.
 
 use serde_json::{Value, json};
 use sinew_engine::{
@@ -130,7 +130,7 @@ fn shown_data(input: &Value) -> Value {
     shown.into()
 }
 
-/// Whether an answer to a question of yes or no is a no. Words that are neither are no consent to anything.
+/// Whether an answer to a question of yes or no is a no. Words that are neither are not consent to anything.
 fn is_refusal(data: &Value) -> bool {
     let told = data.get("approved").unwrap_or(data);
     let word = told.as_str().map(|text| text.trim().to_ascii_lowercase());

@@ -19,12 +19,12 @@ const VERSION: u32 = 2;
 /// The format of rounds without references, which older versions read, too.
 const PLAIN_VERSION: u32 = 1;
 
-/// Bytes that are no round of a journal this version knows.
+/// Bytes that are not a round of a journal this version knows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// Not the message at all, or cut off.
-    #[error("the bytes are no journal round: {0}")]
+    #[error("the bytes are not a journal round: {0}")]
     Malformed(#[from] prost::DecodeError),
     /// Written by a newer version.
     #[error("journal format {0} is not known to this version")]

@@ -77,7 +77,7 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
-    /// The plan of an execution cannot be had.
+    /// The plan of an execution cannot be loaded.
     #[error("{}", .0.message)]
     Plan(Fault),
 }

@@ -1,6 +1,6 @@
 //! `execution diff`: two executions side by side: how nodes ended, what they gave, how long they took.
 //!
-//! How long something took, and how often it was tried, is shown and is no difference: it never is the same.
+//! How long something took, and how often it was tried, is shown and is not a difference: it never is the same.
 
 use indexmap::IndexMap;
 use serde::Serialize;

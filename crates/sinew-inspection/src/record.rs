@@ -20,7 +20,7 @@ pub use redact::redact;
 /// The format this version reads and writes.
 const FORMAT: u64 = 1;
 
-/// Reason why data is no record of an execution: which part of it, and what is wrong there.
+/// Reason why data is not a record of an execution: which part of it, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RecordError(String);

@@ -34,10 +34,10 @@ pub enum BadCard {
     #[error("it has {0} bytes, at most {LARGEST_CARD} are allowed")]
     Size(usize),
     /// No JSON, a member twice, nested too deeply.
-    #[error("it is no proper JSON: {0}")]
+    #[error("it is not proper JSON: {0}")]
     Json(String),
     /// Not the form of an A2A agent card.
-    #[error("it is no A2A agent card: {0}")]
+    #[error("it is not an A2A agent card: {0}")]
     Form(String),
     /// A card under somebody else's subject.
     #[error("it names {name:?}, whose token is {token}; the subject is that of another agent")]
@@ -179,12 +179,12 @@ fn skills(card: &AgentCard) -> Result<(), BadCard> {
 fn schemas(card: &AgentCard) -> Result<(), BadCard> {
     let Some(params) = extension_params(card, SCHEMAS) else { return Ok(()) };
     if !params.is_object() {
-        return Err(BadCard::Form("the parameters of the schema extension are no object".to_owned()));
+        return Err(BadCard::Form("the parameters of the schema extension are not an object".to_owned()));
     }
     for which in ["input_schema", "output_schema"] {
         let Some(schema) = params.get(which).filter(|schema| !schema.is_null()) else { continue };
         if !schema.is_object() {
-            return Err(BadCard::Schema { which, reason: "it is no object".to_owned() });
+            return Err(BadCard::Schema { which, reason: "it is not an object".to_owned() });
         }
         Schema::compile(schema).map_err(|error| BadCard::Schema {
             which,

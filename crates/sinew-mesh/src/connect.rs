@@ -215,7 +215,7 @@ impl Connect {
         if let Some(prefix) = &context.inbox_prefix
             && !prefix.split('.').all(is_token)
         {
-            return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is no subject".to_owned()));
+            return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is not a subject".to_owned()));
         }
         Ok(ConnectionSettings {
             servers,
@@ -254,7 +254,7 @@ fn connection_timeout(given: Option<Duration>, variable: Option<String>) -> Resu
     let timeout = match (given, variable) {
         (Some(timeout), _) => timeout,
         (None, Some(text)) => go_duration(&text)
-            .ok_or_else(|| bad(var::NATS_TIMEOUT, "this is no duration such as 5s or 500ms".to_owned()))?,
+            .ok_or_else(|| bad(var::NATS_TIMEOUT, "this is not a duration such as 5s or 500ms".to_owned()))?,
         (None, None) => TIMEOUT,
     };
     if timeout.is_zero() {
@@ -499,7 +499,7 @@ impl ConnectionSettings {
             ConnectionCredentials::Creds(path) => {
                 let creds = secret(var::NATS_CREDS, path)?;
                 named = name_in(&creds);
-                let reason = format!("{}: this is no file of NATS credentials", path.display());
+                let reason = format!("{}: this is not a file of NATS credentials", path.display());
                 options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
             }
             ConnectionCredentials::Jwt { jwt, seed } => {
@@ -566,7 +566,7 @@ impl ConnectionSettings {
 
 /// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
 fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
-    let wrong = || bad(var::NATS_URL, "this is no address of a NATS server".to_owned());
+    let wrong = || bad(var::NATS_URL, "this is not an address of a NATS server".to_owned());
     let mut servers = Vec::new();
     let mut auth = ConnectionCredentials::Nobody;
     for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {

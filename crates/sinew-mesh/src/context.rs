@@ -66,7 +66,7 @@ impl Contexts {
     pub(crate) fn load(&self, name: &str) -> Result<Context, MeshError> {
         // The name becomes part of a path.
         if name.is_empty() || name.contains("..") || name.contains(['/', '\\', '\0']) {
-            return Err(bad(name, "this is no name of a context".to_owned()));
+            return Err(bad(name, "this is not a name of a context".to_owned()));
         }
         let path = self.folder.join("context").join(format!("{name}.json"));
         let text = read(&path).map_err(|error| match error.kind() {
@@ -78,7 +78,7 @@ impl Contexts {
         // The parser's own words may quote what is secret; where it stopped is enough.
         let mut context: Context = serde_json::from_str(&text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            bad(name, format!("{}:{line}:{column}: this is no context", path.display()))
+            bad(name, format!("{}:{line}:{column}: this is not a context", path.display()))
         })?;
         for (entry, value) in [
             ("nsc", &context.nsc),

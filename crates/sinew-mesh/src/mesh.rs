@@ -158,11 +158,6 @@ impl Mesh {
         connects.wrapping_add(*self.shared.number.borrow() << 32)
     }
 
-    /// Returns the name that the process of the server gave itself when it began: another one after each start.
-    pub fn server_process(&self) -> String {
-        self.line().client.server_info().server_id
-    }
-
     /// Whether a lost connection is replaced by another one.
     pub(crate) fn is_renewed(&self) -> bool {
         self.shared.inboxes.renewed

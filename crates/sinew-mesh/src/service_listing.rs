@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 pub struct About {
     /// For people.
     pub description: String,
-    /// Any text; what is no `1.2.3` is told as `0.0.0`.
+    /// Any text; what is not of the form `1.2.3` is told as `0.0.0`.
     pub version: String,
     /// More about it.
     pub metadata: BTreeMap<String, String>,

@@ -67,7 +67,7 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// A text that is no `traceparent`.
+/// A text that is not a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no traceparent: expected VERSION-TRACE-SPAN-FLAGS in lower-case hex")]
 pub struct BadTraceParent;

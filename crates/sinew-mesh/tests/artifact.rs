@@ -106,7 +106,7 @@ async fn hostile_names_reach_no_key_and_hostile_addresses_no_bytes() {
     {
         let stored = store.put_object(&here, name(title), 0, "text/plain", bytes.clone()).await.unwrap();
         let Content::Url(address) = Content::of(&stored.part).unwrap() else {
-            panic!("{title} is no address")
+            panic!("{title} is not an address")
         };
         let read: StoredAt = address.parse().unwrap();
         assert_eq!(read.uri.artifact.name.as_str(), title);

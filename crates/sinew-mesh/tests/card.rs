@@ -232,7 +232,7 @@ async fn what_happens_to_agents_is_seen() {
     let raw = serde_json::to_vec(&card("late")).unwrap();
     assert_eq!(cards.get("late").unwrap().raw, raw);
 
-    // A heartbeat is no change; a new card is.
+    // A heartbeat is not a change; a new card is.
     while cards.get("late").unwrap().card.version != "2" {
         mesh.cards().announce(&card("late")).await.unwrap();
         let mut newer = card("late");

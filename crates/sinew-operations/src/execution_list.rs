@@ -69,7 +69,7 @@ impl fmt::Display for ExecutionCursor {
     }
 }
 
-/// The text is no place in a list of executions.
+/// The text is not a place in a list of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
 

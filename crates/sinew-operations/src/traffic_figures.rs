@@ -267,7 +267,7 @@ mod tests {
             vec![StreamSample { stream: "TASKS".to_owned(), last_sequence, bytes: messages * 200, messages }]
         };
         figures.note_streams(1_000, sample(10, 2));
-        assert!(figures.report(1_500).rates.is_empty(), "one sample is no rate");
+        assert!(figures.report(1_500).rates.is_empty(), "one sample is not a rate");
         figures.note_streams(1_500, sample(99, 2));
         figures.note_streams(11_000, sample(110, 4));
         let rate = &figures.report(11_000).rates[0];

@@ -41,7 +41,7 @@ pub enum BadArtifact {
     #[error("artifact name {0:?} is not in Unicode normal form C")]
     NotNormal(String),
     /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`; further parameters are passed over.
-    #[error("{0:?} is no artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
+    #[error("{0:?} is not an artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
     Address(String),
     /// The bytes are not those that were stored.
     #[error("artifact {name} was changed: it should be {expected}, it is {found}")]

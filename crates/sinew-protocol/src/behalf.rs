@@ -52,7 +52,7 @@ pub struct CallingTask {
 }
 
 impl CallingTask {
-    /// Of the subject that the task's result goes to; none if it is no such subject.
+    /// Of the subject that the task's result goes to; none if it is not such a subject.
     pub fn of(namespace: &str, result_subject: &str) -> Option<Self> {
         match Subject::parse(namespace, result_subject)? {
             Subject::Result { execution, task, token, .. } => {

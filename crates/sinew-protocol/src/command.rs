@@ -365,7 +365,7 @@ impl Command {
             self.most("labels", value, MAX_NAME)?;
         }
         if body.version.as_deref().is_some_and(|version| !is_digest(version)) {
-            return Err(self.bad("version", "is no digest"));
+            return Err(self.bad("version", "is not a digest"));
         }
         if let Some(address) = &body.input_artifact {
             self.most("input_artifact", address, MAX_TEXT)?;

@@ -24,7 +24,7 @@ const DERIVED_ID_BYTES: usize = 32;
 
 /// A text that is not `[A-Za-z0-9_-]{1,64}`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no id: expected 1 to 64 letters, digits, underscores or hyphens")]
+#[error("{text:?} is not an id: expected 1 to 64 letters, digits, underscores or hyphens")]
 pub struct BadId {
     /// The rejected text, cut to 64 characters.
     pub text: String,
@@ -61,7 +61,7 @@ macro_rules! id {
         }
 
         impl $name {
-            /// Takes an id that came from outside, refusing what is no legal subject token.
+            /// Takes an id that came from outside, refusing what is not a legal subject token.
             pub fn parse(text: &str) -> Result<Self, BadId> {
                 if is_token(text) {
                     Ok(Self(text.into()))

@@ -119,7 +119,7 @@ impl Request {
             None => raw(&json!({})),
             Some(params) if params.get().starts_with('{') => params.to_owned(),
             Some(_) => {
-                let message = "the parameters are no object".to_owned();
+                let message = "the parameters are not an object".to_owned();
                 return Err(refused(id, ErrorCode::InvalidParams, message));
             }
         };
@@ -143,14 +143,14 @@ impl Request {
     }
 }
 
-/// Why a body is no envelope, with what can still be read of its id.
+/// Why a body is not an envelope, with what can still be read of its id.
 fn unread(body: &[u8], error: &serde_json::Error) -> Refused {
     let refused = |id, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
     match serde_json::from_slice::<Value>(body) {
         Err(error) => refused(
             Value::Null,
             ErrorCode::ParseError,
-            format!("the body is no JSON: {}", short(&error.to_string(), 300)),
+            format!("the body is not JSON: {}", short(&error.to_string(), 300)),
         ),
         Ok(Value::Array(_)) => {
             let message = "batches are not read: send one call per message".to_owned();

@@ -28,7 +28,7 @@ pub enum Vocabulary {
     Spec,
 }
 
-/// Why bytes or JSON are no mesh message.
+/// Why bytes or JSON are not a mesh message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     /// No object with a known `type`.

@@ -27,7 +27,8 @@ impl Part {
     /// Reads the header's value; no header means [`Part::WHOLE`].
     pub fn parse(header: Option<&str>) -> Result<Self, BadMessage> {
         let Some(text) = header else { return Ok(Self::WHOLE) };
-        let bad = || field(&format!("{:?} is no i/n", text.chars().take(40).collect::<String>()));
+        let bad =
+            || field(&format!("{:?} is not of the form i/n", text.chars().take(40).collect::<String>()));
         let (number, of) = text.split_once('/').ok_or_else(bad)?;
         let part = Self { number: number.parse().map_err(|_| bad())?, of: of.parse().map_err(|_| bad())? };
         let legal = part.number >= 1 && part.number <= part.of && part.of <= MAX_PARTS;

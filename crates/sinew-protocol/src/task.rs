@@ -84,7 +84,7 @@ impl TaskExtra {
     /// Finds it in a request's metadata; none when there is none.
     pub fn find(metadata: Option<&Value>) -> Option<Result<Self, BadMessage>> {
         let extra = metadata?.get(METADATA)?;
-        // A caller that is no executor may say during which task it calls, and nothing else.
+        // A caller that is not an executor may say during which task it calls, and nothing else.
         if extra.get(crate::behalf::PARENT).is_some() && extra.get("result_subject").is_none() {
             return None;
         }

@@ -30,7 +30,7 @@ pub struct ModelTotals {
 }
 
 impl ModelTotals {
-    /// Reads the sums of a usage that an agent told. Members that are no numbers count as nothing.
+    /// Reads the sums of a usage that an agent told. Members that are not numbers count as nothing.
     pub fn of(usage: &Value) -> Self {
         let count = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or(0);
         let cost = usage.get("cost_usd").and_then(Value::as_f64);

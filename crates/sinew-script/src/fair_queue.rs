@@ -316,7 +316,7 @@ mod tests {
     fn requests_change_lanes_with_the_record_of_their_owner() {
         let mut bench = Bench::of(&[(1, "a1"), (2, "b1"), (1, "a2"), (2, "b2")]);
         bench.evaluations(1, 2);
-        assert_eq!(bench.pop_all(Quick), [""; 0], "two short evaluations are no record yet");
+        assert_eq!(bench.pop_all(Quick), [""; 0], "two short evaluations are not a record yet");
         bench.evaluations(1, 1);
         assert_eq!(bench.pop_all(Quick), ["a1", "a2"]);
         bench.queue.record(2, LIMIT, LIMIT);

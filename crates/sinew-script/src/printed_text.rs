@@ -7,7 +7,7 @@ use std::{
 
 use monty_types::{MontyException, PrintWriterCallback};
 
-/// Most bytes that are kept of what one evaluation prints. Printing more is no error: the rest is dropped.
+/// Most bytes that are kept of what one evaluation prints. Printing more is not an error: the rest is dropped.
 const MAX_PRINTED_BYTES: usize = 16 << 10;
 /// Last line of a text whose rest was dropped.
 const REST_DROPPED: &str = "(the rest that was printed is not kept)";

@@ -117,7 +117,7 @@ mod tests {
         RejectionNotJournaled,
         /// Results that came while an execution was held are not read when it is resumed.
         HeldResultsNotRead,
-        /// Depth and chain are believed from any client.
+        /// Depth and chain of starts are accepted from any client.
         ChainBelieved,
     }
 

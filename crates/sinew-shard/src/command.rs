@@ -24,79 +24,62 @@ const AGENT_TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
 /// Milliseconds that an agent's clock may be ahead.
 const MAX_CLOCK_SKEW: Time = 2_000;
 
+/// Facts that the answer to a start needs.
+struct StartAnswer {
+    id: Token,
+    caller: Token,
+    execution: ExecutionId,
+    /// Subject for the answer to a request; `None` for a start from the stream of commands.
+    reply: Option<String>,
+}
+
 impl ShardState {
     /// Begins an execution, or says why not.
     pub(crate) fn handle_start(&mut self, now: Time, start: StartInput) {
-        let StartInput {
-            command,
-            id,
-            caller,
-            identity,
-            program,
-            input,
-            traceparent,
-            is_parent_proved,
-            reply,
-            is_closed,
-        } = start;
-        let execution = command.execution.clone();
-        if is_closed {
-            return self.repeat_start(execution, reply);
+        let execution = start.command.execution.clone();
+        let answer =
+            StartAnswer { id: start.id, caller: start.caller.clone(), execution, reply: start.reply };
+        if start.is_closed {
+            return self.repeat_start(answer);
         }
-        let refuse = |fault: &Fault| Verdict {
-            id: id.clone(),
-            op: Operation::Start,
-            caller: caller.clone(),
-            accepted: false,
-            reason: format!("{}: {}", fault.code, fault.message),
-        };
-        let is_child = is_parent_proved && command.parent.is_some();
+        let is_child = start.is_parent_proved && start.command.parent.is_some();
         // The parent is being told, so another executor's copy of the start must not begin the child.
-        if let Some(fault) = self.table.rejection(&execution).filter(|_| is_child) {
-            let verdict = refuse(&fault);
-            self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
-            return self.table.verdict(&mut self.builder, &execution, verdict);
+        if let Some(fault) = self.table.rejection(&answer.execution).filter(|_| is_child) {
+            return self.refuse_start(answer, &fault);
         }
-        let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
+        let compared = self.table.known(&answer.execution).map(|known| start.identity.compare(&known.meta));
         let program = match compared {
-            Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => return self.repeat_start(execution, reply),
+            Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => return self.repeat_start(answer),
             Some(Err(fault)) => Err(fault),
-            Some(Ok(())) | None => check_key_time(&identity, &command, now).and(program),
+            Some(Ok(())) | None => check_key_time(&start.identity, &start.command, now).and(start.program),
         };
+        let command = start.command;
         let meta = ExecutionMeta {
-            execution: execution.clone(),
-            workflow: command.workflow.clone(),
+            execution: command.execution,
+            workflow: command.workflow,
             dialect: program.as_ref().map(|program| program.adapter.name().to_owned()).unwrap_or_default(),
             plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
-            caller: caller.clone(),
+            caller: start.caller,
             user: command.user,
             user_config: command.user_config,
             session: command.session,
             labels: command.labels,
             created: now,
-            parent: command.parent.filter(|_| is_parent_proved),
-            traceparent,
-            start_digest: Some(identity.into_digest()),
-        };
-        let mode = match &command.mode {
-            Value::Null => Ok(ExecutionMode::default()),
-            mode => serde_json::from_value(mode.clone()).map_err(|error| {
-                Fault::invalid(COMMAND_UNUSABLE, format!("the mode cannot be read: {error}"))
-            }),
+            parent: command.parent.filter(|_| start.is_parent_proved),
+            traceparent: start.traceparent,
+            start_digest: Some(start.identity.into_digest()),
         };
         // Depth and chain bound recursion, so only executors may say how deep a start is.
         let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);
         let (depth, chain) = if is_believed { (command.depth, command.chain) } else { (0, Vec::new()) };
         let ready = program.and_then(|program| match call_cycle(&program, &chain) {
-            None => Ok((program, input?, mode?)),
+            None => Ok((program, start.input?, read_mode(&command.mode)?)),
             Some(fault) => Err(fault),
         });
         let (program, input, mode) = match ready {
             Ok(ready) => ready,
             Err(fault) => {
-                let verdict = refuse(&fault);
-                self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
-                self.table.verdict(&mut self.builder, &execution, verdict);
+                self.refuse_start(answer, &fault);
                 if meta.parent.is_some() {
                     self.table.reject(&mut self.builder, meta, fault);
                 }
@@ -106,19 +89,26 @@ impl ShardState {
         let begin = EngineInput::Start { input, mode, depth, chain };
         match self.table.start(&mut self.builder, now, meta, program, begin) {
             Ok(()) => {
+                let StartAnswer { execution, reply, .. } = answer;
                 self.answer_start(&execution, reply, StartDecision::Begun);
                 self.notices.push(ShardNotice::Started(execution));
             }
-            Err(InputError::Refused(_)) => self.repeat_start(execution, reply),
-            Err(InputError::Broke(fault)) => {
-                let verdict = refuse(&fault);
-                self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
-                self.table.verdict(&mut self.builder, &execution, verdict);
-            }
+            Err(InputError::Refused(_)) => self.repeat_start(answer),
+            Err(InputError::Broke(fault)) => self.refuse_start(answer, &fault),
         }
     }
 
-    fn repeat_start(&mut self, execution: ExecutionId, reply: Option<String>) {
+    /// Answers a start that is not obeyed, and records the verdict.
+    fn refuse_start(&mut self, answer: StartAnswer, fault: &Fault) {
+        let StartAnswer { id, caller, execution, reply } = answer;
+        let reason = format!("{}: {}", fault.code, fault.message);
+        self.answer_start(&execution, reply, StartDecision::Refused(reason.clone()));
+        let verdict = Verdict { id, op: Operation::Start, caller, accepted: false, reason };
+        self.table.verdict(&mut self.builder, &execution, verdict);
+    }
+
+    fn repeat_start(&mut self, answer: StartAnswer) {
+        let StartAnswer { execution, reply, .. } = answer;
         self.answer_start(&execution, reply, StartDecision::Known);
         self.notices.push(ShardNotice::StartRepeated(execution));
     }
@@ -191,7 +181,7 @@ impl ShardState {
                 EngineInput::Retry { retry: RetryRequest { nodes, only, input }, reason: with_caller(reason) }
             }
             Command::Approve(approve) => person_answer(active, caller, approve)?,
-            Command::Start(_) => return Err("a start is no signal".to_owned()),
+            Command::Start(_) => return Err("a start is not a signal".to_owned()),
         };
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
@@ -285,6 +275,15 @@ impl ShardState {
                 self.notices.push(ShardNotice::ResultUnusable { execution, task });
             }
         }
+    }
+}
+
+/// Returns the mode that a start asks for.
+fn read_mode(mode: &Value) -> Result<ExecutionMode, Fault> {
+    match mode {
+        Value::Null => Ok(ExecutionMode::default()),
+        mode => serde_json::from_value(mode.clone())
+            .map_err(|error| Fault::invalid(COMMAND_UNUSABLE, format!("the mode cannot be read: {error}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Observations of a shard's owner that are no part of its journal: for logs and metrics.
+//! Observations of a shard's owner that are not part of its journal: for logs and metrics.
 
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, TaskId, Token};

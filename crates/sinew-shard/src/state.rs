@@ -71,7 +71,7 @@ pub struct PendingCommit {
     pub entries: usize,
 }
 
-/// Share of a journal that is likely to be superfluous.
+/// Share of a journal that no open execution needs, by estimate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CompactionState {
     /// Bytes written since old messages were removed.
@@ -375,7 +375,7 @@ impl ShardState {
         });
     }
 
-    /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
+    /// Journals old executions again, a few at a time, once no open execution is likely to need most of the journal.
     fn compact(&mut self) {
         let CompactionState { bytes, cut } = self.compaction;
         if cut.is_none() && bytes > self.config.compaction_threshold_bytes && bytes > 2 * self.table.size() {

@@ -453,7 +453,7 @@ impl ExecutionTable {
         self.active.len()
     }
 
-    /// Bytes of rounds of open executions: what the journal would hold if nothing in it were superfluous.
+    /// Bytes of rounds of open executions: the least that the journal has to hold.
     pub(crate) fn size(&self) -> usize {
         self.bytes
     }

@@ -40,7 +40,7 @@ fn hint(kind: &ErrorKind) -> Option<&'static str> {
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "is there a ':' missing after a key?",
         ErrorKind::ExpectedDocumentStart => "a file holds one value; put others into files of their own",
         ErrorKind::MissingLowSurrogate | ErrorKind::UnpairedLowSurrogate | ErrorKind::InvalidLowSurrogate => {
-            "half of a surrogate pair is no character"
+            "half of a surrogate pair is not a character"
         }
         ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
             "a text with { or } inside brackets needs quotes"

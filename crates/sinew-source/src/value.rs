@@ -94,7 +94,7 @@ impl Node {
         Node { span: Span::default(), kind }
     }
 
-    /// The value under `key`; `None` also where this is no object.
+    /// The value under `key`; `None` also where this is not an object.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.member(key).map(|member| &member.value)
     }

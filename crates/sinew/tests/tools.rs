@@ -33,7 +33,7 @@ fn check(format: &str, schema: &Validator, parameters: &str, declared: &Value) {
     assert!(wrong.is_empty(), "{format}: {wrong:#?}\n{declared:#}");
     let parameters = declared.pointer(parameters).unwrap_or_else(|| panic!("{format}: {declared:#}"));
     let arguments = jsonschema::validator_for(parameters)
-        .unwrap_or_else(|error| panic!("{format}: its parameters are no schema: {error}: {parameters:#}"));
+        .unwrap_or_else(|error| panic!("{format}: its parameters are not a schema: {error}: {parameters:#}"));
     // Required is what the workflow requires; strict interfaces demand all, and null stands for what is left out.
     let is_strict = declared.pointer("/function/strict") == Some(&json!(true));
     let names: Vec<&String> =
@@ -81,7 +81,7 @@ fn every_workflow_is_declared_as_each_interface_takes_it() {
             json!({"type": "object", "properties": {INPUT_ARTIFACT: {"type": "integer"}}}),
             Value::Null,
         ),
-        // Schemas that are no objects, combinations, references, nulls.
+        // Schemas that are not objects, combinations, references, nulls.
         (
             "booleans",
             json!({"type": "object", "properties": {"a": true, "b": false}}),

@@ -125,7 +125,7 @@ impl Asked {
     /// The message of an executor.
     pub fn message(&self, extra: &TaskExtra, parts: Vec<Part>) -> SendMessageRequest {
         let mut parts = parts;
-        parts.push(Part::text("a reminder that is no input"));
+        parts.push(Part::text("a reminder that is not input"));
         let message = Message::user(format!("{}-request", self.task), parts).with_context_id("session");
         let mut request = SendMessageRequest { tenant: None, message, configuration: None, metadata: None };
         extra.put(&mut request);

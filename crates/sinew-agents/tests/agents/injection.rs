@@ -110,7 +110,7 @@ impl Peers for Strangers {
             _ => {}
         }
         let mut all = vec![plain("News"), plain("Send"), plain("Bank")];
-        // Agents that nobody described are no words of others only if the file names them.
+        // Agents that nobody described are not words of others only if the file names them.
         if matches!(
             self.carrier,
             Some(Carrier::PeerDescription | Carrier::PeerName | Carrier::PeerParameters)

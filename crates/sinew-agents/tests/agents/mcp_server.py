@@ -14,7 +14,7 @@ TOOLS = [
     {"name": "add", "description": "Adds two numbers.", "inputSchema": NUMBERS, "outputSchema": SUM},
     {"name": "flood", "description": "Says 9 MB in one line.", "inputSchema": ANY},
     {"name": "freeze", "description": "Stops.", "inputSchema": ANY},
-    {"name": "noise", "description": "Says what is no answer.", "inputSchema": ANY, "annotations": READS},
+    {"name": "noise", "description": "Says what is not an answer.", "inputSchema": ANY, "annotations": READS},
     {"name": "fail", "description": "Fails.", "inputSchema": ANY},
     {"name": "json", "description": "Says JSON as text.", "inputSchema": ANY},
     {"name": "key", "description": "Says what it was given.", "inputSchema": ANY},

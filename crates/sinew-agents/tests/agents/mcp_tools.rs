@@ -68,7 +68,7 @@ async fn models_call_tools_of_servers() {
     let (fixture, reply) = talk(json!({}), &calls).await;
     let found = results(&reply.unwrap());
     assert_eq!(found[0], json!({"sum": 5}));
-    // The program has the variables of the file and no others; their values are no words for a model.
+    // The program has the variables of the file and no others; their values are not words for a model.
     assert_eq!(found[1], json!({"text": "KEY=***"}));
     assert_eq!(found[2], "the tool fail failed: no such file: /etc/x");
     assert_eq!(found[3]["output"], json!({"text": "drawn"}));

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use serde::Serialize;
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_operations::gateway_keys::{NewKey, create_key, revoke_keys};
 use sinew_protocol::ExecutionId;
@@ -29,7 +28,7 @@ use crate::brokers::{BrokerOptions, DiskChanges};
 use crate::fault_plan::FaultCounts;
 use crate::load::Load;
 use crate::outside::free_address;
-use crate::report::Report;
+use crate::report::{AttackCounts, Report};
 use crate::run::{self, BrokerFaults, RunProcesses};
 use crate::site::Site;
 use crate::slot::{Role, Slot, Tally, What};
@@ -71,21 +70,6 @@ pub(crate) struct AttackArgs {
     /// Do not ask that everything ends 30 s after the last fault: for short runs on busy machines.
     #[arg(long)]
     short: bool,
-}
-
-/// Attacks of a run.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct AttackCounts {
-    /// Messages that the servers took or refused, by attacker.
-    pub(crate) messages: BTreeMap<&'static str, u64>,
-    /// Of those, messages that the servers refused.
-    pub(crate) refused: u64,
-    /// Requests to the gateway.
-    pub(crate) requests: u64,
-    /// Requests that got no answer.
-    unanswered: u64,
-    /// Answers of the gateway by status.
-    statuses: BTreeMap<u16, u64>,
 }
 
 /// Messages of one attacker.

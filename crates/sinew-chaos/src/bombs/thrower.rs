@@ -1,6 +1,6 @@
 //! The thrower of bombs: a process of its own, as attackers are.
 //!
-//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority, off the first core.
+//! Its own work, such as reading files, is not work of the mesh and runs at the lowest priority, off the first core.
 
 use std::collections::BTreeMap;
 use std::fs::File;

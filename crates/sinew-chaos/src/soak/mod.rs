@@ -88,7 +88,8 @@ impl SoakProcesses {
         let tally = Arc::<Tally>::default();
         let open = |what| Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
         let executor = |name: &str| {
-            let worn = sinew_executor::service::ServiceOptions::new(workflows::adapters).worn;
+            let worn =
+                sinew_executor::service::ServiceOptions::new(workflows::adapters).compaction_threshold_bytes;
             open(What::Executor { name: name.to_owned(), lease: LEASE, worn, room: None })
         };
         let agents = |name: &str| open(What::Agents { name: name.to_owned(), work: WORK });

@@ -168,7 +168,7 @@ fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: V
         ));
     }
     let previous = previous(ctx, act);
-    // A decision is no text to work on: what the last node said is.
+    // A decision is not text to work on: what the last node said is.
     let previous = match text::is_decision(&previous).then(|| native::last_text(ctx)).flatten() {
         Some(text) => text,
         None => text::plain(&previous),

@@ -491,7 +491,7 @@ fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: PortValues) -> Resul
             };
             (whole, value)
         };
-        // A default of the spec is no failure: the node must have said it.
+        // A default of the spec is not a failure: the node must have said it.
         if reports_failure && (rules.standard || value.get("success") == Some(&json!(false))) {
             let text = whole.get("error_message").and_then(Value::as_str).filter(|text| !text.is_empty());
             failure.get_or_insert_with(|| text.unwrap_or("Node execution failed").to_owned());

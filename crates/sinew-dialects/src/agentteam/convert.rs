@@ -161,7 +161,7 @@ pub(super) fn convert(source: &str, payload: &Value) -> Result<ConversionResult,
 
 /// Result of a call over the payload.
 ///
-/// An exception is [`ConversionResult::Raised`]; what is no exception of the function (time, memory) is an error.
+/// An exception is [`ConversionResult::Raised`]; what is not an exception of the function (time, memory) is an error.
 pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, ScriptError> {
     match outcome {
         CallOutcome::Value(result @ Value::Object(_)) => Ok(ConversionResult::Value(result)),
@@ -195,7 +195,7 @@ fn mask(source: &str) -> String {
             '#' => rest.find('\n').unwrap_or(rest.len()),
             '"' | '\'' => string_length(rest),
             '.' => {
-                // An attribute is no name: `d.format(…)`.
+                // An attribute is not a name: `d.format(…)`.
                 let blank = rest[1..].len() - rest[1..].trim_start_matches([' ', '\t']).len();
                 1 + blank + word_length(&rest[1 + blank..])
             }

@@ -1,6 +1,6 @@
 //! Conditions and templates of configurations: paths, one comparison, `&&` and `||`, a few functions.
 //!
-//! The quirks of the original are kept where files may depend on them: `!` is no operator and parentheses only count
+//! The quirks of the original are kept where files may depend on them: `!` is not an operator and parentheses only count
 //! around the whole text. [`lint`] tells authors of both.
 
 use std::cell::RefCell;
@@ -269,7 +269,7 @@ pub(super) fn lint(text: &str) -> Vec<&'static str> {
     let trimmed = inside_parentheses(text.trim());
     let mut parts = split(trimmed, "||").into_iter().flat_map(|part| split(part, "&&"));
     if parts.clone().any(|part| part.trim().starts_with('!')) {
-        hints.push("'!' is no operator here and makes the condition false; write not(…)");
+        hints.push("'!' is not an operator here and makes the condition false; write not(…)");
     }
     if parts.any(|part| part.trim().starts_with('(')) {
         hints.push("parentheses count only around the whole condition; use and(…) and or(…)");
@@ -388,7 +388,7 @@ fn call(text: &str) -> Option<(String, &str)> {
     known.then_some((name, arguments))
 }
 
-/// The steps of a path: names, `["name"]` and `[0]`; none if it is no path.
+/// The steps of a path: names, `["name"]` and `[0]`; none if it is not a path.
 fn steps(text: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     let mut rest = text;

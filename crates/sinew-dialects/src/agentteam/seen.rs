@@ -51,7 +51,7 @@ fn paths_in(text: &str) -> Vec<String> {
     while let Some(begin) = rest.find(|c: char| c == '$' || c.is_alphanumeric() || "\"'".contains(c)) {
         rest = &rest[begin..];
         let length = match rest.chars().next() {
-            // A text is no path, whatever is in it.
+            // A text is not a path, whatever is in it.
             Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
             _ => path_length(rest),
         };

@@ -31,7 +31,7 @@ pub(super) fn check(
         for (side, id) in [("from_node", &connection.from), ("to_node", &connection.to)] {
             if !ids.contains_key(id.as_str()) && !file.unusable.contains(id) {
                 let message =
-                    format!("connection '{}' has the {side} '{id}', which is no node", connection.id);
+                    format!("connection '{}' has the {side} '{id}', which is not a node", connection.id);
                 found.push(near(found.len(), invalid(message, connection.span), id, ids.keys().copied()));
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn check(
                 found.push(invalid(message, *span).hint("only nodes of the type TRIGGER start a workflow"));
             }
             None if !file.unusable.contains(id) => {
-                let unknown = invalid(format!("trigger '{id}' is no node"), *span);
+                let unknown = invalid(format!("trigger '{id}' is not a node"), *span);
                 found.push(near(found.len(), unknown, id, ids.keys().copied()));
             }
             _ => {}
@@ -158,11 +158,11 @@ fn check_node(
     for (id, span) in &node.attached {
         match ids.get(id.as_str()) {
             None => {
-                let message = format!("node '{}' attaches '{id}', which is no node", node.id);
+                let message = format!("node '{}' attaches '{id}', which is not a node", node.id);
                 found.push(near(found.len(), invalid(message, *span), id, ids.keys().copied()));
             }
             Some(other) if !matches!(other.kind.as_str(), "TOOL" | "MEMORY") => {
-                let message = format!("node '{}' attaches '{id}', which is no TOOL or MEMORY", node.id);
+                let message = format!("node '{}' attaches '{id}', which is not a TOOL or MEMORY", node.id);
                 found.push(invalid(message, *span));
             }
             Some(_) => {}
@@ -170,7 +170,7 @@ fn check_node(
     }
 }
 
-/// Ids of nodes that belong to agents; they and their connections are no part of the graph.
+/// Ids of nodes that belong to agents; they and their connections are not part of the graph.
 pub(super) fn attached(file: &TeamFile) -> BTreeSet<&str> {
     file.nodes.iter().flat_map(|node| &node.attached).map(|(id, _)| id.as_str()).collect()
 }

@@ -291,7 +291,7 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Str
         typed_inputs.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
     let seen = VisibleValues { ctx, inputs: &inputs };
     let data = template::resolve(&extra.data, &extra.raw, &seen);
-    // Wires come before expressions, expressions before what is written; the data spine is no parameter.
+    // Wires come before expressions, expressions before what is written; the data spine is not a parameter.
     let mut params = data.clone();
     let wired = inputs.iter().filter(|(handle, _)| !matches!(handle.as_str(), "input" | "data"));
     params.extend(wired.map(|(handle, value)| (handle.clone(), value.clone())));

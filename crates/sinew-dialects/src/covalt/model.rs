@@ -168,7 +168,7 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
         }
         for (side, id) in [("source", &edge.source), ("target", &edge.target)] {
             if !places.contains_key(id) {
-                report(item.span, format!("edges[{n}] has the {side} '{id}', which is no node"));
+                report(item.span, format!("edges[{n}] has the {side} '{id}', which is not a node"));
             }
         }
         edges.push(edge);

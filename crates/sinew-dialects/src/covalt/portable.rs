@@ -89,7 +89,7 @@ fn conditional(
     let wanted = extra.data.get("value").cloned().unwrap_or_default();
     if !(wanted.is_number() || wanted.is_boolean() || wanted.is_string()) || wanted.to_string().contains("{{")
     {
-        return Err("it compares with something that is no plain value".into());
+        return Err("it compares with something that is not a plain value".into());
     }
     let folds = extra.data.get("caseSensitive") == Some(&json!(false)) && wanted.is_string();
     // Truth values are numbers in Python, and not here.
@@ -159,7 +159,7 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
     for found in expression.captures_iter(text) {
         let (Some(whole), Some(inner)) = (found.get(0), found.get(1)) else { continue };
         let inner = inner.as_str();
-        // The length of a text or a list is no member of its JSON.
+        // The length of a text or a list is not a member of its JSON.
         if inner.split('.').any(|step| step == "length") {
             return Err(format!("the expression '{inner}' does more than name a value"));
         }

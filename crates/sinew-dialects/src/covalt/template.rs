@@ -55,7 +55,7 @@ fn end_of(text: &str) -> Option<usize> {
         }
         at += 1;
     }
-    // An apostrophe in prose is no text: the nearest end counts then.
+    // An apostrophe in prose is not text: the nearest end counts then.
     text.find("}}")
 }
 

@@ -22,7 +22,7 @@ pub(super) type ParseFindings = Vec<Diagnostic>;
 pub(super) type Keys = &'static [&'static str];
 
 impl<'n> ObjectFields<'n> {
-    /// The object's members; an error where this is no object.
+    /// The object's members; an error where this is not an object.
     pub(super) fn open(node: &'n Node, what: impl Into<String>, found: &mut ParseFindings) -> Option<Self> {
         let what = what.into();
         let Kind::Object(members) = &node.kind else {

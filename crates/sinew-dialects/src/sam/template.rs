@@ -20,7 +20,7 @@ pub(super) enum Template {
     Coalesce(Vec<Template>),
     /// `{concat: […]}`: arrays joined, anything else as text; nulls do not count.
     Concat(Vec<Template>),
-    /// An operator whose argument is no list.
+    /// An operator whose argument is not a list.
     Broken(&'static str),
 }
 

@@ -386,7 +386,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         if let Some(Err(error)) = schema.map(Schema::compile) {
             self.error(
                 code::NOT_VALID_JSON_SCHEMA.as_str(),
-                format!("{what} is no valid JSON Schema: {error}"),
+                format!("{what} is not a valid JSON Schema: {error}"),
                 at,
             );
         }
@@ -426,7 +426,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         self.paths(paths.into_iter(), what, node, at);
     }
 
-    /// Warns of paths that lead nowhere. They are no errors: such a path is null, and files rely on it.
+    /// Warns of paths that lead nowhere. They are not errors: such a path is null, and files rely on it.
     fn paths<'p>(
         &mut self,
         paths: impl Iterator<Item = &'p Path>,
@@ -455,7 +455,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 continue;
             }
             if !self.has(id) {
-                let message = format!("{what} names '{id}', which is no node: it is always null");
+                let message = format!("{what} names '{id}', which is not a node: it is always null");
                 let unknown = Diagnostic::warning(code::TEMPLATE_NAMES_NO_NODE.as_str(), message).at(at);
                 let names = self.ids.keys().copied().chain(["workflow"]);
                 self.found.push(match hint_for(self.found.len(), id, names) {

@@ -254,7 +254,7 @@ fn a_route_that_cannot_be_told_fails_the_node() {
     );
 }
 
-/// The outcome of a script is a fact: it is asked for once, is no other try of the work, and its failure fails the node.
+/// The outcome of a script is a fact: it is asked for once, is not another try of the work, and its failure fails the node.
 #[test]
 fn scripts_choose_edges_by_their_recorded_outcome() {
     check(

@@ -68,11 +68,11 @@ fn refused(bytes: &[u8], expected: &str) {
 fn what_is_not_known_is_refused_with_its_reason() {
     refused(b"", "journal format 0 is not known");
     refused(&[8, 3], "journal format 3 is not known");
-    refused(&[8, 1, 26], "the bytes are no journal round");
-    refused(b"hello", "the bytes are no journal round");
+    refused(&[8, 1, 26], "the bytes are not a journal round");
+    refused(b"hello", "the bytes are not a journal round");
     // Facts: a resumed one, then one of field 99.
     refused(&[8, 1, 26, 3, 0xd2, 1, 0, 26, 3, 0x9a, 6, 0], "fact 1 of the round is of a kind");
-    // A dispatch without an ask, and a note that is no JSON.
+    // A dispatch without an ask, and a note that is not JSON.
     refused(&[8, 1, 26, 2, 0x5a, 0], "fact 0: ask is missing");
     refused(&[8, 1, 26, 5, 0x52, 3, 0x12, 1, b'{'], "fact 0: a value is not JSON");
     // A status from the future.

@@ -126,7 +126,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
     }
 }
 
-/// Null is no bytes at all: it is the commonest value.
+/// Null is not bytes at all: it is the commonest value.
 pub(super) fn json(value: &Value) -> Bytes {
     // A value has string keys only, so it always serialises; and writing to memory does not fail.
     if value.is_null() { Bytes::new() } else { serde_json::to_vec(value).unwrap_or_default().into() }

@@ -227,7 +227,7 @@ impl WorkflowEndpoints {
                 let command = self.start(workflow, caller, &execution, &params, headers).await?;
                 let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
                 match self.client.start_within(command, trace).await {
-                    // The same message with another content is the same message.
+                    // The id of a message identifies the request: other content under the same id is a duplicate.
                     Ok(_) | Err(ClientError::OtherStart(_)) => {}
                     Err(error) => return Err(failed(&error)),
                 }

@@ -13,7 +13,7 @@ use sinew_protocol::a2a::SendMessageRequest;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::jsonrpc::{Response, fault_of};
 use sinew_protocol::message::BadMessage;
-use sinew_protocol::task::read_result;
+use sinew_protocol::task::{NodeResult, read_result};
 use sinew_protocol::unique_keys::check_unique_keys;
 use sinew_protocol::{Fault, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
@@ -76,7 +76,7 @@ pub(super) async fn call(
                     }
                     tokio::time::sleep(SOONEST).await;
                 }
-                // It stops: its like may not, and it will be asked under the same id.
+                // The replica shuts down; another one may take the task, under the same id.
                 Err(fault) if fault.retryable => {
                     debug!(%agent, %fault, "refused for now");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
@@ -105,16 +105,20 @@ pub(super) async fn call(
     if let Some(place) = place {
         gate.ended(place);
     }
-    let (task, agent) = (call.task.clone(), Token::of(&agent));
-    let input = match result {
+    let task = call.task.clone();
+    let _ = back.send(input_of(&shared, call, Token::of(&agent), result).await);
+    task
+}
+
+/// Returns the answer to a call as an input of its shard.
+async fn input_of(shared: &Handle, call: Call, agent: Token, result: Result<NodeResult, Fault>) -> BackInput {
+    match result {
         Ok(result) => {
             let pending = PendingInput::of_result(call.execution, call.task, agent, result);
-            intake::complete(&shared, pending).await
+            intake::complete(shared, pending).await
         }
         Err(fault) => ShardInput::task_result(call.execution, call.task, agent, Err(fault)).into(),
-    };
-    let _ = back.send(input);
-    task
+    }
 }
 
 /// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.
@@ -158,5 +162,6 @@ fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
         _ => no_task(format!("the agent refused: {error}")),
     })?;
     let task = result.get("task").cloned().unwrap_or(result);
-    serde_json::from_value(task).map_err(|error| no_task(format!("the agent's answer is no task: {error}")))
+    serde_json::from_value(task)
+        .map_err(|error| no_task(format!("the agent's answer is not a task: {error}")))
 }

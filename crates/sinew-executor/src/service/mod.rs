@@ -73,11 +73,11 @@ pub struct ServiceOptions {
     pub drain_timeout: Duration,
     /// The words of the messages it sends.
     pub vocabulary: Vocabulary,
-    /// Bytes of a shard's journal below which nobody cares what in it is superfluous.
-    pub worn: usize,
+    /// Journals of shards with fewer bytes are never compacted.
+    pub compaction_threshold_bytes: usize,
     /// Bytes of memory for open executions as they are worked on, about, if it owns every shard. The others are kept as
     /// they stand in the journal, and folded again when something comes in for them.
-    pub room: usize,
+    pub memory_limit_bytes: usize,
 }
 
 impl ServiceOptions {
@@ -90,8 +90,8 @@ impl ServiceOptions {
             lease: Duration::from_secs(4),
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
-            worn: 16 * 1024 * 1024,
-            room: 384 * 1024 * 1024,
+            compaction_threshold_bytes: 16 * 1024 * 1024,
+            memory_limit_bytes: 384 * 1024 * 1024,
         }
     }
 }
@@ -116,9 +116,9 @@ struct Shared {
     artifacts: ArtifactStore,
     schemas: SchemaCache,
     vocabulary: Vocabulary,
-    worn: usize,
+    compaction_threshold_bytes: usize,
     /// Bytes that folded executions of one shard may take.
-    room: usize,
+    memory_limit_bytes: usize,
     /// Whether tasks may go to node endpoints.
     may_send_nodes: bool,
     /// Whether starts by request may be heard.
@@ -190,8 +190,8 @@ impl Shared {
             namespace: self.mesh.namespace().to_owned(),
             owner: self.owner.clone(),
             key: self.key.clone(),
-            compaction_threshold_bytes: self.worn,
-            memory_limit_bytes: self.room,
+            compaction_threshold_bytes: self.compaction_threshold_bytes,
+            memory_limit_bytes: self.memory_limit_bytes,
         }
     }
 }
@@ -253,8 +253,8 @@ impl Service {
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),
             vocabulary: options.vocabulary,
-            worn: options.worn,
-            room: options.room / layout.shards.get() as usize,
+            compaction_threshold_bytes: options.compaction_threshold_bytes,
+            memory_limit_bytes: options.memory_limit_bytes / layout.shards.get() as usize,
             may_send_nodes,
             may_serve_starts,
             queues: Mutex::default(),

@@ -110,6 +110,11 @@ enum DueWork {
     Of(Vec<ExecutionId>),
 }
 
+/// Returns whether the inputs do nothing but close executions.
+fn are_closings(inputs: &[ShardInput]) -> bool {
+    !inputs.is_empty() && inputs.iter().all(|input| matches!(input, ShardInput::Archived { .. }))
+}
+
 /// Owns a shard until `stop`, or until somebody else does; begins after a while. `died` says that a loop of this process
 /// for the shard ended in a panic.
 pub(super) async fn run(
@@ -235,7 +240,7 @@ impl Shard {
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
         let mut desk = QuestionDesk::new(shared.mesh.services().serve_queries(self.id).await?);
-        // Closing alone is no reason to write: it waits a moment for company.
+        // Closings wait for the next commit, for at most LINGER.
         let mut closing: Vec<ShardInput> = Vec::new();
         // A point in time, not a while: questions and other wake-ups must not put it off.
         let mut latest = tokio::time::Instant::now();
@@ -281,23 +286,15 @@ impl Shard {
                 }
             }
             self.take_messages(&mut messages)?;
-            while requests.len() < self.care.batch(BATCH)
-                && let Some(request) = self.starts.try_next()
-            {
-                requests.push(request);
-            }
+            self.take_requests(&mut requests);
             self.hear_calls(replied, &mut arrivals).await;
             self.hear_stores(&mut arrivals);
             while let Ok(arrived) = self.back.try_recv() {
                 self.take_arrived(Some(arrived), &mut arrivals);
             }
-            if messages.is_empty()
-                && requests.is_empty()
-                && due.is_none_or(|due| !due.is_zero())
-                && !arrivals.is_empty()
-                && closing.is_empty()
-                && arrivals.iter().all(|arrival| matches!(arrival, ShardInput::Archived { .. }))
-            {
+            let is_busy =
+                !messages.is_empty() || !requests.is_empty() || due.is_some_and(|due| due.is_zero());
+            if !is_busy && closing.is_empty() && are_closings(&arrivals) {
                 closing = arrivals;
                 latest = tokio::time::Instant::now() + LINGER;
                 continue;
@@ -316,6 +313,15 @@ impl Shard {
             self.arrived.clear();
             // Work comes first in the choice above, so questions get their turn here while there is work without end.
             self.answer_turn(&mut desk, None);
+        }
+    }
+
+    /// Takes the starts that have been asked for, as many as one turn may have.
+    fn take_requests(&mut self, requests: &mut Vec<StartRequest>) {
+        while requests.len() < self.care.batch(BATCH)
+            && let Some(request) = self.starts.try_next()
+        {
+            requests.push(request);
         }
     }
 

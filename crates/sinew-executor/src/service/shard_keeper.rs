@@ -67,7 +67,7 @@ impl ShardKeeper {
             began: Instant::now(),
             heartbeats: 0,
             ages,
-            servers: VecDeque::from([shared.mesh.server_process()]),
+            servers: VecDeque::from([shared.mesh.admin().server_process()]),
             owned,
             shared,
         }
@@ -205,7 +205,7 @@ impl ShardKeeper {
                 anew = true;
             }
         }
-        let server = self.shared.mesh.server_process();
+        let server = self.shared.mesh.admin().server_process();
         if !self.servers.contains(&server) {
             debug!("another process of the server; shards are opened again");
             self.servers.push_back(server);

@@ -93,7 +93,7 @@ async fn a_workflow_is_called_like_an_agent() {
     assert_eq!(state(&said["task"]), "TASK_STATE_FAILED", "{said}");
     assert!(said["task"]["metadata"]["sinew"]["fault"]["code"].is_string());
 
-    // A file name without an address leads nowhere; the words beside it are no input.
+    // A file name without an address leads nowhere; the words beside it are not input.
     let mut named = message("m5", json!([{"text": "Invoking workflow with input artifact: in.json"}]));
     named["metadata"] = json!({"invoked_with_artifacts": [{"filename": "in.json", "version": 0}]});
     let (refused, _) = call(&ada, "single", "SendMessage", named).await;

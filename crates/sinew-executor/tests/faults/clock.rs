@@ -59,7 +59,7 @@ async fn an_owner_keeps_the_brokers_time() {
     let mesh = TestMesh::new().await;
     mesh.deploy("hasty", &single(", timeout: 2s")).await;
     let url = other_times(mesh.url.clone()).await;
-    let part = Part::Executor { id: "one".to_owned(), lease_ms: 2_000, worn: None };
+    let part = Part::Executor { id: "one".to_owned(), lease_ms: 2_000, compaction_threshold_bytes: None };
     let mut executor = Process::start(&Role { url, namespace: mesh.namespace.clone(), part }).await;
     let client = mesh.client().await;
     let agents = mesh.agents_process(Delivery::Queue, &[("two", json!({}))]).await;

@@ -281,6 +281,6 @@ async fn an_agent_dies(delivery: Delivery) {
     let given = given(&[&first, &second]);
     assert_eq!(given.values().collect::<Vec<_>>(), [&2], "{delivery:?}: one task, given twice: {given:?}");
     let attempts = second.began().map(|call| call["attempt"].as_u64().unwrap()).collect::<Vec<_>>();
-    assert_eq!(attempts, [1], "giving it to another process is no new attempt");
+    assert_eq!(attempts, [1], "giving it to another process is not a new attempt");
     assert!(PATIENCE > Duration::from_secs(30));
 }

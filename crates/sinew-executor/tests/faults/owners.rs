@@ -107,7 +107,11 @@ async fn a_compacted_journal_is_taken_over() {
     // The first executions stay open while so many others pass that the journal is worn.
     let agents = [("one", json!({ "pass": true, "hold": 3 })), ("two", json!({ "pass": true }))];
     let mut agents = mesh.agents_process(Delivery::Queue, &agents).await;
-    let part = |id: &str| Part::Executor { id: id.to_owned(), lease_ms: 2_000, worn: Some(16 * 1024) };
+    let part = |id: &str| Part::Executor {
+        id: id.to_owned(),
+        lease_ms: 2_000,
+        compaction_threshold_bytes: Some(16 * 1024),
+    };
     let mut first = mesh.process(part("first")).await;
     let client = mesh.client().await;
     let begin = |key: String| {

@@ -87,8 +87,12 @@ impl Site {
 
     pub(crate) async fn executor(&self, id: &str) -> Service {
         // No room for anything folded: what is folded anew for every input must come to the same.
-        let options =
-            ServiceOptions { id: id.to_owned(), lease: LEASE, room: 0, ..ServiceOptions::new(adapters) };
+        let options = ServiceOptions {
+            id: id.to_owned(),
+            lease: LEASE,
+            memory_limit_bytes: 0,
+            ..ServiceOptions::new(adapters)
+        };
         Service::start(self.connect(id).await, options).await.unwrap()
     }
 
@@ -109,7 +113,7 @@ impl Site {
     /// A process with one executor.
     pub(crate) async fn executor_process(&self, id: &str) -> Process {
         let lease_ms = LEASE.as_millis() as u64;
-        self.process(Part::Executor { id: id.to_owned(), lease_ms, worn: None }).await
+        self.process(Part::Executor { id: id.to_owned(), lease_ms, compaction_threshold_bytes: None }).await
     }
 
     /// A process with these agents, each with the words of its stub.

@@ -43,7 +43,7 @@ pub(crate) enum Part {
     Executor {
         id: String,
         lease_ms: u64,
-        worn: Option<usize>,
+        compaction_threshold_bytes: Option<usize>,
     },
     /// An executor whose dialect aborts on [`POISON_START`] and [`POISON_RESULT`].
     FragileExecutor {
@@ -202,12 +202,16 @@ async fn helper() {
     });
     let end = |mut ended: watch::Receiver<()>| async move { while ended.changed().await.is_ok() {} };
     match role.part.clone() {
-        Part::Executor { id, lease_ms, worn } => {
+        Part::Executor { id, lease_ms, compaction_threshold_bytes } => {
             let mesh = connect(&role, &id).await;
             let defaults = ServiceOptions::new(adapters);
-            let worn = worn.unwrap_or(defaults.worn);
+            let compaction_threshold_bytes =
+                compaction_threshold_bytes.unwrap_or(defaults.compaction_threshold_bytes);
             let lease = Duration::from_millis(lease_ms);
-            let service = Service::start(mesh, ServiceOptions { id, lease, worn, ..defaults }).await.unwrap();
+            let service =
+                Service::start(mesh, ServiceOptions { id, lease, compaction_threshold_bytes, ..defaults })
+                    .await
+                    .unwrap();
             tell(&json!({ "at_work": true }));
             end(ended).await;
             service.drain().await;

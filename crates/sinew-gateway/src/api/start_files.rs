@@ -51,7 +51,7 @@ pub(super) fn read_files(files: Vec<StartFile>) -> Result<Vec<ReadFile>, HttpPro
     files.into_iter().map(read).collect()
 }
 
-/// The input with a list of files. What is no object becomes the member `text`.
+/// The input with a list of files. What is not an object becomes the member `text`.
 pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpProblem> {
     if files.is_empty() {
         return Ok(input);

@@ -18,7 +18,7 @@ use crate::gateway_signer::GatewaySigner;
 const LINK_LIFETIME: Duration = Duration::from_hours(1);
 /// Bytes of the longest address that is looked at.
 const MAX_TOKEN_BYTES: usize = 8_192;
-/// Begins what is signed: a signature of a file is no signature of anything else.
+/// Begins what is signed: a signature of a file is not a signature of anything else.
 const PURPOSE: &str = "sinew file 1 ";
 /// Beginning of addresses on the mesh, as it stands in JSON.
 const MESH_ADDRESS: &[u8] = b"\"artifact://";

@@ -172,7 +172,7 @@ impl WordedDecision {
         let word = first.to_lowercase();
         let reject = NO.contains(&word.as_str());
         let approve = YES.contains(&word.as_str()) && (rest.is_empty() || rest.starts_with(COMMENT_SIGNS));
-        // A text that is neither must never pass a gate: "not yet" is no approval.
+        // A text that is neither must never pass a gate: "not yet" is not an approval.
         if !reject && !approve {
             return Err(undecided());
         }

@@ -52,6 +52,11 @@ impl MeshAdmin<'_> {
         self.mesh.jetstream()
     }
 
+    /// Returns the name that the process of the server gave itself when it began: another one after each start.
+    pub fn server_process(self) -> String {
+        self.mesh.line().client.server_info().server_id
+    }
+
     /// Returns whether the connection takes the screened way, because a message broke the direct one.
     pub fn is_screened(self) -> bool {
         self.mesh.is_screened()

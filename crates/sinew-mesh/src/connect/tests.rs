@@ -124,8 +124,8 @@ fn what_cannot_be_used_is_named_and_never_shown() {
     let cases = [
         (NO, context("missing"), "SINEW-7018 there is none of this name"),
         (&[], context("missing"), "SINEW-7018 there are broken, jwt, keys"),
-        (&[], context("../prod"), "SINEW-7018 this is no name of a context"),
-        (&[], context("a/b"), "SINEW-7018 this is no name of a context"),
+        (&[], context("../prod"), "SINEW-7018 this is not a name of a context"),
+        (&[], context("a/b"), "SINEW-7018 this is not a name of a context"),
         (&[], context("nsc"), "SINEW-7018 `nsc` is not supported"),
         (&[], context("broken"), "SINEW-7018 broken.json:1:"),
         (&[("HOME", "relative")], context("prod"), "SINEW-7018 neither HOME nor XDG_CONFIG_HOME"),

@@ -194,7 +194,7 @@ impl Mesh {
         PublishAcknowledgement::read(&acknowledged.payload)
     }
 
-    /// The message under a subject that takes one; a replica may answer that has not seen it yet, so "none" is no proof.
+    /// The message under a subject that takes one; a replica may answer that has not seen it yet, so "none" is not proof.
     pub(crate) async fn stored(
         &self,
         stream: &str,

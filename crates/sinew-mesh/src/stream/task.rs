@@ -248,7 +248,7 @@ impl AgentQueue {
         self.next().now_or_never()
     }
 
-    /// A delivery of what came; none for what is no task at all, which is set aside.
+    /// A delivery of what came; none for what is not a task at all, which is set aside.
     fn delivery(&self, item: Item) -> Option<Delivery> {
         let Item { seq, delivered, time, message, .. } = item;
         let answers =
@@ -274,7 +274,7 @@ impl AgentQueue {
         // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
         let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
-            tracing::warn!(subject = suspect.name, "what came on a queue is no task");
+            tracing::warn!(subject = suspect.name, "what came on a queue is not a task");
             match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
                 // Without the quarantine it stays in the stream, and comes again.
                 Err(error) => tracing::warn!(%error, "it could not be set aside"),

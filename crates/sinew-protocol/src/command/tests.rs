@@ -82,7 +82,7 @@ fn what_a_command_may_not_be() {
         (Operation::Start, json!({"workflow": ""}), "`workflow`: is empty"),
         (Operation::Start, json!({"workflow": long(MAX_NAME + 1)}), "`workflow`"),
         (Operation::Start, json!({"workflow": "w", "execution": "other"}), "not the id in the subject"),
-        (Operation::Start, json!({"workflow": "w", "execution": "a.b"}), "is no id"),
+        (Operation::Start, json!({"workflow": "w", "execution": "a.b"}), "is not an id"),
         (Operation::Start, json!({"workflow": "w", "caller": "root"}), "unknown field `caller`"),
         (Operation::Start, json!({"workflow": "w", "version": "latest"}), "`version`"),
         (Operation::Start, json!({"workflow": "w", "labels": labels}), "`labels`"),

@@ -212,7 +212,7 @@ impl ResultArtifact {
             None => 0,
             Some(version) => {
                 let version = version.as_u64().and_then(|version| u32::try_from(version).ok());
-                version.ok_or_else(|| bad("artifacts", "a version is no small number"))?
+                version.ok_or_else(|| bad("artifacts", "a version is not a small number"))?
             }
         };
         let media_type = said("media_type").and_then(Value::as_str).or(part.media_type.as_deref());

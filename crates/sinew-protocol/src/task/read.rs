@@ -82,7 +82,10 @@ pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
     let said = match MeshMessage::find(parts).transpose()? {
         Some(MeshMessage::NodeResult(said)) => Some(said),
         Some(_) => {
-            return Err(bad("status.message", "holds a message of the workflow protocol that is no result"));
+            return Err(bad(
+                "status.message",
+                "holds a message of the workflow protocol that is not a result",
+            ));
         }
         None => None,
     };

@@ -81,7 +81,7 @@ fn headers_carry_the_trace_from_span_to_span() {
     assert_eq!((start.name.as_ref(), take.name.as_ref()), ("invoke_workflow w", "sinew take"));
     assert_eq!(take.span_context.trace_id(), start.span_context.trace_id());
     assert_eq!(take.parent_span_id, start.span_context.span_id());
-    assert_eq!(headers.len(), 1, "an empty trace state is no header: {headers:?}");
+    assert_eq!(headers.len(), 1, "an empty trace state is not a header: {headers:?}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_row_that_is_missing_shows() {
         for row in &rights.publish {
             let mut without = rights.clone();
             without.publish.remove(row);
-            // A row that others cover is no right of its own.
+            // A row that others cover is not a right of its own.
             if without.may_publish(row) {
                 continue;
             }

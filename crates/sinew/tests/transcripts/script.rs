@@ -173,7 +173,7 @@ fn in_all_formats(world: &World, command: &str) -> String {
 /// Reads output as JSON: one document on stdout, or one object on stderr that gives the reason.
 fn document(json: &Back) -> Result<Value, String> {
     let read = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| format!("-o json is no JSON: {error}: {text}"))
+        serde_json::from_str::<Value>(text).map_err(|error| format!("-o json is not JSON: {error}: {text}"))
     };
     // Work that ended badly is data; a command that did not get to it says why.
     if json.code != Some(0) && json.out.is_empty() {

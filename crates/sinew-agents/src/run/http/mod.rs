@@ -337,7 +337,7 @@ pub(crate) fn is_connection_header(name: &str) -> bool {
 /// names; agents have their own requests.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
     let bad = |reason: String| AgentError::Response { host: "the address".to_owned(), reason };
-    let url = Url::parse(url).map_err(|error| bad(format!("is no URL: {error}")))?;
+    let url = Url::parse(url).map_err(|error| bad(format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("has neither http nor https".to_owned()));
     }

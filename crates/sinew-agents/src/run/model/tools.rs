@@ -491,7 +491,7 @@ impl ToolTable {
                     None => Err("the server of this tool is not started".to_owned()),
                 },
                 ToolAction::Builtin(builtin) => builtin.run(call, task, skills),
-                ToolAction::Nested(_) => Err("a nested agent is no call of its own".to_owned()),
+                ToolAction::Nested(_) => Err("a nested agent is not a call of its own".to_owned()),
                 ToolAction::Host(host) => {
                     let answer = host.call(&call.tool, arguments.clone(), &call.position.key).await;
                     answer.map_err(|fault| fault.to_string())

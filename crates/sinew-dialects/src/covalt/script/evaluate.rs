@@ -71,7 +71,7 @@ impl ScriptEvaluation<'_> {
                 let chosen = if js::truthy(&self.value(condition)?) { yes } else { no };
                 self.value(chosen)
             }
-            ScriptExpression::Arrow(..) => refuse("a function is no value here"),
+            ScriptExpression::Arrow(..) => refuse("a function is not a value here"),
         }
     }
 
@@ -195,7 +195,7 @@ pub(super) fn text(text: String) -> Result<Value> {
     }
 }
 
-/// Whole numbers stay whole; what is no number is null.
+/// Whole numbers stay whole; what is not a number is null.
 pub(super) fn number(float: f64) -> Value {
     if float.fract() == 0.0 && float.abs() < 9e15 {
         return json!(float as i64);

@@ -140,8 +140,11 @@ impl OneArgs {
         let parts = self.place.rsplit_once('.').map(|(stream, seq)| (stream, seq.parse::<u64>()));
         match parts {
             Some((stream, Ok(seq))) if !stream.is_empty() => Ok((stream.to_owned(), seq)),
-            _ => Err(Failure::usage(format!("'{}' is no STREAM.SEQ", words::one_line(&self.place, 60)))
-                .hint("see `sinew mesh quarantine list`")),
+            _ => Err(Failure::usage(format!(
+                "'{}' does not have the form STREAM.SEQ",
+                words::one_line(&self.place, 60)
+            ))
+            .hint("see `sinew mesh quarantine list`")),
         }
     }
 }
