@@ -55,7 +55,7 @@ pub(crate) async fn answer_allowed(state: &GatewayState, mut routes: Router, req
     let uri = parts.uri.clone();
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     count_stream(response, &permit).unwrap_or_else(|| {
-        tracing::info!(path = uri.path(), caller = caller.label(), "a stream too many was refused");
+        tracing::info!(path = uri.path(), caller = %caller.label(), "a stream too many was refused");
         let text = "as many streams of this caller are open as may be";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
     })
@@ -101,13 +101,13 @@ pub(crate) fn refuse_credentials(refusal: &AccessRefusal, path: &str) -> Respons
 
 /// Refuses work that needs another role.
 pub(crate) fn refuse_role(caller: &CallerIdentity, path: &str, text: String) -> Response {
-    tracing::info!(path, caller = caller.label(), role = caller.role.as_str(), "a request was refused");
+    tracing::info!(path, caller = %caller.label(), role = caller.role.as_str(), "a request was refused");
     HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text).into_response()
 }
 
 /// Refuses a request beyond the limits of its caller.
 fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> Response {
-    tracing::info!(path, caller = caller.label(), ?refusal, "a request was refused");
+    tracing::info!(path, caller = %caller.label(), ?refusal, "a request was refused");
     let (text, seconds) = match refusal {
         MeterRefusal::Rate(wait) => {
             ("this caller sends more requests a second than it may", wait.as_secs() + 1)

@@ -69,7 +69,7 @@ pub enum KeyProof {
 }
 
 /// Limits of the requests of one caller. `None`: the gateway's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyLimits {
     /// Requests a second, on average over ten seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct KeyLimits {
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKey {
-    /// Id of the key, which is no secret.
+    /// Id of the key, which is not a secret.
     pub id: Token,
     /// Name of its owner: the caller in commands and approvals.
     pub name: String,

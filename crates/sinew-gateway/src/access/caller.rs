@@ -49,8 +49,8 @@ impl CallerIdentity {
         extensions.get::<Self>()
     }
 
-    /// Text by which limits and logs tell callers apart.
-    pub(crate) fn label(&self) -> &str {
-        self.key.as_ref().unwrap_or(&self.token).as_str()
+    /// Token by which limits and logs tell callers apart.
+    pub(crate) fn label(&self) -> &Token {
+        self.key.as_ref().unwrap_or(&self.token)
     }
 }

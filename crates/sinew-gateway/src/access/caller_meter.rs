@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sinew_protocol::Token;
 use sinew_protocol::access::KeyLimits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -19,7 +20,9 @@ const BURST: Duration = Duration::from_secs(10);
 pub(crate) struct CallerMeters {
     /// Limits of callers whose key has none.
     limits: KeyLimits,
-    meters: moka::sync::Cache<String, Arc<CallerMeter>>,
+    /// By the caller and its limits: a key whose limits were changed is measured anew, and callers of one label with different
+    /// limits do not begin each other's meter anew.
+    meters: moka::sync::Cache<(Token, KeyLimits), Arc<CallerMeter>>,
 }
 
 /// Use that one caller makes.
@@ -79,9 +82,7 @@ impl CallerMeters {
     /// Counts a request of a caller.
     pub(crate) fn enter(&self, caller: &CallerIdentity) -> Result<CallerPermit, MeterRefusal> {
         let limits = over(caller.limits, self.limits);
-        // Limits are part of the name: a key whose limits were changed is measured anew, and callers of one label with different
-        // limits do not begin each other's meter anew.
-        let name = format!("{} {limits:?}", caller.label());
+        let name = (caller.label().clone(), limits);
         let meter = self.meters.get_with(name, || Arc::new(CallerMeter::new(limits)));
         if let Some(rate) = &meter.rate {
             rate.take(Instant::now()).map_err(MeterRefusal::Rate)?;
@@ -144,8 +145,6 @@ impl RateMeter {
 
 #[cfg(test)]
 mod tests {
-    use sinew_protocol::Token;
-
     use super::*;
 
     #[test]
