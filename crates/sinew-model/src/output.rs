@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sinew_protocol::embed::ResultEmbed;
 use sinew_protocol::tool::ToolDeclaration;
 
+use crate::codec::anthropic_schema::enforced;
 use crate::prompt::AnswerForm;
 use crate::spec::{ConversationSpec, ModelSpec, OutputMode, Provider, SchemaAbility, ToolAbility};
 use crate::text::shortened;
@@ -51,6 +52,10 @@ impl AnswerPlan {
             return Self::Action;
         }
         let native = || Self::Native { beside_tools: model.provider != Provider::Gemini };
+        let is_enforced = |schema: &Value| {
+            abilities.schema == SchemaAbility::Native
+                && (model.provider != Provider::Anthropic || enforced(&as_object(schema)).is_some())
+        };
         let text = || Self::Text { json: abilities.schema == SchemaAbility::Json };
         match (spec.output.mode, &spec.output.schema) {
             (OutputMode::Marker, _) => Self::Marker,
@@ -61,7 +66,7 @@ impl AnswerPlan {
             (_, None) => Self::Words,
             (OutputMode::Text, _) => text(),
             (OutputMode::Tool, _) if abilities.tools == ToolAbility::Native => Self::Tool,
-            (_, Some(_)) if abilities.schema == SchemaAbility::Native => native(),
+            (_, Some(schema)) if is_enforced(&schema.value) => native(),
             (_, Some(_)) if abilities.tools == ToolAbility::Native => Self::Tool,
             _ => text(),
         }
