@@ -119,6 +119,22 @@ async fn progress_is_told_and_a_cancelled_call_ends_the_program() {
 }
 
 #[tokio::test]
+async fn progress_without_end_is_told_in_part() {
+    let fixture = Fixture::new(&server(json!({"tool": "chatter"})));
+    let mut call = fixture.input(json!({}));
+    let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+    call.progress = sender;
+    assert_eq!(fixture.agent.call(call).await.unwrap().output, json!({"text": "told"}));
+    let told = heard(&mut progress);
+    let longest = told.iter().map(String::len).max();
+    assert_eq!(longest, Some(1 << 10), "lines and messages are cut");
+    let notes = told.iter().filter(|text| text.starts_with('y')).count();
+    assert_eq!(notes, 999, "of {} messages", told.len());
+    assert!(told.contains(&"the key is ***".to_owned()), "values of the environment are not told");
+    assert!(told.len() <= 1_000 + 256, "{}", told.len());
+}
+
+#[tokio::test]
 async fn an_address_is_asked_with_the_headers_of_the_file() {
     let http = HttpServer::start();
     let at = |fields: Value| {
