@@ -69,6 +69,7 @@ impl ConversationSpec {
             return Some(NextStep::Record(StepBody::Compact(CompactStep {
                 before,
                 summary: None,
+                moved: Vec::new(),
                 usage: TokenUsage::default(),
                 cost: None,
             })));

@@ -107,7 +107,8 @@ impl ConversationSpec {
             ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
         let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
         if let Some(begun_in) = call.begun_in {
-            if begun_in == state.begins {
+            // A question about a call that this process made says that its answer was lost.
+            if begun_in == state.begins && call.asked_at.is_none() {
                 return CallPlan::Pending;
             }
             return self.plan_unknown(call, ready);
@@ -150,19 +151,11 @@ impl ConversationSpec {
         asked(call, ready, reason)
     }
 
-    /// Decides about a call that an earlier process began.
+    /// Decides about a call whose fate nobody knows: an earlier process began it, or its answer was lost.
     fn plan_unknown(&self, call: &CallState, ready: ToolCall) -> CallPlan {
         match self.on_unknown {
             UnknownRule::Tell => CallPlan::Answer(CallStatus::Unknown, UNKNOWN.to_owned()),
-            UnknownRule::Fail => {
-                let text = format!(
-                    "the process stopped during a call of {}, which may have taken effect",
-                    ready.tool
-                );
-                CallPlan::End(
-                    Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false),
-                )
-            }
+            UnknownRule::Fail => CallPlan::End(fate_unknown(&ready.tool)),
             UnknownRule::Ask => asked(call, ready, QuestionReason::Unknown),
         }
     }
@@ -233,6 +226,12 @@ impl ConversationSpec {
     }
 }
 
+/// The end of a conversation that may not go on behind a call of this tool.
+pub(super) fn fate_unknown(tool: &str) -> Fault {
+    let text = format!("a call of {tool} was interrupted, and may have taken effect");
+    Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false)
+}
+
 /// Finding of the loop guard.
 enum LoopFinding {
     Free,
@@ -253,9 +252,7 @@ fn made_calls(state: &ConversationState) -> impl Iterator<Item = (&RequestedCall
 }
 
 fn is_open(call: &CallState) -> bool {
-    call.result.as_ref().is_some_and(|result| {
-        result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed)
-    })
+    call.result.as_ref().is_some_and(CallResult::holds_words_of_others)
 }
 
 /// A question in words, or what came of it.

@@ -210,7 +210,8 @@ impl McpConnection {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Calls a tool. `message_id` makes a call that comes again the same call.
+    /// Calls a tool. `message_id` makes a call that comes again the same call. Fails with [`AgentError::McpAnswerLost`] if the
+    /// call may have reached the server.
     pub(super) async fn call(
         &self,
         choice: &ToolChoice,
@@ -224,7 +225,10 @@ impl McpConnection {
         let mut request =
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
         request.meta = Some(meta);
-        self.service.call_tool(request).await.map_err(|error| failed(&error, &self.secrets))
+        self.service.call_tool(request).await.map_err(|error| match error {
+            ServiceError::McpError(_) => failed(&error, &self.secrets),
+            lost => AgentError::McpAnswerLost { reason: reason_of(&lost, &self.secrets) },
+        })
     }
 
     /// Ends the connection, and the program behind it.
@@ -248,7 +252,11 @@ impl std::fmt::Debug for McpConnection {
 }
 
 fn failed(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> AgentError {
-    AgentError::McpServer { reason: clean(error.to_string().as_bytes(), secrets) }
+    AgentError::McpServer { reason: reason_of(error, secrets) }
+}
+
+fn reason_of(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> String {
+    clean(error.to_string().as_bytes(), secrets)
 }
 
 fn filled(

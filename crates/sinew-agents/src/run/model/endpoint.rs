@@ -66,7 +66,10 @@ impl ModelEndpoint {
                     |name| secrets.read(environment, name),
                 )
                 .map_err(|unfilled| match unfilled {
-                    UnfilledTemplate::Unset(name) => format!("environment variable '{name}' is not set"),
+                    UnfilledTemplate::Unset(name) => format!(
+                        "model '{}' needs the environment variable '{name}', which is not set",
+                        self.spec.alias
+                    ),
                     UnfilledTemplate::Value(reason) => reason,
                 })?;
             let mut value = HeaderValue::from_str(&format!("{prefix}{filled}"))
@@ -84,11 +87,11 @@ impl ModelEndpoint {
         Ok(headers)
     }
 
-    /// Asks once. `asked` counts the earlier answers of the conversation, for scripts.
+    /// Asks once, in the time that is left at most. `asked` counts the earlier answers of the conversation, for scripts.
     pub(crate) async fn ask(
         &self,
         prompt: &Prompt,
-        asked: usize,
+        (asked, left): (usize, Duration),
         headers: &FilledHeaders,
         secrets: &ResolvedSecrets,
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
@@ -101,7 +104,7 @@ impl ModelEndpoint {
         let headers =
             headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
         let request = encode_request(prompt, &self.spec);
-        let end = Instant::now() + self.total;
+        let end = Instant::now() + self.total.min(left);
         let mut told = self.exchange(request, headers.clone(), end, deltas).await;
         if let Err(refusal) = &mut told {
             refusal.message =
@@ -157,7 +160,11 @@ impl ModelEndpoint {
         while !reader.is_broken() {
             let idle = (Instant::now() + patience).min(end);
             let chunk = timeout_at(idle, response.chunk()).await;
-            match chunk.map_err(|_| late("the answer stopped arriving", patience))? {
+            let silent = || match idle == end {
+                true => late("the answer did not end", self.total),
+                false => late("the answer stopped arriving", patience),
+            };
+            match chunk.map_err(|_| silent())? {
                 Ok(Some(bytes)) => reader.feed(&bytes).into_iter().for_each(&mut *deltas),
                 Ok(None) => break,
                 Err(error) => return Err(transport(error)),

@@ -7,6 +7,7 @@ mod argument_contents;
 pub(crate) mod build;
 mod build_tools;
 mod builtin_tools;
+mod call_results;
 mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;

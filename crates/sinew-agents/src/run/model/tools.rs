@@ -17,6 +17,7 @@ use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, 
 use super::nested::{MAX_DEPTH, NestedAgent, nested_agents};
 use super::setup::compiled;
 use crate::call::Call;
+use crate::error::AgentError;
 use crate::host_tools::{HostTool, HostTools};
 use crate::peers::{PeerCall, PeerDescription};
 use crate::people::PersonPrompt;
@@ -128,11 +129,19 @@ pub(crate) struct ToolOutcome {
     pub(crate) usage: ModelTotals,
     /// Milliseconds for which a nested conversation waited for people.
     pub(crate) waited_ms: u64,
+    /// Whether the answer was lost, so that nobody knows whether the call took effect.
+    pub(crate) is_lost: bool,
+}
+
+impl ToolOutcome {
+    fn lost(reason: String) -> Self {
+        Self { is_lost: true, ..Self::from(Err(reason)) }
+    }
 }
 
 impl From<Result<Value, String>> for ToolOutcome {
     fn from(result: Result<Value, String>) -> Self {
-        Self { result, usage: ModelTotals::default(), waited_ms: 0 }
+        Self { result, usage: ModelTotals::default(), waited_ms: 0, is_lost: false }
     }
 }
 
@@ -457,8 +466,14 @@ impl ToolTable {
         }
     }
 
-    /// Makes a call. A failure is told to the model in these words.
-    pub(crate) async fn run(&self, call: &ToolCall, task: &Call, skills: &[SkillText]) -> ToolOutcome {
+    /// Makes a call, in the time that is left at most. A failure is told to the model in these words.
+    pub(crate) async fn run(
+        &self,
+        call: &ToolCall,
+        left: Duration,
+        task: &Call,
+        skills: &[SkillText],
+    ) -> ToolOutcome {
         let Some(entry) = self.entries.get(&call.tool) else {
             return Err("there is no such tool".to_owned()).into();
         };
@@ -466,7 +481,8 @@ impl ToolTable {
             Ok(arguments) => arguments,
             Err(reason) => return Err(reason).into(),
         };
-        let work = async {
+        let cancel = task.cancel.child_token();
+        let mut work = std::pin::pin!(async {
             let result = match &entry.action {
                 ToolAction::Peer { agent, takes_text } => {
                     let input =
@@ -475,18 +491,22 @@ impl ToolTable {
                         agent: agent.clone(),
                         input,
                         key: call.position.key.clone(),
-                        cancel: task.cancel.child_token(),
+                        cancel: cancel.clone(),
                     };
                     let answer = task.peers.ask(asked).await;
                     let result = answer.result.map_err(|fault| fault.to_string());
-                    return ToolOutcome { result, usage: answer.usage, waited_ms: 0 };
+                    return ToolOutcome { usage: answer.usage, ..ToolOutcome::from(result) };
                 }
                 ToolAction::Script(function) => run_script(function, &arguments).await,
                 ToolAction::Mcp { server, tool } => match server {
                     Some(server) => {
                         let key = &call.position.key;
-                        let answer = server.call(tool, &arguments, key, task).await;
-                        answer.map_err(|error| error.to_string())
+                        match server.call(tool, &arguments, key, task).await {
+                            Err(error @ AgentError::McpAnswerLost { .. }) => {
+                                return ToolOutcome::lost(error.to_string());
+                            }
+                            answer => answer.map_err(|error| error.to_string()),
+                        }
                     }
                     None => Err("the server of this tool is not started".to_owned()),
                 },
@@ -498,11 +518,18 @@ impl ToolTable {
                 }
             };
             result.into()
-        };
-        match tokio::time::timeout(entry.settings.timeout, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {} s", entry.settings.timeout.as_secs_f64())).into(),
+        });
+        let limit = entry.settings.timeout.min(left);
+        if let Ok(outcome) = tokio::time::timeout(limit, &mut work).await {
+            return outcome;
         }
+        let late = ToolOutcome::lost(format!("no answer within {} s", limit.as_secs_f64()));
+        if !matches!(entry.action, ToolAction::Peer { .. }) {
+            return late;
+        }
+        // The agent that was called works for nobody any more. It hears so, and what it has used counts.
+        cancel.cancel();
+        ToolOutcome { usage: work.await.usage, ..late }
     }
 }
 
