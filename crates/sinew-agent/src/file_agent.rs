@@ -230,9 +230,9 @@ impl HostTools for TaskTools {
         self.tools.iter().map(|one| one.tool.clone()).collect()
     }
 
-    fn call(&self, name: &str, arguments: Value, _key: &str) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn call(&self, name: &str, arguments: Value, key: &str) -> BoxFuture<'_, Result<Value, Fault>> {
         let found = self.tools.iter().find(|one| one.tool.name == name);
-        let called = found.map(|one| (one.handler)(arguments, self.context.clone()));
+        let called = found.map(|one| (one.handler)(arguments, self.context.of_call(key)));
         let missing = Fault::error(
             code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
             format!("the program has no function '{name}'"),
