@@ -122,7 +122,8 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
-    task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
+    let peers = LocalPeers::new(around, Arc::clone(&kept.artifacts));
+    task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(
             FailureKind::Failed,

@@ -207,7 +207,9 @@ impl LocalPartner {
         call.session = Some(self.session.clone());
         call.steps = Some(self.steps.clone());
         call.conversation = Some(format!("chat-{}-{}", std::process::id(), self.turns));
-        call.peers = Arc::new(LocalPeers::new(self.around.clone(), Arc::clone(&self.kept.artifacts)));
+        let peers = LocalPeers::new(self.around.clone(), Arc::clone(&self.kept.artifacts));
+        call.peers = Arc::new(peers.with_people(Arc::clone(&call.people)));
+        let used = Arc::clone(&call.usage);
         match self.agent.call(call).await {
             Ok(reply) => ChatTurn { output: Ok(reply.output), usage: reply.usage },
             Err(fault) => ChatTurn { output: Err(fault), usage: Value::Null },
