@@ -351,10 +351,10 @@ fn action_answer(text: &str) -> Option<Value> {
 
 /// Violations of a schema as a model is told: pointer and message.
 pub(crate) fn violations(schema: &crate::spec::OutputSchema, value: &Value) -> Vec<String> {
-    told(&schema.compiled.errors(value))
+    violation_lines(&schema.compiled.errors(value))
 }
 
-pub(crate) fn told(violations: &[sinew_source::Violation]) -> Vec<String> {
+pub(crate) fn violation_lines(violations: &[sinew_source::Violation]) -> Vec<String> {
     let line = |violation: &sinew_source::Violation| {
         let place = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
         format!("{place}: {}", violation.message)

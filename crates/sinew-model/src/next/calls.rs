@@ -4,7 +4,7 @@ use serde_json::Value;
 use sinew_protocol::{Fault, code};
 
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
-use crate::output::{ANSWER_TOOL, AnswerPlan, told};
+use crate::output::{ANSWER_TOOL, AnswerPlan, violation_lines};
 use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
 use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
 use crate::state::{CallState, ConversationState, Exchange};
@@ -148,7 +148,7 @@ impl ConversationSpec {
             (false, true) => QuestionReason::Taint,
             (false, false) => return CallPlan::Make(ready),
         };
-        asked(call, ready, reason)
+        ask_about(call, ready, reason)
     }
 
     /// Decides about a call whose fate nobody knows: an earlier process began it, or its answer was lost.
@@ -156,7 +156,7 @@ impl ConversationSpec {
         match self.on_unknown {
             UnknownRule::Tell => CallPlan::Answer(CallStatus::Unknown, UNKNOWN.to_owned()),
             UnknownRule::Fail => CallPlan::End(fate_unknown(&ready.tool)),
-            UnknownRule::Ask => asked(call, ready, QuestionReason::Unknown),
+            UnknownRule::Ask => ask_about(call, ready, QuestionReason::Unknown),
         }
     }
 
@@ -181,7 +181,7 @@ impl ConversationSpec {
             return Err("The arguments must be a JSON object.".to_owned());
         }
         if let Some(schema) = &tool.parameters {
-            let bad = told(&schema.errors(&arguments));
+            let bad = violation_lines(&schema.errors(&arguments));
             if !bad.is_empty() {
                 return Err(format!("The arguments do not fit:\n- {}", bad.join("\n- ")));
             }
@@ -272,7 +272,7 @@ fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
 }
 
 /// The question to a person, or the consequence of the decision.
-fn asked(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
+fn ask_about(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
     match &call.decision {
         None => CallPlan::Ask(PersonQuestion { call: ready, reason, asked_at: call.asked_at }),
         Some(decision) if decision.approved => CallPlan::Make(ready),

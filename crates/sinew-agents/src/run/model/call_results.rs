@@ -11,7 +11,8 @@ use sinew_model::{
 use super::builtin_tools::BuiltinTool;
 use super::conversation::{Conversation, shown_value, without_secrets};
 use super::figures::note_tool_call;
-use super::tools::{DEFAULT_MAX_RESULT, ToolOutcome};
+use super::tool_calls::ToolOutcome;
+use super::tools::DEFAULT_MAX_RESULT;
 use crate::error::AgentError;
 
 /// Words to the model about a call that acts and whose answer was lost.

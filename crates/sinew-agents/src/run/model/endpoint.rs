@@ -132,8 +132,8 @@ impl ModelEndpoint {
         let first = (Instant::now() + self.first).min(end);
         let response = timeout_at(first, send)
             .await
-            .map_err(|_| late("no answer began", self.first))?
-            .map_err(transport)?;
+            .map_err(|_| late_refusal("no answer began", self.first))?
+            .map_err(transport_refusal)?;
         let status = response.status();
         if !status.is_success() {
             let wait = response
@@ -160,14 +160,17 @@ impl ModelEndpoint {
         while !reader.is_broken() {
             let idle = (Instant::now() + patience).min(end);
             let chunk = timeout_at(idle, response.chunk()).await;
-            let silent = || match idle == end {
-                true => late("the answer did not end", self.total),
-                false => late("the answer stopped arriving", patience),
+            let silent = || {
+                if idle == end {
+                    late_refusal("the answer did not end", self.total)
+                } else {
+                    late_refusal("the answer stopped arriving", patience)
+                }
             };
             match chunk.map_err(|_| silent())? {
                 Ok(Some(bytes)) => reader.feed(&bytes).into_iter().for_each(&mut *deltas),
                 Ok(None) => break,
-                Err(error) => return Err(transport(error)),
+                Err(error) => return Err(transport_refusal(error)),
             }
         }
         reader.end()
@@ -195,12 +198,12 @@ impl ModelEndpoint {
     }
 }
 
-fn late(what: &str, time: Duration) -> ModelRefusal {
+fn late_refusal(what: &str, time: Duration) -> ModelRefusal {
     ModelRefusal::new(RefusalKind::Unavailable, format!("{what} within {} s", time.as_secs_f64()))
 }
 
 /// A failure on the way. An address that is not public stays so; everything else may pass.
-fn transport(error: reqwest::Error) -> ModelRefusal {
+fn transport_refusal(error: reqwest::Error) -> ModelRefusal {
     let error = error.without_url();
     let first: &(dyn std::error::Error + 'static) = &error;
     let causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source()).collect();

@@ -20,6 +20,7 @@ pub(crate) mod nested;
 pub(crate) mod rehearsal;
 mod session;
 mod setup;
+mod tool_calls;
 pub(crate) mod tools;
 mod wait_clock;
 

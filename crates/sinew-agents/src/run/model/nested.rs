@@ -14,7 +14,7 @@ use sinew_protocol::usage::TaskUsage;
 
 use super::conversation::ConversationPlace;
 use super::conversation_log::{ConversationLog, SharedLog};
-use super::tools::ToolOutcome;
+use super::tool_calls::ToolOutcome;
 use super::{ModelAgent, tools};
 use crate::call::Call;
 use crate::error::AgentError;
