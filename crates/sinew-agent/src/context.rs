@@ -38,6 +38,8 @@ pub struct Context {
     retry: u32,
     /// Steps of each name that the handler has begun in this call.
     step_counts: Arc<Mutex<HashMap<String, u32>>>,
+    /// Key of a model's call of a function; none for handlers of tasks.
+    call_key: Option<Arc<str>>,
 }
 
 /// The stream of progress of a task, opened when the handler first says something.
@@ -124,16 +126,34 @@ impl Context {
             log: Mutex::default(),
             entry,
         };
-        Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0, step_counts: Arc::default() }
+        Self {
+            inner: Arc::new(inner),
+            feedback: Arc::default(),
+            retry: 0,
+            step_counts: Arc::default(),
+            call_key: None,
+        }
     }
 
     /// The same task, tried again by the same agent.
     pub(crate) fn again(&self, retry: u32, feedback: Vec<String>) -> Self {
-        Self { inner: Arc::clone(&self.inner), feedback: feedback.into(), retry, step_counts: Arc::default() }
+        Self { feedback: feedback.into(), retry, step_counts: Arc::default(), ..self.clone() }
+    }
+
+    /// The same task, for a function that a model calls.
+    #[cfg(feature = "files")]
+    pub(crate) fn of_call(&self, key: &str) -> Self {
+        Self { call_key: Some(key.into()), ..self.clone() }
     }
 
     pub(crate) fn about(&self) -> &TaskProperties {
         &self.inner.about
+    }
+
+    /// Key of the model's call that a function of this program answers as a tool: the same for all tries of the call, also by
+    /// other processes, so that a receiver recognises a repeated one. `None` for handlers of tasks.
+    pub fn call_key(&self) -> Option<&str> {
+        self.call_key.as_deref()
     }
 
     /// The agent's own name.
@@ -401,6 +421,19 @@ impl Context {
             Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
             None => Err(offline(NO_PEER)),
         }
+    }
+
+    /// The same until the token fires: the call is given up then.
+    #[cfg(feature = "files")]
+    pub(crate) async fn call_answer_until(
+        &self,
+        cancel: &CancellationToken,
+        agent: &str,
+        key: &str,
+        input: Value,
+    ) -> Result<CallAnswer, Failure> {
+        let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
+        peers.call_keyed(TaskCalls { cancel, ..self.task_calls() }, agent, key, input).await
     }
 
     /// Asks a person, and waits for the answer without a place among the agent's tasks. The question is an execution of the

@@ -230,9 +230,9 @@ impl HostTools for TaskTools {
         self.tools.iter().map(|one| one.tool.clone()).collect()
     }
 
-    fn call(&self, name: &str, arguments: Value, _key: &str) -> BoxFuture<'_, Result<Value, Fault>> {
+    fn call(&self, name: &str, arguments: Value, key: &str) -> BoxFuture<'_, Result<Value, Fault>> {
         let found = self.tools.iter().find(|one| one.tool.name == name);
-        let called = found.map(|one| (one.handler)(arguments, self.context.clone()));
+        let called = found.map(|one| (one.handler)(arguments, self.context.of_call(key)));
         let missing = Fault::error(
             code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
             format!("the program has no function '{name}'"),
@@ -272,27 +272,21 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         async move {
+            let PeerCall { agent, input, key, cancel } = call;
             let asked = self.0.parked(async {
                 crash::point("peer.parked");
-                let answer = self.0.call_answer(&call.agent, &call.key, call.input).await;
+                let answer = self.0.call_answer_until(&cancel, &agent, &key, input).await;
                 crash::point("peer.answered");
                 answer
             });
-            tokio::select! {
-                biased;
-                () = call.cancel.cancelled() => {
-                    Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")).into()
-                }
-                answer = asked => {
-                    crash::point("peer.resumed");
-                    match answer {
-                        Ok(answer) => PeerAnswer {
-                            result: answer.result.map_err(Failure::into_fault),
-                            usage: TaskUsage::of(&answer.usage).unwrap_or_default().total(),
-                        },
-                        Err(failure) => Err(failure.into_fault()).into(),
-                    }
-                }
+            let answer = asked.await;
+            crash::point("peer.resumed");
+            match answer {
+                Ok(answer) => PeerAnswer {
+                    result: answer.result.map_err(Failure::into_fault),
+                    usage: TaskUsage::of(&answer.usage).unwrap_or_default().total(),
+                },
+                Err(failure) => Err(failure.into_fault()).into(),
             }
         }
         .boxed()

@@ -27,6 +27,7 @@ use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactMeta, Fault, Subject, Token, header};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::{ARTIFACTS, Failure, no_peer};
 use crate::peer_request::{DoorKind, PeerRequest};
@@ -194,6 +195,7 @@ impl Peers {
         }
         let call = self.peer_request(context, id, &request);
         let execution = card::agent_call(agent);
+        let mut open = AwaitedCall::new(&self.0.mesh, &[&execution, agent], id, context.cancel);
         let asked = async {
             if self.may_ask(&execution).await
                 && let Some(task) = call.ask(&execution, DoorKind::Execution).await?
@@ -208,12 +210,12 @@ impl Peers {
         let (task, by_execution) = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                for door in [execution, agent.to_owned()] {
-                    tokio::spawn(give_up(self.0.mesh.clone(), door, id.to_owned()));
-                }
                 return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
             }
-            asked = asked => asked?,
+            asked = asked => {
+                open.is_over = true;
+                asked?
+            }
         };
         let mut answer = self.answer(agent, &task).await?;
         if by_execution {
@@ -245,6 +247,7 @@ impl Peers {
             calling.put(&mut request);
         }
         let call = self.peer_request(context, &id, &request);
+        let mut open = AwaitedCall::new(&self.0.mesh, &[PERSON_QUESTION], &id, context.cancel);
         let asked = async {
             loop {
                 // Executors may all be away at this time: the question waits for one.
@@ -268,10 +271,12 @@ impl Peers {
         let task = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                tokio::spawn(give_up(self.0.mesh.clone(), PERSON_QUESTION.to_owned(), id.clone()));
                 return Err(Fault::cancelled(crate::failure::CANCELLED, "the question was given up with its task").into());
             }
-            asked = asked => asked?,
+            asked = asked => {
+                open.is_over = true;
+                asked?
+            }
         };
         self.answer(PERSON_QUESTION, &task).await?.result
     }
@@ -384,6 +389,36 @@ impl Peers {
 pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str) -> String {
     let nth = context.next_call(agent);
     format!("{}-{}-{nth}", context.about.task, &sha256(agent.as_bytes())[..16])
+}
+
+/// A call whose answer is waited for. If the waiting ends because the task is cancelled, the other side hears of it, also if the
+/// handler is gone by then. If the process ends, the call goes on: the next process finds it.
+struct AwaitedCall<'a> {
+    mesh: &'a Mesh,
+    doors: Vec<String>,
+    message: &'a str,
+    cancel: &'a CancellationToken,
+    is_over: bool,
+}
+
+impl<'a> AwaitedCall<'a> {
+    fn new(mesh: &'a Mesh, doors: &[&str], message: &'a str, cancel: &'a CancellationToken) -> Self {
+        let doors = doors.iter().map(|&door| door.to_owned()).collect();
+        Self { mesh, doors, message, cancel, is_over: false }
+    }
+}
+
+impl Drop for AwaitedCall<'_> {
+    fn drop(&mut self) {
+        if self.is_over || !self.cancel.is_cancelled() {
+            return;
+        }
+        // Without a runtime there is no connection either.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        for door in std::mem::take(&mut self.doors) {
+            runtime.spawn(give_up(self.mesh.clone(), door, self.message.to_owned()));
+        }
+    }
 }
 
 /// Tells the other side that nobody waits any more. A workflow's task has the id of its execution, an agent's its own; the

@@ -12,7 +12,7 @@ use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactName, Fault, FaultKind};
 use sinew_source::{Schema, Violation};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -27,6 +27,9 @@ use crate::handler_pace::PacedCall;
 
 /// How long a handler may tidy up after its task was given up.
 const TIDY_UP: Duration = Duration::from_secs(5);
+
+/// How long the end of a handler is waited for when its process stops.
+const HALT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,6 +198,9 @@ async fn attempt(
             Err(Fault::error(PANICKED, "the handler panicked"))
         })),
         () = halt.cancelled() => {
+            // The handler ends before it could give up the calls that it waits for: the next process finds them.
+            called.0.abort();
+            let _ended = timeout(HALT_TIMEOUT, &mut called.0).await;
             context.cancel().cancel();
             return Err(GivenUp::Stopping);
         }

@@ -54,6 +54,10 @@ async fn functions_of_a_program_are_tools_of_its_agent() {
         counted.fetch_add(1, Ordering::Relaxed);
         async move {
             assert_eq!(context.agent(), "Clerk");
+            assert!(
+                context.call_key().is_some_and(|key| !key.is_empty()),
+                "a receiver recognises the call by it"
+            );
             Ok(Found { state: format!("{} is moving", wanted.order) })
         }
     };

@@ -149,6 +149,12 @@ pub enum AgentError {
         /// Text of the failure, cleaned.
         reason: String,
     },
+    /// A server of the Model Context Protocol got a call and did not answer it.
+    #[error("the MCP server gave no answer: {reason}")]
+    McpAnswerLost {
+        /// Text of the failure, cleaned.
+        reason: String,
+    },
     /// A tool of a server said that it failed.
     #[error("the tool {tool} failed: {reason}")]
     Tool {
@@ -229,7 +235,7 @@ impl AgentError {
             Self::Environment(_) => code::AGENT_VARIABLE_NOT_SET.as_str(),
             Self::Reference(error) => error.code(),
             Self::Artifact(error) => error.code(),
-            Self::McpServer { .. } => code::MCP_SERVER_UNUSABLE.as_str(),
+            Self::McpServer { .. } | Self::McpAnswerLost { .. } => code::MCP_SERVER_UNUSABLE.as_str(),
             Self::Tool { .. } => code::MCP_TOOL_FAILED.as_str(),
             Self::Conversation(fault) => {
                 let known = code::all().iter().find(|(known, _)| *known == fault.code);
@@ -258,6 +264,7 @@ impl AgentError {
             | Self::Transport { .. }
             | Self::Unavailable { .. }
             | Self::McpServer { .. }
+            | Self::McpAnswerLost { .. }
             | Self::Environment(_)
             | Self::Reference(_) => FaultKind::Error,
             Self::Command { .. }
@@ -283,6 +290,7 @@ impl AgentError {
             | Self::Unavailable { .. }
             | Self::Response { .. }
             | Self::McpServer { .. }
+            | Self::McpAnswerLost { .. }
             | Self::Tool { .. }
             | Self::Script(ScriptError { kind: ScriptErrorKind::Unavailable, .. }) => true,
             Self::Artifact(error) => matches!(error, ArtifactError::Io { .. }),

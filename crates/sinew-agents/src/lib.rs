@@ -39,6 +39,7 @@ mod offer_file;
 mod peers;
 mod people;
 mod run;
+mod schema_slip;
 mod sessions;
 mod set;
 mod steps;

@@ -19,6 +19,7 @@ use crate::run::{
     Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
     build_model,
 };
+use crate::schema_slip::schema_slips;
 use crate::template::{Environment, Template};
 
 impl Agent {
@@ -135,6 +136,7 @@ fn build(
     let mut complaints = Vec::new();
     let mut schema = |which: &str, schema: Option<&serde_json::Value>| {
         schema.and_then(|schema| {
+            complaints.extend(schema_slips(&format!("/{which}"), schema));
             Schema::compile(schema)
                 .map_err(|error| complaints.push(FileComplaint::new(format!("/{which}"), error.to_string())))
                 .ok()

@@ -10,6 +10,7 @@ use sinew_protocol::{Fault, code};
 use crate::artifacts::Artifacts;
 use crate::call::Call;
 use crate::peers::{PeerAnswer, PeerCall, PeerDescription, Peers, missing};
+use crate::people::{NoPeople, People, PersonPrompt, PersonReply};
 use crate::set::AgentSet;
 
 /// How deep agents may ask agents in one process.
@@ -19,13 +20,33 @@ const MAX_CALL_DEPTH: u32 = 8;
 pub struct LocalPeers {
     agents: AgentSet,
     artifacts: Arc<dyn Artifacts>,
+    people: Arc<dyn People>,
     depth: u32,
 }
 
 impl LocalPeers {
-    /// The agents of a set. What they store goes to `artifacts`.
+    /// The agents of a set. What they store goes to `artifacts`. They have no person to ask.
     pub fn new(agents: AgentSet, artifacts: Arc<dyn Artifacts>) -> Self {
-        Self { agents, artifacts, depth: 0 }
+        Self { agents, artifacts, people: Arc::new(NoPeople), depth: 0 }
+    }
+
+    /// Lets the agents ask these people.
+    #[must_use]
+    pub fn with_people(self, people: Arc<dyn People>) -> Self {
+        Self { people, ..self }
+    }
+}
+
+/// People as an agent behind a call asks them: the question says whose it is.
+struct PeopleOfPeer {
+    agent: String,
+    people: Arc<dyn People>,
+}
+
+impl People for PeopleOfPeer {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
+        let text = format!("{}: {}", self.agent, prompt.text);
+        self.people.ask(PersonPrompt { text, ..prompt })
     }
 }
 
@@ -50,10 +71,13 @@ impl Peers for LocalPeers {
         let below = Self {
             agents: self.agents.clone(),
             artifacts: Arc::clone(&self.artifacts),
+            people: Arc::clone(&self.people),
             depth: self.depth + 1,
         };
         async move {
             let mut task = Call::new(agent.name(), call.input, Arc::clone(&below.artifacts));
+            task.people =
+                Arc::new(PeopleOfPeer { agent: agent.name().to_owned(), people: Arc::clone(&below.people) });
             task.peers = Arc::new(below);
             task.cancel = call.cancel;
             task.conversation = Some(call.key);

@@ -196,7 +196,7 @@ fn framed(source: &str, result: &CallResult, left_out: bool) -> String {
     let mut frame = serde_json::Map::new();
     frame.insert("from".to_owned(), source.into());
     let word = if result.status == CallStatus::Succeeded { "content" } else { "error" };
-    if left_out && result.status == CallStatus::Succeeded {
+    if left_out && result.may_give_way() {
         frame.insert("left_out".to_owned(), "this result was left out to save space".into());
     } else {
         frame.insert(word.to_owned(), result.content.clone());

@@ -33,7 +33,7 @@ pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};
 pub use record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    KeptArtifact, SessionTurn, StepBody, StepRecord,
+    KeptArtifact, MovedResult, SessionTurn, StepBody, StepRecord,
 };
 pub use spec::{
     ApprovalRule, BudgetSpec, CompactionSpec, ConversationSpec, EffectClass, FallbackRule, ModelAbilities,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sinew_protocol::embed::ResultEmbed;
 use sinew_protocol::tool::ToolDeclaration;
 
+use crate::codec::anthropic_schema::enforced;
 use crate::prompt::AnswerForm;
 use crate::spec::{ConversationSpec, ModelSpec, OutputMode, Provider, SchemaAbility, ToolAbility};
 use crate::text::shortened;
@@ -51,6 +52,10 @@ impl AnswerPlan {
             return Self::Action;
         }
         let native = || Self::Native { beside_tools: model.provider != Provider::Gemini };
+        let is_enforced = |schema: &Value| {
+            abilities.schema == SchemaAbility::Native
+                && (model.provider != Provider::Anthropic || enforced(&as_object(schema)).is_some())
+        };
         let text = || Self::Text { json: abilities.schema == SchemaAbility::Json };
         match (spec.output.mode, &spec.output.schema) {
             (OutputMode::Marker, _) => Self::Marker,
@@ -61,7 +66,7 @@ impl AnswerPlan {
             (_, None) => Self::Words,
             (OutputMode::Text, _) => text(),
             (OutputMode::Tool, _) if abilities.tools == ToolAbility::Native => Self::Tool,
-            (_, Some(_)) if abilities.schema == SchemaAbility::Native => native(),
+            (_, Some(schema)) if is_enforced(&schema.value) => native(),
             (_, Some(_)) if abilities.tools == ToolAbility::Native => Self::Tool,
             _ => text(),
         }
@@ -346,10 +351,10 @@ fn action_answer(text: &str) -> Option<Value> {
 
 /// Violations of a schema as a model is told: pointer and message.
 pub(crate) fn violations(schema: &crate::spec::OutputSchema, value: &Value) -> Vec<String> {
-    told(&schema.compiled.errors(value))
+    violation_lines(&schema.compiled.errors(value))
 }
 
-pub(crate) fn told(violations: &[sinew_source::Violation]) -> Vec<String> {
+pub(crate) fn violation_lines(violations: &[sinew_source::Violation]) -> Vec<String> {
     let line = |violation: &sinew_source::Violation| {
         let place = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
         format!("{place}: {}", violation.message)

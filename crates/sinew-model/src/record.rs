@@ -7,6 +7,9 @@ use sinew_protocol::usage::ModelTotals;
 
 use crate::turn::{ModelRefusal, ModelTurn, TokenUsage};
 
+/// Largest content of a result that stays when old results give way, in bytes: the words in its place are as long.
+const MAX_KEPT_BYTES: usize = 128;
+
 /// One entry of a conversation's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
@@ -214,6 +217,18 @@ impl CallResult {
             waited_ms: 0,
         }
     }
+
+    /// Whether leaving the content out saves space.
+    pub(crate) fn may_give_way(&self) -> bool {
+        self.status == CallStatus::Succeeded
+            && (self.artifact.is_some() || self.content.to_string().len() > MAX_KEPT_BYTES)
+    }
+
+    /// Whether anybody may have written the content. The words of a failure are the tool's words too.
+    pub(crate) fn holds_words_of_others(&self) -> bool {
+        let is_told = matches!(self.status, CallStatus::Succeeded | CallStatus::Failed | CallStatus::Unknown);
+        self.open && is_told
+    }
 }
 
 /// Outcome of a call.
@@ -228,7 +243,7 @@ pub enum CallStatus {
     Invalid,
     /// The call was not made: a limit, the loop guard, the taint gate or a person stood against it.
     Refused,
-    /// The process stopped during the call, which may have taken effect.
+    /// The process stopped during the call, or its answer was lost: it may have taken effect.
     Unknown,
 }
 
@@ -252,12 +267,26 @@ pub struct CompactStep {
     /// Their summary; none if only the results of their calls were left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// Results that were left out and lie in artifacts now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<MovedResult>,
     /// Tokens of the summary's model call.
     #[serde(default)]
     pub usage: TokenUsage,
     /// Price of the summary's model call in USD; none if the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+}
+
+/// A result of a call that lies in an artifact instead of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedResult {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Number of the call within the turn, from 0.
+    pub index: u32,
+    /// Name and version of the artifact.
+    pub artifact: String,
 }
 
 /// The end of a conversation.

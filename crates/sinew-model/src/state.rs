@@ -1,5 +1,6 @@
 //! The fold of a conversation's log.
 
+use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
 use crate::record::{
@@ -70,6 +71,17 @@ pub struct Exchange {
     pub calls: Vec<CallState>,
     /// Words to the model about the answer.
     pub feedback: Option<(FeedbackReason, String)>,
+}
+
+impl Exchange {
+    /// The tool of a call whose fate nobody knows.
+    pub(crate) fn tool_of_unknown_fate(&self) -> Option<&str> {
+        let is_unknown = |call: &CallState| {
+            call.result.as_ref().is_some_and(|result| result.status == CallStatus::Unknown)
+        };
+        let mut calls = self.answer.calls.iter().zip(&self.calls);
+        calls.find(|(_, call)| is_unknown(call)).map(|(requested, _)| requested.tool.as_str())
+    }
 }
 
 /// State of a call.
@@ -272,8 +284,7 @@ impl ConversationState {
             self.totals.nested.add(result.usage);
             self.totals.waited_ms = self.totals.waited_ms.saturating_add(result.waited_ms);
         }
-        // The words of a failure are the tool's words too.
-        self.tainted |= result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed);
+        self.tainted |= result.holds_words_of_others();
         match result.status {
             CallStatus::Succeeded | CallStatus::Failed => self.totals.tool_calls += 1,
             CallStatus::Unknown => {
@@ -287,6 +298,13 @@ impl ConversationState {
 
     fn compact(&mut self, compact: &CompactStep) {
         let before = compact.before.min(self.next_turn());
+        for moved in &compact.moved {
+            let exchange = self.exchanges.iter_mut().find(|exchange| exchange.turn == moved.turn);
+            let call = exchange.and_then(|exchange| exchange.calls.get_mut(moved.index as usize));
+            if let Some(result) = call.and_then(|call| call.result.as_mut()) {
+                result.artifact.get_or_insert_with(|| moved.artifact.clone());
+            }
+        }
         self.open_ask = None;
         self.misses.clear();
         self.results_before = self.results_before.max(before);
@@ -306,6 +324,19 @@ impl ConversationState {
         if let Some(call) = call.filter(|call| call.result.is_none()) {
             change(call);
         }
+    }
+
+    /// Results that are left out with the turns before this one and lie in no artifact yet: turn, number of the call, content.
+    pub fn results_to_move(&self, before: u32) -> impl Iterator<Item = (u32, u32, &Value)> {
+        let leaving = self.results_before..before;
+        let exchanges = self.exchanges.iter().filter(move |exchange| leaving.contains(&exchange.turn));
+        exchanges.flat_map(|exchange| {
+            exchange.calls.iter().zip(0..).filter_map(|(call, index)| {
+                let result = call.result.as_ref()?;
+                let is_moved = result.may_give_way() && result.artifact.is_none();
+                is_moved.then_some((exchange.turn, index, &result.content))
+            })
+        })
     }
 
     /// Number of the turn that comes next.

@@ -79,7 +79,7 @@ fn text(body: &StepBody) -> String {
                 text.push_str(", begins anew: the request or the agent file is another one");
             }
             if !begin.session.is_empty() {
-                let _ = write!(text, ", {} earlier conversations", begin.session.len());
+                let _ = write!(text, ", {}", words::count(begin.session.len(), "earlier conversation"));
             }
             text
         }

@@ -134,7 +134,8 @@ impl Agents for FileAgents {
         if let Some(people) = &self.people {
             task.people = people(&call.node);
         }
-        task.peers = Arc::new(LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts)));
+        let peers = LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts));
+        task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
         async move {
             // Ends with the call: its sender goes away with `task`.
             let (usage, teller) = (Arc::clone(&task.usage), progress.clone());

@@ -51,7 +51,7 @@ fn a_chat_with_a_file_asks_its_questions_here() {
         for words in [
             "Clerk: May the agent call pay?",
             "{\"amount\":5}",
-            "1 messages, 2 turns",
+            "1 message, 2 turns",
             decision,
             "/nonsense is not a command",
         ] {
@@ -145,7 +145,7 @@ fn models_of_agent_files_are_listed_and_asked() {
     let refused = world.run(&["model", "ping", "far"]);
     let out = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(
-        out.contains("Other far does not answer: environment variable 'NO_SUCH_KEY' is not set"),
+        out.contains("Other far does not answer: model 'far' needs the environment variable 'NO_SUCH_KEY', which is not set"),
         "{out}"
     );
     assert_eq!(refused.status.code(), Some(1));
@@ -172,7 +172,7 @@ fn a_chat_with_an_agent_of_a_mesh_is_a_session() {
     let (out, err) = talk(&world, &["chat", "Clerk", "--mesh", "--session", "s"], "one\ntwo\n/log\n/cost\n");
     assert_eq!(out, "Paid.\nPaid.\n", "{err}");
     for words in
-        ["Clerk: calls pay", "attempt 1, 1 earlier conversations", "2 messages, 4 turns, 2 tool calls"]
+        ["Clerk: calls pay", "attempt 1, 1 earlier conversation", "2 messages, 4 turns, 2 tool calls"]
     {
         assert!(err.contains(words), "{words:?} is missing in {err}");
     }

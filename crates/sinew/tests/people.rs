@@ -167,3 +167,69 @@ fn a_question_in_words_is_answered_in_words() {
     world.ok(&["approval", "approve", question["execution"].as_str().expect("an id"), "--data", "blue"]);
     assert_eq!(asked.output()["output"], json!({"text": "In blue."}));
 }
+
+/// A model that calls a slow agent in two ways, or asks a person.
+const LEAD: &str = r#"
+name: Lead
+run:
+  model:
+    use: [main]
+    models:
+      main:
+        provider: script
+        answers:
+          - {when: no answer within, text: gave up}
+          - {when: colour, call: {ask_person: {question: "Which colour?"}}}
+          - {when: hold, call: {hold: {text: x}}}
+          - {call: {late: {text: x}}}
+    tools:
+      - {peer: Slow, as: late, timeout: 1s}
+      - {peer: Slow, as: hold}
+      - builtin: [ask_person]
+"#;
+
+/// Statuses of the executions of a workflow, once all of them are this one.
+fn all_are(world: &World, workflow: &str, status: &str, count: usize) {
+    let begun = Instant::now();
+    loop {
+        let listed = world.json(&["execution", "list", "--workflow", workflow]);
+        let rows = listed.as_array().cloned().unwrap_or_default();
+        if rows.len() == count && rows.iter().all(|row| row["status"] == status) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{workflow}: {rows:?}");
+    }
+}
+
+#[test]
+fn a_task_that_ends_takes_back_what_it_asked_others() {
+    let (world, _executor) = World::new();
+    world.write("lead.agent.yaml", LEAD);
+    world.write("slow.agent.yaml", "name: Slow\nrun: {command: {argv: [sleep, '600']}}\ntimeout: 15m\n");
+    world.write(
+        "shop.yaml",
+        &SHOP.replace("Cashier", "Lead").replace("pay it back", "{{workflow.input.text}}"),
+    );
+    let _agents = world.serve(&["serve", "agent", "lead.agent.yaml", "slow.agent.yaml"]);
+    world.online(&["Lead", "Slow"]);
+    world.ok(&["workflow", "deploy", "shop.yaml"]);
+    let start = |text: &str| {
+        world.ok(&["run", "shop", "--mesh", "-p", &format!("text={text}"), "--id", text, "--detach"])
+    };
+    // A call that comes too late is over for the model, and for the agent that was called.
+    let late = world.json(&["run", "shop", "--mesh", "-p", "text=late", "--wait"]);
+    assert_eq!(late["output"], json!({"said": "gave up"}), "{late}");
+    all_are(&world, "call:Slow", "cancelled", 1);
+
+    start("colour");
+    start("hold");
+    questions(&world, 1);
+    let begun = Instant::now();
+    while world.json(&["execution", "list", "--workflow", "call:Slow"]).as_array().map(Vec::len) != Some(2) {
+        assert!(begun.elapsed() < PATIENCE, "the agent is not called");
+    }
+    world.ok(&["execution", "cancel", "colour", "hold", "--yes"]);
+    all_are(&world, "call:Slow", "cancelled", 2);
+    all_are(&world, "ask:person", "cancelled", 1);
+    assert_eq!(questions(&world, 0), Vec::<Value>::new());
+}

@@ -13,6 +13,29 @@ fn agent(url: &str, fields: Value) -> Fixture {
 }
 
 #[tokio::test]
+async fn requests_that_may_act_carry_the_activation() {
+    let own = json!({"headers": {"Idempotency-Key": "own"}});
+    for (fields, activation, key) in [
+        (json!({}), json!("act-1"), Some("act-1")),
+        (json!({"method": "DELETE"}), json!("act-1"), Some("act-1")),
+        (json!({"method": "GET"}), json!("act-1"), None),
+        (own, json!("act-1"), Some("own")),
+        (json!({}), json!("two\nlines"), None),
+        (json!({}), Value::Null, None),
+    ] {
+        let server = Server::start(vec![json("1")]).await;
+        let shown = format!("{fields} {activation}");
+        let fixture = agent(&server.url("/"), fields);
+        let mut call = fixture.input(json!({}));
+        call.context = json!({"activation": activation});
+        fixture.agent.call(call).await.unwrap();
+        let seen = server.seen().remove(0);
+        let sent = seen.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
+        assert_eq!(sent, key, "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn sends_data_as_data() {
     let input = json!({
         "id": "a/b?c#d e%2f..", "q": "x&y=z+ü", "n": 7, "deep": {"list": ["first"]},

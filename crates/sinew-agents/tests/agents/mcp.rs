@@ -72,7 +72,7 @@ async fn failures_say_whose_they_are() {
             "SINEW-5051 failure: the tool fail failed: no such file: /etc/x (again)",
         ),
         (json!({"tool": "unknown"}), json!({}), "SINEW-5050 error: the MCP server cannot be used: "),
-        (json!({"tool": "leave"}), json!({}), "SINEW-5050 error: the MCP server cannot be used: "),
+        (json!({"tool": "leave"}), json!({}), "SINEW-5050 error: the MCP server gave no answer: "),
         (json!({"allow": ["add"]}), json!({"tool": "fail"}), "SINEW-5013 invalid: "),
         (json!({}), json!("add"), "SINEW-5013 invalid: "),
         (json!({"command": ["/no/such/program"]}), json!({"tool": "add"}), "SINEW-5020 error: "),
@@ -116,6 +116,22 @@ async fn progress_is_told_and_a_cancelled_call_ends_the_program() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn progress_without_end_is_told_in_part() {
+    let fixture = Fixture::new(&server(json!({"tool": "chatter"})));
+    let mut call = fixture.input(json!({}));
+    let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+    call.progress = sender;
+    assert_eq!(fixture.agent.call(call).await.unwrap().output, json!({"text": "told"}));
+    let told = heard(&mut progress);
+    let longest = told.iter().map(String::len).max();
+    assert_eq!(longest, Some(1 << 10), "lines and messages are cut");
+    let notes = told.iter().filter(|text| text.starts_with('y')).count();
+    assert_eq!(notes, 999, "of {} messages", told.len());
+    assert!(told.contains(&"the key is ***".to_owned()), "values of the environment are not told");
+    assert!(told.len() <= 1_000 + 256, "{}", told.len());
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ ANY = {"type": "object"}
 READS = {"readOnlyHint": True}
 TOOLS = [
     {"name": "add", "description": "Adds two numbers.", "inputSchema": NUMBERS, "outputSchema": SUM},
+    {"name": "chatter", "description": "Tells its progress without end.", "inputSchema": ANY},
     {"name": "flood", "description": "Says 9 MB in one line.", "inputSchema": ANY},
     {"name": "freeze", "description": "Stops.", "inputSchema": ANY},
     {"name": "noise", "description": "Says what is not an answer.", "inputSchema": ANY, "annotations": READS},
@@ -41,6 +42,12 @@ def call(name, arguments, meta, tell):
     if name == "add":
         total = {"sum": arguments["a"] + arguments["b"]}
         return {"content": text(json.dumps(total))["content"], "structuredContent": total}
+    if name == "chatter":
+        print("x" * (2 << 20), end="", file=sys.stderr, flush=True)
+        tell({"progressToken": meta["progressToken"], "progress": 0, "message": "the key is " + os.environ["KEY"]})
+        for number in range(2_000):
+            tell({"progressToken": meta["progressToken"], "progress": number, "message": "y" * 2_000})
+        return text("told")
     if name == "flood":
         return text("x" * (9 << 20))
     if name == "freeze":

@@ -1,10 +1,14 @@
 //! Tools of MCP servers in conversations: effects, servers that die, hang, flood or change their words.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, PinnedTool, Reply, ToolPin};
+use sinew_agents::{Agent, People, PersonPrompt, PersonReply, PinnedTool, Reply, ToolPin};
 use sinew_protocol::Fault;
 
 use crate::fixture::{Fixture, environment, told};
@@ -84,8 +88,8 @@ async fn models_call_tools_of_servers() {
 #[tokio::test]
 async fn servers_that_break_are_started_again() {
     for (broken, settings, expected) in [
-        ("t_leave", json!({}), "the MCP server cannot be used: "),
-        ("t_flood", json!({}), "the MCP server cannot be used: "),
+        ("t_leave", json!({}), "the MCP server gave no answer: "),
+        ("t_flood", json!({}), "the MCP server gave no answer: "),
         ("t_wait", json!({"timeout": 0.3}), "no answer within 0.3 s"),
     ] {
         let calls = [("t_add", numbers()), (broken, json!({})), ("t_add", numbers())];
@@ -108,10 +112,77 @@ async fn a_frozen_server_is_ended_and_started_again() {
     let (fixture, reply) = talk(json!({"timeout": 5}), &calls).await;
     let found = results(&reply.unwrap());
     assert_eq!(found[0], "no answer within 5 s");
-    assert!(found[1].as_str().unwrap().starts_with("the MCP server cannot be used"), "{found:?}");
+    assert!(found[1].as_str().unwrap().starts_with("the MCP server gave no answer"), "{found:?}");
     assert_eq!(found[2], json!({"sum": 5}));
     assert_eq!(starts(&fixture).len(), 2);
     gone(&starts(&fixture)[0]).await;
+}
+
+/// A person who decides everything in one way, and counts the questions.
+struct Person {
+    approves: bool,
+    asked: AtomicU32,
+}
+
+impl People for Person {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
+        assert!(prompt.text.contains("may have taken effect"), "{}", prompt.text);
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let reply = PersonReply { approved: self.approves, ..PersonReply::default() };
+        std::future::ready(Ok(reply)).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_acts_and_lost_its_answer_may_have_taken_effect() {
+    let told_of =
+        |lost: &str| format!("{lost} The call may have taken effect: check before you make it again.");
+    for (tool, settings, rule, approves, expected) in [
+        ("t_wait", json!({"timeout": 0.3}), "tell", false, "no answer within 0.3 s."),
+        ("t_leave", json!({}), "tell", false, "the MCP server gave no answer: Transport closed."),
+        ("t_leave", json!({}), "fail", false, "SINEW-5213"),
+        ("t_leave", json!({}), "ask", false, "refused"),
+        ("t_fail", json!({}), "ask", true, "the tool fail failed: no such file: /etc/x"),
+    ] {
+        let mut server = json!({"effect": "once", "trust": "own"});
+        server.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        let mut file = file(&server, &[(tool, json!({}))]);
+        file["run"]["model"]["on_unknown"] = rule.into();
+        let fixture = Fixture::file(&file);
+        let mut call = fixture.input(json!({"text": "hi"}));
+        let person = Arc::new(Person { approves, asked: AtomicU32::new(0) });
+        call.people = person.clone();
+        match fixture.agent.call(call).await {
+            Err(fault) => assert_eq!(fault.code, expected, "{tool} {rule}"),
+            Ok(reply) if rule == "tell" => {
+                assert_eq!(results(&reply), [json!(told_of(expected))], "{tool}");
+                assert_eq!(
+                    (&reply.usage["unknown_calls"], &reply.usage["tool_calls"]),
+                    (&json!(1), &json!(1))
+                );
+            }
+            // A tool that fails has answered: nobody is asked.
+            Ok(reply) if approves => assert_eq!(results(&reply), [json!(expected)], "{tool}"),
+            Ok(reply) => {
+                assert_eq!(results(&reply), Vec::<Value>::new(), "{tool}: the call was refused");
+                assert_eq!(starts(&fixture).len(), 1, "the server was not started for a second try");
+            }
+        }
+        assert_eq!(person.asked.load(Ordering::Relaxed), u32::from(expected == "refused"), "{tool} {rule}");
+    }
+}
+
+#[tokio::test]
+async fn no_call_takes_longer_than_the_budget_of_time_allows() {
+    let mut file = file(&json!({}), &[("t_wait", json!({}))]);
+    file["run"]["model"]["budget"] = json!({"wall": 2});
+    let begun = std::time::Instant::now();
+    let fault = Fixture::file(&file).call(json!({"text": "hi"})).await.unwrap_err();
+    assert_eq!(
+        told(&fault),
+        "SINEW-5208 failure: the budget 'wall' of the conversation is spent: 2 s of 2 s"
+    );
+    assert!(begun.elapsed() < Duration::from_mins(1), "the call itself may take two minutes");
 }
 
 #[tokio::test]

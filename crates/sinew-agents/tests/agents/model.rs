@@ -220,7 +220,10 @@ async fn nothing_is_sent_to_private_addresses_or_without_a_key() {
             json!({"allow_private": false}),
             "SINEW-5202 error: model 'main': address 127.0.0.1 of host '127.0.0.1' is not public; set allow_private in the agent file to reach it",
         ),
-        (json!({"key": "${env:UNSET}"}), "SINEW-5202 error: environment variable 'UNSET' is not set"),
+        (
+            json!({"key": "${env:UNSET}"}),
+            "SINEW-5202 error: model 'main' needs the environment variable 'UNSET', which is not set",
+        ),
     ] {
         let (end, requests) = ends(Vec::new(), &model).await;
         assert_eq!((end.as_str(), requests), (expected, 0));
@@ -348,6 +351,40 @@ async fn a_long_result_is_cut_and_kept_as_an_artifact() {
     assert!(cut.contains("bytes left out") && cut.contains("result-0-0.txt:v0") && cut.len() < 500, "{cut}");
     let part = body["messages"][5]["content"].as_str().unwrap();
     assert_eq!(part, r#"{"from":"builtin:artifact_read","content":{"text":"abcde","offset":0,"size":5000}}"#);
+}
+
+#[tokio::test]
+async fn results_that_give_way_are_artifacts_if_the_model_can_read_them() {
+    for (builtin, place) in [("artifacts", Some("result-0-0.txt:v0")), ("time", None)] {
+        let read = json!({"name": "result-0-0.txt:v0", "length": 5});
+        let server = Server::start(vec![
+            calling("long", &json!({"n": 1})),
+            calling("long", &json!({"n": 2})),
+            calling("artifact_read", &read),
+            words("ok"),
+        ])
+        .await;
+        let source = "def long(args):\n    return str(args['n']) * 3000";
+        let tools = json!({"compact": {"keep_turns": 1}, "tools": [
+            {"script": {"name": "long", "input_schema": {"type": "object"}, "source": source}},
+            {"builtin": [builtin]},
+        ]});
+        let fixture = agent(&server, &json!({"context": 2_300}), &tools);
+        fixture.output(json!({"text": "hi"})).await.unwrap();
+        let body = asked(&server, 2);
+        let left_out: Value = serde_json::from_str(body["messages"][3]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(left_out["from"], "script:long");
+        assert_eq!(
+            (&left_out["content"], left_out["whole_result_in_artifact"].as_str()),
+            (&Value::Null, place)
+        );
+        assert!(
+            body["messages"][5]["content"].as_str().unwrap().contains("2222"),
+            "the newest stays: {body}"
+        );
+        let part = asked(&server, 3)["messages"][7]["content"].as_str().unwrap().to_owned();
+        assert_eq!(part.contains(r#""text":"11111""#), place.is_some(), "{part}");
+    }
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{
-    AgentCase, Call, ConversationEnd, ConversationRecording, EffectClass, HostTool, HostTools, MemorySteps,
-    People, PersonPrompt, PersonReply, StepAppend, StepBody, StepRecord, Steps,
+    Agent, AgentCase, AgentSet, Call, ConversationEnd, ConversationRecording, EffectClass, HostTool,
+    HostTools, LocalPeers, MemorySteps, People, PersonPrompt, PersonReply, StepAppend, StepBody, StepRecord,
+    Steps,
 };
 use sinew_model::script::ModelScript;
 use sinew_protocol::Fault;
@@ -174,6 +175,40 @@ impl<F: Fn() -> BoxFuture<'static, ()> + Send + Sync> People for SlowPerson<F> {
         }
         .boxed()
     }
+}
+
+/// A person who allows everything and keeps the questions.
+#[derive(Default)]
+struct ListeningPerson(Mutex<Vec<String>>);
+
+impl People for ListeningPerson {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
+        self.0.lock().unwrap().push(prompt.text);
+        std::future::ready(Ok(PersonReply { approved: true, ..PersonReply::default() })).boxed()
+    }
+}
+
+#[tokio::test]
+async fn agents_of_one_process_ask_the_people_of_their_caller() {
+    let pays = json!({"name": "Cashier", "run": {"model": {
+        "use": ["main"],
+        "models": {"main": {"provider": "script", "answers": [{"when": "receipt", "text": "paid"}, {"call": {"pay": {}}}]}},
+        "tools": [{"script": {"name": "pay", "source": "def pay(args):\n    return 'receipt'"}, "effect": "once", "approve": true}],
+    }}});
+    let mut others = AgentSet::default();
+    let path = std::path::Path::new("cashier.agent.json");
+    others.add(Agent::from_text(path, &pays.to_string()).unwrap()).unwrap();
+    let lead = scripted(
+        &json!([{"when": "paid", "text": "Done."}, {"call": {"peer_Cashier": {"text": "pay"}}}]),
+        &json!({"tools": [{"peer": "Cashier"}]}),
+    );
+    let person = Arc::new(ListeningPerson::default());
+    let mut call = lead.input(json!({"text": "go"}));
+    call.people = person.clone();
+    call.peers = Arc::new(LocalPeers::new(others, lead.artifacts.clone()).with_people(person.clone()));
+    assert_eq!(lead.agent.call(call).await.unwrap().output, json!({"text": "Done."}));
+    let asked = person.0.lock().unwrap().clone();
+    assert_eq!(asked, ["Cashier: May the agent call pay? The agent file asks for approval."]);
 }
 
 #[tokio::test(start_paused = true)]

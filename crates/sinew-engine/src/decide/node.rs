@@ -13,6 +13,9 @@ use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, T
 use crate::state::{ActivationEnd, ActivationPhase};
 use crate::{ActivationId, ROOT, ScopeId, Time};
 
+/// Longest back-off that a fault may ask for, in milliseconds: services say when to come back, and some say a date in many years.
+const MAX_ASKED_DELAY_MS: u64 = 3_600_000;
+
 impl Decider<'_> {
     /// A ready activation starts (or sleeps first).
     pub(super) fn begin(&mut self, act: ActivationId) {
@@ -205,7 +208,8 @@ impl Decider<'_> {
             0 => 0,
             most => spread(act, one.attempt) % most.saturating_add(1),
         };
-        Some(retry.delay(one.tries).saturating_add(jitter).max(fault.retry_after_ms.unwrap_or(0)))
+        let asked = fault.retry_after_ms.unwrap_or(0).min(MAX_ASKED_DELAY_MS);
+        Some(retry.delay(one.tries).saturating_add(jitter).max(asked))
     }
 
     fn back_off(&mut self, act: ActivationId, wait: u64) {

@@ -85,6 +85,8 @@ fn delays_grow_up_to_the_longest() {
         a!         | a?! a backs off @600
         @600       | a?4
         a!after900 | a?! a backs off @1500
+        @1500      | a?5
+        a!after99999999999999 | a?! a backs off @3601500
 ",
     );
 }

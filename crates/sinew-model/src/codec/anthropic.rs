@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use sinew_protocol::tool::ToolDeclaration;
 
+use super::anthropic_schema;
 use super::assemble::with_own_ids;
 use super::refusals::refusal_of_error;
 use super::{tokens, unfinished};
@@ -48,7 +49,9 @@ pub(super) fn body(prompt: &Prompt, model: &ModelSpec) -> Value {
         last["cache_control"] = cached();
     }
     body.insert("messages".to_owned(), messages.into());
-    if let AnswerForm::Schema(schema) = &prompt.form {
+    if let AnswerForm::Schema(schema) = &prompt.form
+        && let Some(schema) = anthropic_schema::enforced(schema)
+    {
         body.insert("output_config".to_owned(), json!({"format": {"type": "json_schema", "schema": schema}}));
     }
     match thinking {

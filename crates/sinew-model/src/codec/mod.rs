@@ -3,6 +3,7 @@
 //! No codec does I/O. Equal prompts give equal bytes. Answers are untrusted: any bytes give a turn or a refusal.
 
 mod anthropic;
+pub(crate) mod anthropic_schema;
 mod assemble;
 mod gemini;
 mod openai;

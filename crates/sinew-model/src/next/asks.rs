@@ -41,7 +41,7 @@ impl ConversationSpec {
         let last_word = self.budget.last_word && (is_last || no_calls_left);
         let (model, wait_ms) = match self.choose(state) {
             ModelChoice::Ask { model, wait_ms } => (model, wait_ms),
-            ModelChoice::Compact => return self.compact(state, true).unwrap_or_else(|| too_long(state)),
+            ModelChoice::Compact => return self.compact(state, true).unwrap_or_else(|| fail_too_long(state)),
             ModelChoice::Fail(fault) => return fail(fault),
         };
         let prompt = compose::prompt(self, state, &self.models[model], last_word);
@@ -69,6 +69,7 @@ impl ConversationSpec {
             return Some(NextStep::Record(StepBody::Compact(CompactStep {
                 before,
                 summary: None,
+                moved: Vec::new(),
                 usage: TokenUsage::default(),
                 cost: None,
             })));
@@ -105,7 +106,7 @@ impl ConversationSpec {
                 }
                 RefusalKind::ContextTooLong => {
                     return if state.overlong_asks > 1 {
-                        ModelChoice::Fail(overlong(refusal))
+                        ModelChoice::Fail(too_long_fault(refusal))
                     } else {
                         ModelChoice::Compact
                     };
@@ -125,7 +126,7 @@ impl ConversationSpec {
             }
         }
         ModelChoice::Fail(match last {
-            Some(refusal) => fault_of(refusal),
+            Some(refusal) => refusal_fault(refusal),
             None => {
                 Fault::error(code::MODEL_UNAVAILABLE.as_str(), "the agent has no model").with_retryable(false)
             }
@@ -153,19 +154,19 @@ fn falls_back(rule: FallbackRule, kind: RefusalKind) -> bool {
     }
 }
 
-fn too_long(state: &ConversationState) -> NextStep {
+fn fail_too_long(state: &ConversationState) -> NextStep {
     let refusal = state.misses.last().map(|miss| miss.refusal.clone());
     let none = || {
         ModelRefusal::new(RefusalKind::ContextTooLong, "the conversation does not fit the model's context")
     };
-    fail(overlong(&refusal.unwrap_or_else(none)))
+    fail(too_long_fault(&refusal.unwrap_or_else(none)))
 }
 
-fn overlong(refusal: &ModelRefusal) -> Fault {
+fn too_long_fault(refusal: &ModelRefusal) -> Fault {
     Fault::failure(code::MODEL_CONTEXT_TOO_LONG.as_str(), refusal.message.clone()).with_retryable(false)
 }
 
-fn fault_of(refusal: &ModelRefusal) -> Fault {
+fn refusal_fault(refusal: &ModelRefusal) -> Fault {
     let message = refusal.message.clone();
     match refusal.kind {
         RefusalKind::Filtered | RefusalKind::Refused => {

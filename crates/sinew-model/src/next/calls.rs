@@ -4,7 +4,7 @@ use serde_json::Value;
 use sinew_protocol::{Fault, code};
 
 use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
-use crate::output::{ANSWER_TOOL, AnswerPlan, told};
+use crate::output::{ANSWER_TOOL, AnswerPlan, violation_lines};
 use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
 use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
 use crate::state::{CallState, ConversationState, Exchange};
@@ -107,7 +107,8 @@ impl ConversationSpec {
             ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
         let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
         if let Some(begun_in) = call.begun_in {
-            if begun_in == state.begins {
+            // A question about a call that this process made says that its answer was lost.
+            if begun_in == state.begins && call.asked_at.is_none() {
                 return CallPlan::Pending;
             }
             return self.plan_unknown(call, ready);
@@ -147,23 +148,15 @@ impl ConversationSpec {
             (false, true) => QuestionReason::Taint,
             (false, false) => return CallPlan::Make(ready),
         };
-        asked(call, ready, reason)
+        ask_about(call, ready, reason)
     }
 
-    /// Decides about a call that an earlier process began.
+    /// Decides about a call whose fate nobody knows: an earlier process began it, or its answer was lost.
     fn plan_unknown(&self, call: &CallState, ready: ToolCall) -> CallPlan {
         match self.on_unknown {
             UnknownRule::Tell => CallPlan::Answer(CallStatus::Unknown, UNKNOWN.to_owned()),
-            UnknownRule::Fail => {
-                let text = format!(
-                    "the process stopped during a call of {}, which may have taken effect",
-                    ready.tool
-                );
-                CallPlan::End(
-                    Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false),
-                )
-            }
-            UnknownRule::Ask => asked(call, ready, QuestionReason::Unknown),
+            UnknownRule::Fail => CallPlan::End(fate_unknown(&ready.tool)),
+            UnknownRule::Ask => ask_about(call, ready, QuestionReason::Unknown),
         }
     }
 
@@ -188,7 +181,7 @@ impl ConversationSpec {
             return Err("The arguments must be a JSON object.".to_owned());
         }
         if let Some(schema) = &tool.parameters {
-            let bad = told(&schema.errors(&arguments));
+            let bad = violation_lines(&schema.errors(&arguments));
             if !bad.is_empty() {
                 return Err(format!("The arguments do not fit:\n- {}", bad.join("\n- ")));
             }
@@ -233,6 +226,12 @@ impl ConversationSpec {
     }
 }
 
+/// The end of a conversation that may not go on behind a call of this tool.
+pub(super) fn fate_unknown(tool: &str) -> Fault {
+    let text = format!("a call of {tool} was interrupted, and may have taken effect");
+    Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false)
+}
+
 /// Finding of the loop guard.
 enum LoopFinding {
     Free,
@@ -253,9 +252,7 @@ fn made_calls(state: &ConversationState) -> impl Iterator<Item = (&RequestedCall
 }
 
 fn is_open(call: &CallState) -> bool {
-    call.result.as_ref().is_some_and(|result| {
-        result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed)
-    })
+    call.result.as_ref().is_some_and(CallResult::holds_words_of_others)
 }
 
 /// A question in words, or what came of it.
@@ -275,7 +272,7 @@ fn answered_in_words(call: &CallState, ready: ToolCall) -> CallPlan {
 }
 
 /// The question to a person, or the consequence of the decision.
-fn asked(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
+fn ask_about(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
     match &call.decision {
         None => CallPlan::Ask(PersonQuestion { call: ready, reason, asked_at: call.asked_at }),
         Some(decision) if decision.approved => CallPlan::Make(ready),

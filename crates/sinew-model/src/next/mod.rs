@@ -10,7 +10,7 @@ use sinew_protocol::{Fault, code};
 use crate::output::AnswerPlan;
 use crate::prompt::{Prompt, PromptMeasure};
 use crate::record::{CallPosition, ConversationEnd, StepBody};
-use crate::spec::{ConversationSpec, EffectClass};
+use crate::spec::{ConversationSpec, EffectClass, UnknownRule};
 use crate::state::{ConversationState, Exchange};
 use crate::turn::{FinishReason, ModelTurn};
 
@@ -87,7 +87,7 @@ pub enum QuestionReason {
     Rule,
     /// The call acts, and words of anybody are in the conversation.
     Taint,
-    /// The process stopped during an earlier try of the call, which may have taken effect.
+    /// An earlier try of the call was interrupted, and may have taken effect.
     Unknown,
     /// The call is the question: the answer in words is its result.
     Words,
@@ -119,6 +119,11 @@ impl ConversationSpec {
         if let Some(step) = self.calls(state, last, plan, test) {
             return step;
         }
+        if self.on_unknown == UnknownRule::Fail
+            && let Some(tool) = last.tool_of_unknown_fate()
+        {
+            return fail(calls::fate_unknown(tool));
+        }
         if state.totals.invalid_calls > MAX_INVALID_CALLS {
             let text = format!("the model made {} calls that are not valid", state.totals.invalid_calls);
             return fail(Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text).with_retryable(false));
@@ -134,6 +139,7 @@ impl ConversationSpec {
             return StepBody::Compact(crate::record::CompactStep {
                 before,
                 summary: Some(answer.text),
+                moved: Vec::new(),
                 usage: answer.usage,
                 cost,
             });
@@ -142,16 +148,19 @@ impl ConversationSpec {
         StepBody::Turn { turn: ask.turn, alias: model.alias.clone(), answer: Box::new(answer), cost }
     }
 
+    /// Returns the milliseconds of work that the budget leaves at this time. Waiting for people is no work.
+    pub fn wall_left_ms(&self, state: &ConversationState, now: u64) -> u64 {
+        self.budget.wall_ms.saturating_sub(worked_ms(state, now))
+    }
+
     /// The fault of a budget that is spent; turns and calls of tools end softly instead.
     fn spent(&self, state: &ConversationState, now: u64) -> Option<Fault> {
-        let (budget, totals) = (&self.budget, &state.totals);
+        let budget = &self.budget;
         let over = |name: &str, used: String, limit: String| {
             let text = format!("the budget '{name}' of the conversation is spent: {used} of {limit}");
             Fault::failure(code::MODEL_BUDGET_SPENT.as_str(), text).with_retryable(false)
         };
-        let waiting = open_question(state).map_or(0, |at| now.saturating_sub(at));
-        let waited = totals.waited_ms.saturating_add(waiting);
-        let wall = now.saturating_sub(state.begun_at.unwrap_or(now)).saturating_sub(waited);
+        let (waited, wall) = (waited_ms(state, now), worked_ms(state, now));
         let (input, output) = state.spent_tokens();
         let counts =
             [("input_tokens", input, budget.input_tokens), ("output_tokens", output, budget.output_tokens)];
@@ -171,6 +180,17 @@ impl ConversationSpec {
 /// The step that ends a conversation with this fault.
 fn fail(fault: Fault) -> NextStep {
     NextStep::Record(StepBody::End(ConversationEnd::Fault(fault)))
+}
+
+/// Milliseconds since the first begin without waiting for people.
+fn worked_ms(state: &ConversationState, now: u64) -> u64 {
+    now.saturating_sub(state.begun_at.unwrap_or(now)).saturating_sub(waited_ms(state, now))
+}
+
+/// Milliseconds of waiting for people, the open question included.
+fn waited_ms(state: &ConversationState, now: u64) -> u64 {
+    let waiting = open_question(state).map_or(0, |at| now.saturating_sub(at));
+    state.totals.waited_ms.saturating_add(waiting)
 }
 
 /// When the person was asked whose decision is missing.

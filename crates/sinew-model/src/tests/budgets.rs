@@ -114,7 +114,9 @@ fn a_prompt_that_the_provider_finds_too_long_is_shortened_once() {
     let mut answers: Vec<Value> = restless(3).as_array().unwrap().clone();
     answers.push(long.clone());
     answers.push(json!({"text": "short"}));
-    let played = play(&spec(), &answers.clone().into());
+    let mut stubs = CountingStubs::default();
+    stubs.answers.insert("look".to_owned(), json!("long ".repeat(60)));
+    let played = rehearse(&spec(), &script(&answers.clone().into()), &mut stubs, &[], "first");
     assert_eq!(told(&played), r#"{"text":"short"}"#);
     let prompt = crate::compose::prompt(
         &spec(),

@@ -6,7 +6,10 @@ use serde_json::json;
 
 use super::fixture::{CountingStubs, play, script, spec, told};
 use crate::rehearsal::{Rehearsal, rehearse};
-use crate::{ApprovalRule, CallStatus, ConversationSpec, StepBody, TaintRule, UnknownRule};
+use crate::{
+    ApprovalRule, CallResult, CallStatus, ConversationEnd, ConversationSpec, ConversationState, NextStep,
+    QuestionReason, StepBody, StepRecord, TaintRule, UnknownRule,
+};
 
 fn statuses(played: &Rehearsal) -> Vec<CallStatus> {
     let calls = played.state.exchanges.iter().flat_map(|one| &one.calls);
@@ -24,7 +27,7 @@ fn an_acting_call_is_made_at_most_once_and_its_fate_is_told() {
             UnknownRule::Fail,
             false,
             0,
-            "SINEW-5213 the process stopped during a call of send, which may have taken effect",
+            "SINEW-5213 a call of send was interrupted, and may have taken effect",
             None,
         ),
         (UnknownRule::Ask, false, 1, r#"{"text":"x"}"#, Some(CallStatus::Succeeded)),
@@ -36,6 +39,40 @@ fn an_acting_call_is_made_at_most_once_and_its_fate_is_told() {
         assert_eq!(told(&again), end, "{rule:?}");
         assert_eq!(stubs.made.len(), made, "{rule:?}");
         assert_eq!(statuses(&again).first().copied(), status, "{rule:?}");
+    }
+}
+
+/// The tool was called by the process that still holds the conversation, and its answer was lost.
+#[test]
+fn a_call_whose_answer_was_lost_is_not_made_again_unasked() {
+    let answers = json!([{"call": {"send": {"id": "1"}}}, {"text": "x"}]);
+    let whole = play(&spec(), &answers);
+    let begun = whole.log.iter().position(|record| matches!(record.body, StepBody::Call(_))).unwrap();
+    let StepBody::Call(position) = whole.log[begun].body.clone() else { unreachable!("it is a call") };
+    let lost = CallResult { open: true, ..CallResult::new(CallStatus::Unknown, "no answer within 2 s") };
+    let done = StepBody::Done { call: position.clone(), result: lost };
+    for (rule, record, end) in [
+        (UnknownRule::Tell, done.clone(), "ask"),
+        (UnknownRule::Fail, done, "SINEW-5213 a call of send was interrupted, and may have taken effect"),
+        (UnknownRule::Ask, StepBody::Question(position), "person"),
+    ] {
+        let spec = ConversationSpec { on_unknown: rule, ..spec() };
+        let mut state = ConversationState::fold(&whole.log[..=begun]);
+        assert_eq!(spec.next(&state, 1, &|_, _| false), NextStep::Wait, "{rule:?}: the call is under way");
+        state.apply(&StepRecord { body: record, ..whole.log[begun].clone() });
+        let next = match spec.next(&state, 1, &|_, _| false) {
+            NextStep::AskModel(_) => "ask".to_owned(),
+            NextStep::AskPerson(question) => {
+                assert_eq!(question.reason, QuestionReason::Unknown);
+                "person".to_owned()
+            }
+            NextStep::Record(StepBody::End(ConversationEnd::Fault(fault))) => {
+                format!("{} {}", fault.code, fault.message)
+            }
+            other => format!("{other:?}"),
+        };
+        assert_eq!(next, end, "{rule:?}");
+        assert_eq!(state.tainted, rule != UnknownRule::Ask, "words about a lost answer may be anybody's");
     }
 }
 

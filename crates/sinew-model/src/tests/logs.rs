@@ -83,6 +83,7 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
         }),
         1 => (0..4_u32).prop_map(|before| StepBody::Compact(crate::CompactStep {
             before, summary: (before == 2).then(|| "s".to_owned()), usage: crate::TokenUsage::default(), cost: None,
+            moved: vec![crate::MovedResult { turn: before / 2, index: before % 2, artifact: "r.json:v0".to_owned() }],
         })),
     ]
 }

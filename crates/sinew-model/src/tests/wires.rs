@@ -140,6 +140,30 @@ fn requests_to_anthropic_fit() {
 }
 
 #[test]
+fn anthropic_gets_the_schemas_that_it_enforces_and_a_tool_for_others() {
+    let level = |more: Value| {
+        let mut schema =
+            json!({"type": "object", "properties": {"level": {"type": "string", "minLength": 3}}});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut spec = with_schema(spec(), &schema);
+        spec.models = vec![ModelSpec { provider: Provider::Anthropic, ..model("main") }];
+        let prompt = crate::compose::prompt(&spec, &ConversationState::default(), &spec.models[0], false);
+        serde_json::from_slice::<Value>(&encode_request(&prompt, &spec.models[0]).body).unwrap()
+    };
+    let has_answer = |body: &Value| {
+        body["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == crate::ANSWER_TOOL)
+    };
+    let said = level(json!({}));
+    assert_eq!(
+        said["output_config"]["format"]["schema"],
+        json!({"type": "object", "properties": {"level": {"type": "string"}}, "additionalProperties": false})
+    );
+    assert!(!has_answer(&said));
+    let open = level(json!({"additionalProperties": {"type": "string"}}));
+    assert_eq!((&open["output_config"], has_answer(&open)), (&Value::Null, true));
+}
+
+#[test]
 fn requests_to_gemini_fit() {
     let part = |name: &str| schema(&format!("gemini-{name}"));
     let (content, config) = (part("content"), part("generation-config"));

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -30,6 +30,8 @@ use crate::error::AgentError;
 use crate::web_exchange::WebIdentity;
 use sinew_protocol::unique_keys::read_unique;
 
+/// Header by which a service recognises a repeated request.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Bytes of a refusal shown in the fault.
 const EXCERPT: usize = 512;
 
@@ -62,6 +64,16 @@ impl From<AgentError> for FailedAttempt {
     }
 }
 
+/// Marks a request that may act with the activation, which is the same for all attempts and deliveries of a task, and for all
+/// tries of a model's call: a service that knows the header does the work once. A header of the file or the input stays.
+fn mark_activation(request: &mut Request, call: &Call) {
+    let activation = call.conversation.as_deref().or_else(|| call.context["activation"].as_str());
+    let key = activation.filter(|key| !key.is_empty()).and_then(|key| HeaderValue::from_str(key).ok());
+    if let Some(key) = key.filter(|_| !request.method.is_safe()) {
+        request.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+    }
+}
+
 impl Http {
     pub(crate) async fn run(
         &self,
@@ -71,9 +83,10 @@ impl Http {
     ) -> Result<Output, AgentError> {
         let work = async {
             if self.from_input {
-                return self.ask_described(&call.input).await.map(Output::from);
+                return self.ask_described(call).await.map(Output::from);
             }
-            let (request, secrets) = self.request.fill(call, around)?;
+            let (mut request, secrets) = self.request.fill(call, around)?;
+            mark_activation(&mut request, call);
             self.attempts(&request, &secrets, call, limits).await.map(Output::from)
         };
         tokio::select! {
@@ -114,8 +127,9 @@ impl Http {
     }
 
     /// Sends the request that an input describes. Any answer of the service is the answer of the agent.
-    async fn ask_described(&self, input: &Value) -> Result<Value, AgentError> {
-        let (request, secrets) = (from_input::request_of(input)?, ResolvedSecrets::default());
+    async fn ask_described(&self, call: &Call) -> Result<Value, AgentError> {
+        let (mut request, secrets) = (from_input::request_of(&call.input)?, ResolvedSecrets::default());
+        mark_activation(&mut request, call);
         let asked = async {
             let (host, response) = self.send(&request, &secrets).await?;
             let (status, headers) = (response.status().as_u16(), response.headers().clone());

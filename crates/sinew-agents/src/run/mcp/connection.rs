@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use reqwest::Url;
@@ -17,7 +18,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -38,6 +39,12 @@ const MAX_LISTED_TOOLS: usize = 1_000;
 const MAX_LIST_PAGES: usize = 64;
 /// Lines of a program's standard error that are told as progress.
 const MAX_ERROR_LINES: usize = 256;
+/// Progress notifications of a server that are passed on.
+const MAX_PROGRESS_NOTES: usize = 1_000;
+/// Longest line of standard error, and longest message of a notification, that is told; in bytes.
+const MAX_MESSAGE_BYTES: usize = 1 << 10;
+/// Longest part of a notification that is read, in bytes.
+const MAX_CLEANED_BYTES: usize = 64 << 10;
 /// Member of a call's `_meta`: a server that knows it does the work of repeated calls once.
 const MESSAGE_ID_META: &str = "io.github.sinew-mesh/message-id";
 
@@ -58,6 +65,10 @@ struct ServerProgram {
 /// The side of the client: passes progress on, and has no user to ask.
 struct McpListener {
     progress: Option<UnboundedSender<Value>>,
+    /// Values that a server was given and may tell.
+    secrets: ResolvedSecrets,
+    /// Notifications so far: a server may send them without end.
+    notes: AtomicUsize,
 }
 
 impl ClientHandler for McpListener {
@@ -69,15 +80,20 @@ impl ClientHandler for McpListener {
     }
 
     async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        let Some(progress) = &self.progress else { return };
+        if self.notes.fetch_add(1, Ordering::Relaxed) >= MAX_PROGRESS_NOTES {
+            return;
+        }
         let message = told.message.unwrap_or_else(|| match told.total {
             Some(total) => format!("{} of {total}", told.progress),
             None => told.progress.to_string(),
         });
-        let message = clean(message.as_bytes(), &ResolvedSecrets::default());
-        if let Some(progress) = &self.progress {
-            // Fails if the caller no longer listens.
-            let _unheard = progress.send(json!({"message": message}));
-        }
+        // Cut behind the cleaning, so that no part of a secret stays.
+        let end = message.floor_char_boundary(MAX_CLEANED_BYTES);
+        let mut message = clean(&message.as_bytes()[..end], &self.secrets);
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        // Fails if the caller no longer listens.
+        let _unheard = progress.send(json!({"message": message}));
     }
 }
 
@@ -89,7 +105,11 @@ impl McpConnection {
         progress: Option<&UnboundedSender<Value>>,
     ) -> Result<Self, AgentError> {
         let mut secrets = ResolvedSecrets::default();
-        let listener = McpListener { progress: progress.cloned() };
+        let listener = |secrets: &ResolvedSecrets| McpListener {
+            progress: progress.cloned(),
+            secrets: secrets.clone(),
+            notes: AtomicUsize::new(0),
+        };
         match place {
             ServerPlace::Program { program, arguments, folder, env } => {
                 let mut command = tokio::process::Command::new(program);
@@ -125,7 +145,8 @@ impl McpConnection {
                     stdin,
                 )
                 .with_max_line_length(2 * MAX_ANSWER_BYTES);
-                let service = listener.serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
+                let service =
+                    listener(&secrets).serve(pipes).await.map_err(|error| failed(&error, &secrets))?;
                 Ok(Self {
                     service,
                     program: Mutex::new(Some(ServerProgram { _group: group, _child: child })),
@@ -149,7 +170,8 @@ impl McpConnection {
                     .max_sse_event_size(MAX_ANSWER_BYTES);
                 let transport =
                     StreamableHttpClientTransport::with_client(http_client(*allow_private)?, config);
-                let service = listener.serve(transport).await.map_err(|error| failed(&error, &secrets))?;
+                let service =
+                    listener(&secrets).serve(transport).await.map_err(|error| failed(&error, &secrets))?;
                 Ok(Self { service, program: Mutex::default(), secrets })
             }
         }
@@ -188,7 +210,8 @@ impl McpConnection {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Calls a tool. `message_id` makes a call that comes again the same call.
+    /// Calls a tool. `message_id` makes a call that comes again the same call. Fails with [`AgentError::McpAnswerLost`] if the
+    /// call may have reached the server.
     pub(super) async fn call(
         &self,
         choice: &ToolChoice,
@@ -202,7 +225,10 @@ impl McpConnection {
         let mut request =
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
         request.meta = Some(meta);
-        self.service.call_tool(request).await.map_err(|error| failed(&error, &self.secrets))
+        self.service.call_tool(request).await.map_err(|error| match error {
+            ServiceError::McpError(_) => failed(&error, &self.secrets),
+            lost => AgentError::McpAnswerLost { reason: reason_of(&lost, &self.secrets) },
+        })
     }
 
     /// Ends the connection, and the program behind it.
@@ -226,7 +252,11 @@ impl std::fmt::Debug for McpConnection {
 }
 
 fn failed(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> AgentError {
-    AgentError::McpServer { reason: clean(error.to_string().as_bytes(), secrets) }
+    AgentError::McpServer { reason: reason_of(error, secrets) }
+}
+
+fn reason_of(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> String {
+    clean(error.to_string().as_bytes(), secrets)
 }
 
 fn filled(
@@ -247,11 +277,17 @@ async fn tell_errors(
     secrets: ResolvedSecrets,
     progress: Option<UnboundedSender<Value>>,
 ) {
-    let mut lines = BufReader::new(stderr).split(b'\n');
-    let mut told = 0;
-    while let Ok(Some(line)) = lines.next_segment().await {
+    let (mut reader, mut line, mut told) = (BufReader::new(stderr), Vec::new(), 0);
+    loop {
+        line.clear();
+        // A line without an end is told in pieces.
+        match (&mut reader).take(MAX_MESSAGE_BYTES as u64).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let Some(progress) = progress.as_ref().filter(|_| told < MAX_ERROR_LINES) else { continue };
         let text = clean(&line, &secrets);
-        if let Some(progress) = progress.as_ref().filter(|_| told < MAX_ERROR_LINES && !text.is_empty()) {
+        if !text.is_empty() {
             told += 1;
             let _unheard = progress.send(json!({"message": text}));
         }

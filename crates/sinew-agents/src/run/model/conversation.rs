@@ -11,19 +11,21 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec, EffectClass,
-    NextStep, PersonQuestion, QuestionReason, StepBody, ToolCall, cap_result, value_without_hidden,
+    BeginStep, CappedResult, ConversationEnd, ConversationSpec, EffectClass, NextStep, PersonQuestion,
+    QuestionReason, StepBody, ToolCall, cap_result,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::{Fault, FaultKind};
 use tracing::Instrument as _;
 
+use super::builtin_tools::BuiltinTool;
 use super::conversation_log::{ConversationLog, SharedLog};
 use super::endpoint::{FilledHeaders, ModelEndpoint};
-use super::figures::{note_replayed_turns, note_tool_call};
+use super::figures::note_replayed_turns;
 use super::nested::{NestedPlace, NestedShare};
 use super::session::{EarlierTurns, leave_turn, session_turn};
-use super::tools::{ToolOutcome, ToolPlaces, ToolTable, need_peers};
+use super::tool_calls::ToolOutcome;
+use super::tools::{ToolPlaces, ToolRule, ToolSettings, ToolSource, ToolTable, need_peers};
 use super::wait_clock::WaitClock;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -128,7 +130,7 @@ impl ModelAgent {
             drop(spec);
             match stop {
                 HoldEnd::Over(end) => break (end, has_schema),
-                HoldEnd::Calls(calls) => Box::pin(work.run_calls(&calls, None)).await?,
+                HoldEnd::Calls(calls, left) => Box::pin(work.run_calls(&calls, left, None)).await?,
                 HoldEnd::Person(question) => Box::pin(work.ask_person(&question)).await?,
             }
         };
@@ -188,12 +190,12 @@ impl ModelAgent {
     }
 
     /// The tool entries of the file, and the reader of large skills where there are some.
-    pub(super) fn rules(&self) -> Cow<'_, [super::tools::ToolRule]> {
+    pub(super) fn rules(&self) -> Cow<'_, [ToolRule]> {
         let mut rules = Cow::Borrowed(self.tools.as_slice());
         if self.skills.iter().any(super::setup::is_large) {
-            rules.to_mut().push(super::tools::ToolRule {
-                source: super::tools::ToolSource::Builtin(super::builtin_tools::BuiltinTool::ReadSkill),
-                settings: super::tools::ToolSettings::default(),
+            rules.to_mut().push(ToolRule {
+                source: ToolSource::Builtin(BuiltinTool::ReadSkill),
+                settings: ToolSettings::default(),
             });
         }
         rules
@@ -250,8 +252,8 @@ pub(super) struct HeldConversation {
 enum HoldEnd {
     /// It has ended.
     Over(ConversationEnd),
-    /// It waits for agents that it calls.
-    Calls(Vec<ToolCall>),
+    /// It waits for agents that it calls, for as long as its budget of time allows.
+    Calls(Vec<ToolCall>, Duration),
     /// It waits for a person.
     Person(PersonQuestion),
 }
@@ -298,17 +300,21 @@ impl<'a> Conversation<'a> {
             });
             match step {
                 NextStep::Finished(end) => return Ok(HoldEnd::Over(end)),
-                NextStep::Record(body) => {
+                NextStep::Record(mut body) => {
                     self.tell(&body);
+                    if let StepBody::Compact(compact) = &mut body {
+                        compact.moved = self.move_results(compact.before).await?;
+                    }
                     self.log.append(body).await?;
                 }
                 NextStep::AskModel(ask) => self.ask(spec, &ask).await?,
                 NextStep::RunCalls(calls) => {
+                    let left = self.wall_left(spec);
                     if calls.iter().all(|call| self.tools.waits_for_others(&call.tool)) {
-                        return Ok(HoldEnd::Calls(calls));
+                        return Ok(HoldEnd::Calls(calls, left));
                     }
                     let share = NestedShare::of(spec, &self.log.state, now_ms());
-                    self.run_calls(&calls, Some(share)).await?;
+                    self.run_calls(&calls, left, Some(share)).await?;
                 }
                 NextStep::AskPerson(question) => return Ok(HoldEnd::Person(question)),
                 NextStep::Wait => {
@@ -320,8 +326,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Makes calls. `share` is for nested agents; without it all calls wait for others.
-    async fn run_calls(&mut self, calls: &[ToolCall], share: Option<NestedShare>) -> Result<(), AgentError> {
+    /// Time of work that the budget leaves. A moment longer, so that it is spent when the time is over.
+    pub(super) fn wall_left(&self, spec: &ConversationSpec) -> Duration {
+        Duration::from_millis(spec.wall_left_ms(&self.log.state, now_ms()).saturating_add(1))
+    }
+
+    /// Makes calls, each in the time that is left at most. `share` is for nested agents; without it all calls wait for others.
+    async fn run_calls(
+        &mut self,
+        calls: &[ToolCall],
+        left: Duration,
+        share: Option<NestedShare>,
+    ) -> Result<(), AgentError> {
         for call in calls {
             if call.effect == EffectClass::Once {
                 self.log.append(StepBody::Call(call.position.clone())).await?;
@@ -334,7 +350,7 @@ impl<'a> Conversation<'a> {
         let log = self.log.shared();
         self.note_usage();
         let mut running: FuturesUnordered<_> =
-            calls.iter().map(|call| self.place_call(call, share, &log)).collect();
+            calls.iter().map(|call| self.place_call(call, left, share, &log)).collect();
         loop {
             let next = running.next();
             let done = if share.is_none() { self.log.forgetting(next).await } else { next.await };
@@ -347,6 +363,7 @@ impl<'a> Conversation<'a> {
     fn place_call<'b>(
         &self,
         call: &'b ToolCall,
+        left: Duration,
         share: Option<NestedShare>,
         log: &'b Arc<SharedLog>,
     ) -> BoxFuture<'b, MadeCall<'b>>
@@ -365,65 +382,12 @@ impl<'a> Conversation<'a> {
         async move {
             let outcome = match nested {
                 Some(nested) => agent.run_nested(place, nested, call).await,
-                None => Ok((tools.run(call, place.call, &agent.skills).await, Vec::new())),
+                None => Ok((tools.run(call, left, place.call, &agent.skills).await, Vec::new())),
             };
             (call, outcome)
         }
         .instrument(span)
         .boxed()
-    }
-
-    async fn take_result(
-        &mut self,
-        call: &ToolCall,
-        (outcome, events): (ToolOutcome, Vec<Value>),
-    ) -> Result<(), AgentError> {
-        let result = self.result(call, outcome);
-        let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
-        note_tool_call(source, result.status);
-        self.keep_artifacts().await?;
-        let size = result.content.to_string().len();
-        self.say(
-            json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
-        );
-        self.events.extend(events);
-        let shown = shown_value(&result.content);
-        self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
-        if let Some(recording) = &self.place.call.recording {
-            recording.add_result(&call.tool, &result);
-        }
-        self.log.append(StepBody::Done { call: call.position.clone(), result }).await
-    }
-
-    /// Stores artifacts that tools left where another process finds them, and records where.
-    async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
-        let artifacts = self.place.call.artifacts.store().await?;
-        if artifacts.is_empty() { Ok(()) } else { self.log.append(StepBody::Artifacts { artifacts }).await }
-    }
-
-    /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
-    fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
-        let tool = self.tools.spec(&call.tool);
-        let (status, value) = match outcome.result {
-            Ok(value) => (CallStatus::Succeeded, value),
-            Err(reason) => (CallStatus::Failed, Value::String(reason)),
-        };
-        let value = without_secrets(&value_without_hidden(&value), self.secrets);
-        let max = tool.map_or(super::tools::DEFAULT_MAX_RESULT, |tool| tool.max_result);
-        let open = tool.is_none_or(|tool| tool.open);
-        let (content, artifact) = match cap_result(&value, max) {
-            CappedResult::Whole(content) => (content, None),
-            CappedResult::Cut(text) => {
-                let name =
-                    format!("result-{}-{}.{}", call.position.turn, call.position.index, extension(&value));
-                let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let stored = self.place.call.artifacts.put(&name, bytes.as_bytes(), None).ok();
-                (text.into(), stored.map(|reference| reference.to_string()))
-            }
-        };
-        let nested = self.tools.nested(&call.tool).is_some();
-        let (usage, waited_ms) = (outcome.usage, outcome.waited_ms);
-        CallResult { artifact, open, usage, nested, waited_ms, ..CallResult::new(status, content) }
     }
 
     async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
@@ -582,13 +546,10 @@ pub(super) fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value
     }
 }
 
-fn shown_value(value: &Value) -> Value {
+/// A value as an event shows it.
+pub(super) fn shown_value(value: &Value) -> Value {
     match cap_result(value, MAX_EVENT_BYTES) {
         CappedResult::Whole(value) => value,
         CappedResult::Cut(text) => text.into(),
     }
-}
-
-fn extension(value: &Value) -> &'static str {
-    if value.is_string() { "txt" } else { "json" }
 }

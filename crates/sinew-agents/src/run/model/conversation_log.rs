@@ -80,7 +80,7 @@ impl ConversationLog {
                 return Ok(log);
             }
         }
-        Err(lost(steps.as_ref()))
+        Err(taken_over(steps.as_ref()))
     }
 
     fn at(steps: Arc<dyn Steps>, by: String, records: Vec<StepRecord>, state: ConversationState) -> Self {
@@ -123,7 +123,7 @@ impl ConversationLog {
     pub(super) async fn append(&mut self, body: StepBody) -> Result<(), AgentError> {
         match self.write(body).await? {
             StepAppend::Stored => Ok(()),
-            StepAppend::Taken => Err(lost(self.shared.steps.as_ref())),
+            StepAppend::Taken => Err(taken_over(self.shared.steps.as_ref())),
         }
     }
 
@@ -168,7 +168,7 @@ impl ConversationLog {
         let tail = self.shared.tail.lock().await;
         let records = self.shared.steps.read().await?;
         if records.len() as u64 != tail.places {
-            return Err(lost(self.shared.steps.as_ref()));
+            return Err(taken_over(self.shared.steps.as_ref()));
         }
         self.state = ConversationState::fold_within(&records, self.within.as_deref());
         self.is_forgotten = false;
@@ -210,7 +210,7 @@ fn kept_artifacts(records: &[StepRecord]) -> Vec<KeptArtifact> {
     kept
 }
 
-fn lost(steps: &dyn Steps) -> AgentError {
+fn taken_over(steps: &dyn Steps) -> AgentError {
     steps.give_way();
     let text = "another process holds this conversation now";
     Fault::error(code::CONVERSATION_TAKEN_OVER.as_str(), text).into()

@@ -66,7 +66,10 @@ impl ModelEndpoint {
                     |name| secrets.read(environment, name),
                 )
                 .map_err(|unfilled| match unfilled {
-                    UnfilledTemplate::Unset(name) => format!("environment variable '{name}' is not set"),
+                    UnfilledTemplate::Unset(name) => format!(
+                        "model '{}' needs the environment variable '{name}', which is not set",
+                        self.spec.alias
+                    ),
                     UnfilledTemplate::Value(reason) => reason,
                 })?;
             let mut value = HeaderValue::from_str(&format!("{prefix}{filled}"))
@@ -84,11 +87,11 @@ impl ModelEndpoint {
         Ok(headers)
     }
 
-    /// Asks once. `asked` counts the earlier answers of the conversation, for scripts.
+    /// Asks once, in the time that is left at most. `asked` counts the earlier answers of the conversation, for scripts.
     pub(crate) async fn ask(
         &self,
         prompt: &Prompt,
-        asked: usize,
+        (asked, left): (usize, Duration),
         headers: &FilledHeaders,
         secrets: &ResolvedSecrets,
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
@@ -101,7 +104,7 @@ impl ModelEndpoint {
         let headers =
             headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
         let request = encode_request(prompt, &self.spec);
-        let end = Instant::now() + self.total;
+        let end = Instant::now() + self.total.min(left);
         let mut told = self.exchange(request, headers.clone(), end, deltas).await;
         if let Err(refusal) = &mut told {
             refusal.message =
@@ -129,8 +132,8 @@ impl ModelEndpoint {
         let first = (Instant::now() + self.first).min(end);
         let response = timeout_at(first, send)
             .await
-            .map_err(|_| late("no answer began", self.first))?
-            .map_err(transport)?;
+            .map_err(|_| late_refusal("no answer began", self.first))?
+            .map_err(transport_refusal)?;
         let status = response.status();
         if !status.is_success() {
             let wait = response
@@ -157,10 +160,17 @@ impl ModelEndpoint {
         while !reader.is_broken() {
             let idle = (Instant::now() + patience).min(end);
             let chunk = timeout_at(idle, response.chunk()).await;
-            match chunk.map_err(|_| late("the answer stopped arriving", patience))? {
+            let silent = || {
+                if idle == end {
+                    late_refusal("the answer did not end", self.total)
+                } else {
+                    late_refusal("the answer stopped arriving", patience)
+                }
+            };
+            match chunk.map_err(|_| silent())? {
                 Ok(Some(bytes)) => reader.feed(&bytes).into_iter().for_each(&mut *deltas),
                 Ok(None) => break,
-                Err(error) => return Err(transport(error)),
+                Err(error) => return Err(transport_refusal(error)),
             }
         }
         reader.end()
@@ -188,12 +198,12 @@ impl ModelEndpoint {
     }
 }
 
-fn late(what: &str, time: Duration) -> ModelRefusal {
+fn late_refusal(what: &str, time: Duration) -> ModelRefusal {
     ModelRefusal::new(RefusalKind::Unavailable, format!("{what} within {} s", time.as_secs_f64()))
 }
 
 /// A failure on the way. An address that is not public stays so; everything else may pass.
-fn transport(error: reqwest::Error) -> ModelRefusal {
+fn transport_refusal(error: reqwest::Error) -> ModelRefusal {
     let error = error.without_url();
     let first: &(dyn std::error::Error + 'static) = &error;
     let causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source()).collect();

@@ -10,7 +10,9 @@ use sinew_model::EffectClass;
 
 use super::ModelAgent;
 use super::rehearsal::ToolStubs;
-use super::tools::{ToolPlaces, ToolSettings, ToolSource, ToolTable, changed, fits_pattern, lost};
+use super::tools::{
+    ToolPlaces, ToolSettings, ToolSource, ToolTable, fits_pattern, missing_tool, unusable_tools,
+};
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
@@ -171,7 +173,7 @@ impl ModelAgent {
             tools.into_iter().filter(|tool| rule.allowed(&tool.name).is_some()).collect();
         for one in rule.allow.iter().filter(|one| !one.pattern.contains('*')) {
             if !allowed.iter().any(|tool| tool.name == one.pattern) {
-                return Err(lost(&format!("{}/{}", rule.name, one.pattern)).into());
+                return Err(missing_tool(&format!("{}/{}", rule.name, one.pattern)).into());
             }
         }
         let mut offered = Vec::new();
@@ -192,7 +194,7 @@ impl ModelAgent {
                          `sinew agent tools` shows them, and accepts them with --accept",
                         rule.name, tool.name
                     );
-                    return Err(changed(text).into());
+                    return Err(unusable_tools(text).into());
                 }
             }
         }
@@ -300,7 +302,7 @@ fn usable(server: &str, mut tool: McpTool) -> Result<McpTool, AgentError> {
     if tool.input_schema.to_string().len() > MAX_SCHEMA_BYTES {
         let text =
             format!("the parameters of '{server}/{}' are larger than {MAX_SCHEMA_BYTES} bytes", tool.name);
-        return Err(changed(text).into());
+        return Err(unusable_tools(text).into());
     }
     let end = tool.description.floor_char_boundary(MAX_DESCRIPTION_BYTES);
     tool.description.truncate(end);

@@ -7,6 +7,7 @@ mod argument_contents;
 pub(crate) mod build;
 mod build_tools;
 mod builtin_tools;
+mod call_results;
 mod conversation;
 mod conversation_log;
 pub(crate) mod endpoint;
@@ -19,6 +20,7 @@ pub(crate) mod nested;
 pub(crate) mod rehearsal;
 mod session;
 mod setup;
+mod tool_calls;
 pub(crate) mod tools;
 mod wait_clock;
 

@@ -81,7 +81,13 @@ impl Conversation<'_> {
             let message =
                 format!("model '{}' did not answer, trying again in {} ms", model.spec.alias, ask.wait_ms);
             self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
-            tokio::time::sleep(Duration::from_millis(ask.wait_ms)).await;
+            let wait = Duration::from_millis(ask.wait_ms);
+            let left = self.wall_left(spec);
+            tokio::time::sleep(wait.min(left)).await;
+            if wait >= left {
+                // Nothing is asked any more: the budget of time is spent.
+                return Ok(());
+            }
         }
         let (asked, alias) = (self.log.state.answered_asks() as usize, model.spec.alias.clone());
         let step = AskStep {
@@ -99,7 +105,9 @@ impl Conversation<'_> {
             }
         };
         let span = chat_span(&model.spec, self.activation);
-        let asking = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas);
+        let left = self.wall_left(spec);
+        let asking =
+            model.ask(&ask.prompt, (asked, left), &self.headers[ask.model], self.secrets, &mut deltas);
         let begun = Instant::now();
         let answer = feed.flushed_while(asking.instrument(span.clone())).await;
         note_answer(&span, answer.as_ref());

@@ -14,7 +14,7 @@ use sinew_protocol::usage::TaskUsage;
 
 use super::conversation::ConversationPlace;
 use super::conversation_log::{ConversationLog, SharedLog};
-use super::tools::ToolOutcome;
+use super::tool_calls::ToolOutcome;
 use super::{ModelAgent, tools};
 use crate::call::Call;
 use crate::error::AgentError;
@@ -151,14 +151,12 @@ impl NestedShare {
     pub(super) fn of(spec: &ConversationSpec, state: &ConversationState, now: u64) -> Self {
         let budget = &spec.budget;
         let (input, output) = state.spent_tokens();
-        let begun = state.begun_at.unwrap_or(now);
-        let worked = now.saturating_sub(begun).saturating_sub(state.totals.waited_ms);
         let budget = BudgetSpec {
             turns: budget.turns.min(MAX_TURNS),
             input_tokens: budget.input_tokens.saturating_sub(input),
             output_tokens: budget.output_tokens.saturating_sub(output),
             cost_usd: budget.cost_usd.map(|limit| (limit - state.spent_usd()).max(0.0)),
-            wall_ms: budget.wall_ms.saturating_sub(worked),
+            wall_ms: spec.wall_left_ms(state, now),
             waiting_ms: budget.waiting_ms.saturating_sub(state.totals.waited_ms),
             ..*budget
         };
@@ -196,7 +194,7 @@ impl ModelAgent {
                 }
             };
             events.push(told);
-            Ok((ToolOutcome { result, usage, waited_ms: held.waited_ms }, events))
+            Ok((ToolOutcome { usage, waited_ms: held.waited_ms, ..ToolOutcome::from(result) }, events))
         }
         .boxed()
     }

@@ -1,24 +1,21 @@
-//! Tools of a conversation: what the model is told, and what a call does.
+//! Tools of a conversation: where they come from, and what the model is told of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolCall, ToolSpec};
+use sinew_model::{ApprovalRule, EffectClass, PersonQuestion, QuestionReason, ToolSpec};
 use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
-use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 use sinew_script::Function;
 
-use super::argument_contents::with_contents;
-use super::builtin_tools::{BuiltinTool, SkillText};
+use super::builtin_tools::BuiltinTool;
 use super::mcp_tools::{McpServerRule, OfferedServer, ServerAtWork, WantedTools, attached_names};
 use super::nested::{MAX_DEPTH, NestedAgent, nested_agents};
 use super::setup::compiled;
-use crate::call::Call;
 use crate::host_tools::{HostTool, HostTools};
-use crate::peers::{PeerCall, PeerDescription};
+use crate::peers::PeerDescription;
 use crate::people::PersonPrompt;
 use crate::run::mcp::McpTool;
 
@@ -116,24 +113,8 @@ pub(crate) struct ToolTable {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
     /// Whether others described a tool to the model, in words that nobody accepted.
     pub(crate) has_words_of_others: bool,
-    entries: HashMap<String, ToolEntryAtWork>,
+    pub(super) entries: HashMap<String, ToolEntryAtWork>,
     wanted: WantedTools,
-}
-
-/// Outcome of a call.
-pub(crate) struct ToolOutcome {
-    /// The output, or the failure in words for the model.
-    pub(crate) result: Result<Value, String>,
-    /// Model calls behind it.
-    pub(crate) usage: ModelTotals,
-    /// Milliseconds for which a nested conversation waited for people.
-    pub(crate) waited_ms: u64,
-}
-
-impl From<Result<Value, String>> for ToolOutcome {
-    fn from(result: Result<Value, String>) -> Self {
-        Self { result, usage: ModelTotals::default(), waited_ms: 0 }
-    }
 }
 
 /// Defaults of a tool, which its entry in the file may change, and the author of its description.
@@ -160,12 +141,13 @@ impl ToolDefaults {
 }
 
 /// A tool that can be called.
-struct ToolEntryAtWork {
-    action: ToolAction,
-    settings: ToolSettings,
+pub(super) struct ToolEntryAtWork {
+    pub(super) action: ToolAction,
+    pub(super) settings: ToolSettings,
 }
 
-enum ToolAction {
+/// What a call of a tool does.
+pub(super) enum ToolAction {
     Peer {
         agent: String,
         takes_text: bool,
@@ -208,7 +190,7 @@ impl ToolTable {
         for rule in places.rules.iter().filter(|rule| places.depth == 0 || rule.source.is_of_request()) {
             match &rule.source {
                 ToolSource::Peer(name) | ToolSource::Workflow(name) => {
-                    let found = others().find(|peer| peer.name == *name).ok_or_else(|| lost(name))?;
+                    let found = others().find(|peer| peer.name == *name).ok_or_else(|| missing_tool(name))?;
                     table.add_peer(found, rule)?;
                 }
                 ToolSource::PeerPattern(pattern) => {
@@ -403,13 +385,16 @@ impl ToolTable {
         declaration.description = sinew_model::without_hidden(&declaration.description);
         declaration.parameters = sinew_model::value_without_hidden(&declaration.parameters);
         if self.specs.len() >= MAX_TOOLS {
-            return Err(changed(format!("the agent would have more than {MAX_TOOLS} tools")));
+            return Err(unusable_tools(format!("the agent would have more than {MAX_TOOLS} tools")));
         }
         if self.entries.contains_key(&declaration.name) || declaration.name == sinew_model::ANSWER_TOOL {
-            return Err(changed(format!("two tools are called '{}'; name one with `as`", declaration.name)));
+            return Err(unusable_tools(format!(
+                "two tools are called '{}'; name one with `as`",
+                declaration.name
+            )));
         }
         let parameters = compiled(&declaration.parameters).map_err(|error| {
-            changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
+            unusable_tools(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
         })?;
         self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
         let is_open = settings.open.unwrap_or(defaults.is_open);
@@ -446,64 +431,6 @@ impl ToolTable {
             key: call.position.key.clone(),
         }
     }
-
-    /// Runs a call that needs nothing but its arguments; `None` for all others.
-    pub(crate) fn run_pure(&self, call: &ToolCall) -> Option<Result<Value, String>> {
-        match &self.entries.get(&call.tool)?.action {
-            ToolAction::Script(function) => {
-                Some(function.call(&call.arguments).map_err(|error| script_failure(&error)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Makes a call. A failure is told to the model in these words.
-    pub(crate) async fn run(&self, call: &ToolCall, task: &Call, skills: &[SkillText]) -> ToolOutcome {
-        let Some(entry) = self.entries.get(&call.tool) else {
-            return Err("there is no such tool".to_owned()).into();
-        };
-        let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
-            Ok(arguments) => arguments,
-            Err(reason) => return Err(reason).into(),
-        };
-        let work = async {
-            let result = match &entry.action {
-                ToolAction::Peer { agent, takes_text } => {
-                    let input =
-                        if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
-                    let asked = PeerCall {
-                        agent: agent.clone(),
-                        input,
-                        key: call.position.key.clone(),
-                        cancel: task.cancel.child_token(),
-                    };
-                    let answer = task.peers.ask(asked).await;
-                    let result = answer.result.map_err(|fault| fault.to_string());
-                    return ToolOutcome { result, usage: answer.usage, waited_ms: 0 };
-                }
-                ToolAction::Script(function) => run_script(function, &arguments).await,
-                ToolAction::Mcp { server, tool } => match server {
-                    Some(server) => {
-                        let key = &call.position.key;
-                        let answer = server.call(tool, &arguments, key, task).await;
-                        answer.map_err(|error| error.to_string())
-                    }
-                    None => Err("the server of this tool is not started".to_owned()),
-                },
-                ToolAction::Builtin(builtin) => builtin.run(call, task, skills),
-                ToolAction::Nested(_) => Err("a nested agent is not a call of its own".to_owned()),
-                ToolAction::Host(host) => {
-                    let answer = host.call(&call.tool, arguments.clone(), &call.position.key).await;
-                    answer.map_err(|fault| fault.to_string())
-                }
-            };
-            result.into()
-        };
-        match tokio::time::timeout(entry.settings.timeout, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {} s", entry.settings.timeout.as_secs_f64())).into(),
-        }
-    }
 }
 
 /// Returns the author of what the model is told of an agent: its owner, unless the file names the agent and it has no card.
@@ -515,20 +442,6 @@ fn author_of(peer: &PeerDescription, rule: &ToolRule) -> DescriptionAuthor {
     };
     let is_silent = peer.description.trim().is_empty() && !peer.input_schema.as_ref().is_some_and(tells);
     if is_named && is_silent { DescriptionAuthor::Owner } else { DescriptionAuthor::Others }
-}
-
-async fn run_script(function: &Function, arguments: &Value) -> Result<Value, String> {
-    let (function, arguments) = (function.clone(), arguments.clone());
-    // The interpreter blocks; it ends at its own limit.
-    let work = tokio::task::spawn_blocking(move || function.call(&arguments));
-    match work.await {
-        Ok(result) => result.map_err(|error| script_failure(&error)),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn script_failure(error: &sinew_script::ScriptError) -> String {
-    format!("the script failed{}: {error}", crate::error::line(error))
 }
 
 /// Names of agents that the asking node lists among its tools.
@@ -579,14 +492,14 @@ fn text_parameters() -> Value {
     })
 }
 
-pub(super) fn lost(name: &str) -> Fault {
+pub(super) fn missing_tool(name: &str) -> Fault {
     Fault::error(
         code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
         format!("the tool needs '{name}', which is not there"),
     )
 }
 
-pub(super) fn changed(text: String) -> Fault {
+pub(super) fn unusable_tools(text: String) -> Fault {
     Fault::error(code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(), text).with_retryable(false)
 }
 

@@ -197,7 +197,8 @@ fn peers(case: &EvalCase, folder: &Path, kept: &KeptArtifacts) -> Result<Arc<dyn
         return Ok(Arc::new(StubbedPeers { stubs: stubs.clone(), asked: Mutex::default() }));
     }
     let around = file_agents::load(&[folder.to_owned()], Path::new("./workflow.yaml"))?;
-    Ok(Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts))))
+    let people = Arc::new(DecidedPeople { allow: case.people_allow });
+    Ok(Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)).with_people(people)))
 }
 
 /// One conversation with the real model.

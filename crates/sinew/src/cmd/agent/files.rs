@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, AgentSet, Call, CancellationToken, ConversationRecording, LocalPeers};
+use sinew_agents::{
+    Agent, AgentSet, Call, CancellationToken, ConversationRecording, LocalPeers, ModelDescription,
+};
 use sinew_inspection::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::artifact_folder::KeptArtifacts;
@@ -67,7 +69,8 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
 
 pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
     note_warnings(agent, output);
-    let value = json!({
+    let models = agent.models();
+    let mut value = json!({
         "name": agent.name(),
         "version": agent.version(),
         "description": agent.description(),
@@ -78,13 +81,18 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
         "concurrency": agent.concurrency(),
         "timeout_ms": agent.timeout().as_millis() as u64,
     });
+    if !models.is_empty() {
+        value["models"] = models.iter().map(|model| model.alias.as_str()).collect();
+    }
     output.value(&value, |value| {
         let schema = |key: &str| match &value[key] {
             Value::Null => "any JSON".to_owned(),
             schema => serde_json::to_string(schema).unwrap_or_default(),
         };
+        let models = models.iter().map(described_model).collect::<Vec<_>>().join(", ");
+        let models = if models.is_empty() { models } else { format!("\n  models      {models}") };
         format!(
-            "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
+            "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}{models}",
             words::name(agent.name()),
             words::name(agent.version()),
             sinew_source::indented(agent.description()),
@@ -95,6 +103,16 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
         )
     });
     Exit::Ok
+}
+
+/// A model of the file, and whether it can be asked: `main (openai gpt-5-mini, OPENAI_API_KEY is not set)`.
+fn described_model(model: &ModelDescription) -> String {
+    let key = match &model.key {
+        Some((name, false)) => format!(", {} is not set", words::name(name)),
+        _ => String::new(),
+    };
+    let what = format!("{} {}", model.provider, words::name(&model.model));
+    format!("{} ({}{key})", words::name(&model.alias), what.trim_end())
 }
 
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
@@ -124,7 +142,8 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
-    task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
+    let peers = LocalPeers::new(around, Arc::clone(&kept.artifacts));
+    task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let stream = RefCell::new(AnswerStream::new(agent.name(), output));
     let reply = runtime.block_on(async {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_agents::CancellationToken;
+use sinew_inspection::words;
 use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::failure::Failure;
 use sinew_protocol::usage::{ModelTotals, TaskUsage};
@@ -72,9 +73,12 @@ impl ChatCost {
     fn line(&self) -> String {
         let ModelTotals { turns, tool_calls, input_tokens, output_tokens, cost_usd, .. } = self.models;
         let usd = cost_usd.map_or_else(String::new, |usd| format!(", ${usd:.4}"));
+        let count = |number: u64, noun| words::count(usize::try_from(number).unwrap_or(usize::MAX), noun);
         format!(
-            "{} messages, {turns} turns, {tool_calls} tool calls, {input_tokens} tokens in, {output_tokens} out{usd}",
-            self.messages
+            "{}, {}, {}, {input_tokens} tokens in, {output_tokens} out{usd}",
+            count(self.messages, "message"),
+            count(turns, "turn"),
+            count(tool_calls, "tool call"),
         )
     }
 }

@@ -1,7 +1,7 @@
 //! The other side of a chat: an agent file in this process, or an agent of a mesh.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 use sinew_agents::{
@@ -207,10 +207,16 @@ impl LocalPartner {
         call.session = Some(self.session.clone());
         call.steps = Some(self.steps.clone());
         call.conversation = Some(format!("chat-{}-{}", std::process::id(), self.turns));
-        call.peers = Arc::new(LocalPeers::new(self.around.clone(), Arc::clone(&self.kept.artifacts)));
+        let peers = LocalPeers::new(self.around.clone(), Arc::clone(&self.kept.artifacts));
+        call.peers = Arc::new(peers.with_people(Arc::clone(&call.people)));
+        let used = Arc::clone(&call.usage);
         match self.agent.call(call).await {
             Ok(reply) => ChatTurn { output: Ok(reply.output), usage: reply.usage },
-            Err(fault) => ChatTurn { output: Err(fault), usage: Value::Null },
+            // A conversation that failed has cost something, too.
+            Err(fault) => {
+                let usage = std::mem::take(&mut *used.lock().unwrap_or_else(PoisonError::into_inner));
+                ChatTurn { output: Err(fault), usage }
+            }
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Results of calls in a conversation: told to the model, cut, kept as artifacts, and moved out of the conversation.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+use sinew_model::{
+    CallResult, CallStatus, CappedResult, EffectClass, MovedResult, StepBody, ToolCall, UnknownRule,
+    cap_result, value_without_hidden,
+};
+
+use super::builtin_tools::BuiltinTool;
+use super::conversation::{Conversation, shown_value, without_secrets};
+use super::figures::note_tool_call;
+use super::tool_calls::ToolOutcome;
+use super::tools::DEFAULT_MAX_RESULT;
+use crate::error::AgentError;
+
+/// Words to the model about a call that acts and whose answer was lost.
+const MAY_HAVE_ACTED: &str = "The call may have taken effect: check before you make it again.";
+
+impl Conversation<'_> {
+    /// Takes the outcome of a call and the events of nested agents to the log.
+    pub(super) async fn take_result(
+        &mut self,
+        call: &ToolCall,
+        (outcome, events): (ToolOutcome, Vec<Value>),
+    ) -> Result<(), AgentError> {
+        let result = self.result(call, outcome);
+        if result.status == CallStatus::Unknown && self.agent.on_unknown == UnknownRule::Ask {
+            // A question about a call that was begun: a person says whether it is made again.
+            return self.log.append(StepBody::Question(call.position.clone())).await;
+        }
+        let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
+        note_tool_call(source, result.status);
+        self.keep_artifacts().await?;
+        let size = result.content.to_string().len();
+        self.say(
+            json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
+        );
+        self.events.extend(events);
+        let shown = shown_value(&result.content);
+        self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
+        if let Some(recording) = &self.place.call.recording {
+            recording.add_result(&call.tool, &result);
+        }
+        self.log.append(StepBody::Done { call: call.position.clone(), result }).await
+    }
+
+    /// Stores results that leave the conversation as artifacts, if the model has the tool to read them again.
+    pub(super) async fn move_results(&mut self, before: u32) -> Result<Vec<MovedResult>, AgentError> {
+        let reads = BuiltinTool::ReadArtifact.name();
+        if !self.tools.specs.iter().any(|tool| tool.source == format!("builtin:{reads}")) {
+            return Ok(Vec::new());
+        }
+        let leaving = self.log.state.results_to_move(before);
+        let moved = leaving.filter_map(|(turn, index, content)| {
+            let stored = self.store_result(turn, index, content)?;
+            Some(MovedResult { turn, index, artifact: stored })
+        });
+        let moved: Vec<MovedResult> = moved.collect();
+        self.keep_artifacts().await?;
+        Ok(moved)
+    }
+
+    /// Stores a result as an artifact. `None` if there is no room for it.
+    fn store_result(&self, turn: u32, index: u32, value: &Value) -> Option<String> {
+        let (ending, bytes) = match value.as_str() {
+            Some(text) => ("txt", Cow::Borrowed(text)),
+            None => ("json", Cow::Owned(value.to_string())),
+        };
+        let name = format!("result-{turn}-{index}.{ending}");
+        let stored = self.place.call.artifacts.put(&name, bytes.as_bytes(), None);
+        stored.ok().map(|reference| reference.to_string())
+    }
+
+    /// Stores artifacts that tools left where another process finds them, and records where.
+    async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
+        let artifacts = self.place.call.artifacts.store().await?;
+        if artifacts.is_empty() { Ok(()) } else { self.log.append(StepBody::Artifacts { artifacts }).await }
+    }
+
+    /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
+    fn result(&self, call: &ToolCall, outcome: ToolOutcome) -> CallResult {
+        let tool = self.tools.spec(&call.tool);
+        let (status, value) = match outcome.result {
+            Ok(value) => (CallStatus::Succeeded, value),
+            Err(reason) if outcome.is_lost && call.effect == EffectClass::Once => {
+                (CallStatus::Unknown, format!("{reason}. {MAY_HAVE_ACTED}").into())
+            }
+            Err(reason) => (CallStatus::Failed, Value::String(reason)),
+        };
+        let value = without_secrets(&value_without_hidden(&value), self.secrets);
+        let max = tool.map_or(DEFAULT_MAX_RESULT, |tool| tool.max_result);
+        let open = tool.is_none_or(|tool| tool.open);
+        let (content, artifact) = match cap_result(&value, max) {
+            CappedResult::Whole(content) => (content, None),
+            CappedResult::Cut(text) => {
+                (text.into(), self.store_result(call.position.turn, call.position.index, &value))
+            }
+        };
+        let nested = self.tools.nested(&call.tool).is_some();
+        let (usage, waited_ms) = (outcome.usage, outcome.waited_ms);
+        CallResult { artifact, open, usage, nested, waited_ms, ..CallResult::new(status, content) }
+    }
+}

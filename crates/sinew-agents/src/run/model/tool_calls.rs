@@ -1,0 +1,131 @@
+//! Calls of the tools of a conversation.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_model::ToolCall;
+use sinew_protocol::usage::ModelTotals;
+use sinew_script::Function;
+
+use super::argument_contents::with_contents;
+use super::builtin_tools::SkillText;
+use super::tools::{ToolAction, ToolTable};
+use crate::call::Call;
+use crate::error::AgentError;
+use crate::peers::PeerCall;
+
+/// Outcome of a call.
+pub(crate) struct ToolOutcome {
+    /// The output, or the failure in words for the model.
+    pub(crate) result: Result<Value, String>,
+    /// Model calls behind it.
+    pub(crate) usage: ModelTotals,
+    /// Milliseconds for which a nested conversation waited for people.
+    pub(crate) waited_ms: u64,
+    /// Whether the answer was lost, so that nobody knows whether the call took effect.
+    pub(crate) is_lost: bool,
+}
+
+impl ToolOutcome {
+    fn lost(reason: String) -> Self {
+        Self { is_lost: true, ..Self::from(Err(reason)) }
+    }
+}
+
+impl From<Result<Value, String>> for ToolOutcome {
+    fn from(result: Result<Value, String>) -> Self {
+        Self { result, usage: ModelTotals::default(), waited_ms: 0, is_lost: false }
+    }
+}
+
+impl ToolTable {
+    /// Runs a call that needs nothing but its arguments; `None` for all others.
+    pub(crate) fn run_pure(&self, call: &ToolCall) -> Option<Result<Value, String>> {
+        match &self.entries.get(&call.tool)?.action {
+            ToolAction::Script(function) => {
+                Some(function.call(&call.arguments).map_err(|error| script_failure(&error)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes a call, in the time that is left at most. A failure is told to the model in these words.
+    pub(crate) async fn run(
+        &self,
+        call: &ToolCall,
+        left: Duration,
+        task: &Call,
+        skills: &[SkillText],
+    ) -> ToolOutcome {
+        let Some(entry) = self.entries.get(&call.tool) else {
+            return Err("there is no such tool".to_owned()).into();
+        };
+        let arguments = match with_contents(&call.arguments, call.effect, task.artifacts.as_ref()) {
+            Ok(arguments) => arguments,
+            Err(reason) => return Err(reason).into(),
+        };
+        let cancel = task.cancel.child_token();
+        let mut work = std::pin::pin!(async {
+            let result = match &entry.action {
+                ToolAction::Peer { agent, takes_text } => {
+                    let input =
+                        if *takes_text { json!({"text": arguments["text"]}) } else { arguments.clone() };
+                    let asked = PeerCall {
+                        agent: agent.clone(),
+                        input,
+                        key: call.position.key.clone(),
+                        cancel: cancel.clone(),
+                    };
+                    let answer = task.peers.ask(asked).await;
+                    let result = answer.result.map_err(|fault| fault.to_string());
+                    return ToolOutcome { usage: answer.usage, ..ToolOutcome::from(result) };
+                }
+                ToolAction::Script(function) => run_script(function, &arguments).await,
+                ToolAction::Mcp { server, tool } => match server {
+                    Some(server) => {
+                        let key = &call.position.key;
+                        match server.call(tool, &arguments, key, task).await {
+                            Err(error @ AgentError::McpAnswerLost { .. }) => {
+                                return ToolOutcome::lost(error.to_string());
+                            }
+                            answer => answer.map_err(|error| error.to_string()),
+                        }
+                    }
+                    None => Err("the server of this tool is not started".to_owned()),
+                },
+                ToolAction::Builtin(builtin) => builtin.run(call, task, skills),
+                ToolAction::Nested(_) => Err("a nested agent is not a call of its own".to_owned()),
+                ToolAction::Host(host) => {
+                    let answer = host.call(&call.tool, arguments.clone(), &call.position.key).await;
+                    answer.map_err(|fault| fault.to_string())
+                }
+            };
+            result.into()
+        });
+        let limit = entry.settings.timeout.min(left);
+        if let Ok(outcome) = tokio::time::timeout(limit, &mut work).await {
+            return outcome;
+        }
+        let late = ToolOutcome::lost(format!("no answer within {} s", limit.as_secs_f64()));
+        if !matches!(entry.action, ToolAction::Peer { .. }) {
+            return late;
+        }
+        // The agent that was called works for nobody any more. It hears so, and what it has used counts.
+        cancel.cancel();
+        ToolOutcome { usage: work.await.usage, ..late }
+    }
+}
+
+async fn run_script(function: &Function, arguments: &Value) -> Result<Value, String> {
+    let (function, arguments) = (function.clone(), arguments.clone());
+    // The interpreter blocks; it ends at its own limit.
+    let work = tokio::task::spawn_blocking(move || function.call(&arguments));
+    match work.await {
+        Ok(result) => result.map_err(|error| script_failure(&error)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn script_failure(error: &sinew_script::ScriptError) -> String {
+    format!("the script failed{}: {error}", crate::error::line(error))
+}
