@@ -20,12 +20,14 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
 });
 
 /// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
-pub(crate) static MODULES: LazyLock<[PageFile; 8]> = LazyLock::new(|| {
+pub(crate) static MODULES: LazyLock<[PageFile; 10]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
         ("graph.js", include_str!("assets/graph.js")),
         ("keys.js", include_str!("assets/keys.js")),
         ("helpers.js", include_str!("assets/helpers.js")),
+        ("timeline.js", include_str!("assets/timeline.js")),
+        ("import.js", include_str!("assets/import.js")),
         ("traffic.js", include_str!("assets/traffic.js")),
         ("chat.js", include_str!("assets/chat.js")),
         ("desk.js", include_str!("assets/desk.js")),

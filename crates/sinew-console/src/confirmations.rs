@@ -250,7 +250,7 @@ async fn retry_page(
         (confirmation_head(&execution, "Retry"))
         form.filter method="get" aria-label="Nodes" {
             label { span { "Nodes " span.quiet { "(all that failed unless named)" } } input type="text" name="node" value=(form.node) autocomplete="off"; }
-            label.check { input type="checkbox" name="only" value="1" checked[form.only.is_some()]; span { "only these" } }
+            label.check { input type="checkbox" name="only" value="1" checked[form.only.is_some()]; span { "only these and what depends on them" } }
             button type="submit" { "Preview" }
         }
         @if let Some(error) = error { (problem_box(error)) }
@@ -393,10 +393,10 @@ async fn fork_page(
     let body = html! {
         (confirmation_head(&execution, "Fork"))
         p { "A new execution takes over what this one did before the nodes that you name, and goes its own way from there." }
-        form.filter.tall method="get" aria-label="Nodes and outputs" {
-            label { span { "At nodes" } input type="text" name="at" value=(form.at) autocomplete="off"; }
-            label.wide { span { "Changed outputs " span.quiet { "(JSON: {\"node\": output})" } } textarea.mono name="outputs" rows="4" spellcheck="false" { (form.outputs) } }
-            button type="submit" { "Preview" }
+        form.steer method="get" aria-label="Nodes and outputs" {
+            label { span { "Nodes that run anew " span.quiet { "(separated by commas)" } } input type="text" name="at" value=(form.at) autocomplete="off"; }
+            label { span { "Changed outputs " span.quiet { "(JSON: {\"node\": output})" } } textarea.mono name="outputs" rows="4" spellcheck="false" { (form.outputs) } }
+            div.actions { button type="submit" { "Preview" } }
         }
         @if let Some(error) = error { (problem_box(error)) }
         @match &preview {

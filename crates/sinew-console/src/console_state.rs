@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderMap, Uri};
+use futures_util::future::BoxFuture;
+
 use crate::api_client::ApiPort;
 
 /// Whether a console changes a mesh.
@@ -34,6 +37,34 @@ pub struct SignInPort {
     /// Seconds that a session lasts.
     pub lifetime_seconds: u64,
     begin: Arc<BeginSession>,
+    provider: Option<Arc<dyn ProviderSignIn>>,
+}
+
+/// Visit of a browser to an OpenID provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderVisit {
+    /// Address of the provider's page.
+    pub address: String,
+    /// Value of the cookie that the browser keeps until it comes back. It has no `~` and nothing that a cookie cannot hold.
+    pub cookie: String,
+}
+
+/// Sign-in at an OpenID provider, as the gateway does it. The browser comes back to [`PROVIDER_RETURN`]; failures are sentences
+/// for people.
+///
+/// [`PROVIDER_RETURN`]: crate::PROVIDER_RETURN
+pub trait ProviderSignIn: Send + Sync {
+    /// Name by which people know the provider.
+    fn name(&self) -> String;
+
+    /// Seconds that a session lasts.
+    fn lifetime_seconds(&self) -> u64;
+
+    /// Begins a visit, for the browser that sent a request with these headers and this address.
+    fn begin(&self, headers: &HeaderMap, uri: &Uri) -> BoxFuture<'_, Result<ProviderVisit, String>>;
+
+    /// Ends a visit whose browser came back with this address: gives the value of the cookie of its session.
+    fn end(&self, headers: &HeaderMap, uri: &Uri, cookie: &str) -> BoxFuture<'_, Result<String, String>>;
 }
 
 impl SignInPort {
@@ -43,7 +74,17 @@ impl SignInPort {
         lifetime_seconds: u64,
         begin: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self { cookie, lifetime_seconds, begin: Arc::new(begin) }
+        Self { cookie, lifetime_seconds, begin: Arc::new(begin), provider: None }
+    }
+
+    /// The same with sign-in at an OpenID provider.
+    #[must_use]
+    pub fn with_provider(self, provider: Option<Arc<dyn ProviderSignIn>>) -> Self {
+        Self { provider, ..self }
+    }
+
+    pub(crate) fn provider(&self) -> Option<&Arc<dyn ProviderSignIn>> {
+        self.provider.as_ref()
     }
 
     /// Begins the session of the owner of a key.
@@ -77,4 +118,11 @@ pub(crate) struct ConsoleState {
     pub(crate) mode: ConsoleMode,
     pub(crate) is_secure: bool,
     pub(crate) sign_in: Option<SignInPort>,
+}
+
+impl ConsoleState {
+    /// Flag of cookies that keeps them from being sent without TLS, where browsers reach the console by HTTPS only.
+    pub(crate) fn secure_flag(&self) -> &'static str {
+        if self.is_secure { "; Secure" } else { "" }
+    }
 }

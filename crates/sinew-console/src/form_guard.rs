@@ -18,7 +18,7 @@ use crate::console_state::{ConsoleCaller, ConsoleMode, ConsoleState};
 use crate::form_token::{COOKIE, FormToken, TOKEN_FIELD};
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageAddress, PageRequest, mode_of};
-use crate::pages::sign_in::is_sign_in;
+use crate::pages::sign_in::{is_sign_in, sign_in_address};
 
 /// Bytes of a form.
 const MAX_FORM_BYTES: usize = 1 << 20;
@@ -88,7 +88,9 @@ pub(crate) async fn guard_pages(
     };
     let mut response = match checked {
         Ok(body) => next.run(Request::from_parts(parts, body)).await,
-        Err(None) => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
+        // What a form wanted is not done behind the back of whoever signs in.
+        Err(None) if is_form => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
+        Err(None) => Redirect::to(&sign_in_address(&parts.uri).to_string()).into_response(),
         Err(Some(error)) => {
             tracing::info!(path = %parts.uri.path(), %error, "a form was refused");
             error_page(&PageRequest::of(&parts, &state), &error).into_response()
@@ -100,14 +102,13 @@ pub(crate) async fn guard_pages(
     }
     // Files carry their own rule; pages show a mesh as it is now.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if !is_known && let Ok(cookie) = HeaderValue::from_str(&cookie_of(&token, state.is_secure)) {
+    if !is_known && let Ok(cookie) = HeaderValue::from_str(&cookie_of(&token, state.secure_flag())) {
         headers.append(header::SET_COOKIE, cookie);
     }
     response
 }
 
-fn cookie_of(token: &FormToken, is_secure: bool) -> String {
-    let secure = if is_secure { "; Secure" } else { "" };
+fn cookie_of(token: &FormToken, secure: &str) -> String {
     format!("{COOKIE}={}; Path={BASE}; HttpOnly; SameSite=Strict{secure}", token.as_str())
 }
 

@@ -33,6 +33,9 @@ mod time_scale;
 mod vendored_editor;
 
 pub use api_client::ApiPort;
-pub use console_state::{ConsoleCaller, ConsoleMode, ConsoleOptions, SignInPort};
+pub use console_state::{
+    ConsoleCaller, ConsoleMode, ConsoleOptions, ProviderSignIn, ProviderVisit, SignInPort,
+};
 pub use page_request::BASE;
+pub use pages::PROVIDER_RETURN;
 pub use routes::console_router;

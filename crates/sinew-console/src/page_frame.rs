@@ -94,9 +94,13 @@ pub(crate) enum LiveSource {
     Still,
     /// Events of an execution: the address of the stream, behind the last event that is shown.
     Events(String),
-    /// The page itself, every few seconds.
-    Poll,
+    /// The page itself: when the mesh tells that something of these kinds changed, and every few seconds besides.
+    List(&'static str),
 }
+
+/// Kinds of the changes of the API that lists of executions and of agents follow.
+pub(crate) const EXECUTIONS_CHANGE: &str = "executions";
+pub(crate) const AGENTS_CHANGE: &str = "agents";
 
 /// Seconds between two looks of a page that has no stream.
 const POLL_SECONDS: u32 = 5;
@@ -123,11 +127,12 @@ impl ConsolePage {
     }
 
     fn markup(&self) -> Markup {
-        let (events, poll) = match &self.source {
+        let (events, list) = match &self.source {
             LiveSource::Still => (None, None),
             LiveSource::Events(address) => (Some(address), None),
-            LiveSource::Poll => (None, Some(POLL_SECONDS)),
+            LiveSource::List(kind) => (None, Some(*kind)),
         };
+        let changes = list.map(|_| ApiPath::of(&["changes"]).address());
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -158,7 +163,7 @@ impl ConsolePage {
                                 }
                             }
                         }
-                        span #live role="status" data-events=[events] data-poll=[poll] {}
+                        span #live role="status" data-events=[events] data-list=[list] data-changes=[changes] data-poll=[list.map(|_| POLL_SECONDS)] {}
                     }
                     main #main tabindex="-1" { (self.body) }
                 }

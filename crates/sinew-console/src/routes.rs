@@ -14,7 +14,7 @@ use crate::console_state::{ConsoleOptions, ConsoleState};
 use crate::form_guard::guard_pages;
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
-use crate::pages::sign_in;
+use crate::pages::{provider_visit, sign_in};
 use crate::{confirmations, pages};
 
 /// Returns the routes of a console: `/`, and all below `/console`.
@@ -61,6 +61,8 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&page("/chat/{name}"), get(pages::chat::show).post(pages::chat::send))
         .route(&page("/chat/{name}/decision"), post(pages::chat_turn::decide))
         .route(&page("/sign-in"), get(sign_in::show).post(sign_in::sign_in))
+        .route(provider_visit::PROVIDER_VISIT, get(provider_visit::begin))
+        .route(provider_visit::PROVIDER_RETURN, get(provider_visit::end))
         .route(&page("/sign-out"), post(sign_in::sign_out))
         .route(&page("/help"), get(pages::help::show))
         .route(&page("/help/{code}"), get(pages::help::code))

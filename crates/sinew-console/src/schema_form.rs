@@ -83,6 +83,31 @@ pub(crate) fn schema_fields(schema: &Value, written: &BTreeMap<String, String>) 
     }
 }
 
+/// What a form shows that says this input; `None` if the schema has no fields for some of it.
+pub(crate) fn written_input(schema: &Value, input: &Value) -> Option<BTreeMap<String, String>> {
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let Some(fields) = fields(schema) else {
+        return Some(BTreeMap::from([(JSON_FIELD.to_owned(), pretty(input))]));
+    };
+    let members = input.as_object()?;
+    if members.keys().any(|name| fields.iter().all(|field| field.name != name)) {
+        return None;
+    }
+    let written = fields.iter().filter_map(|field| Some((field, members.get(field.name)?)));
+    let written = written.map(|(field, value)| {
+        let text = match (&field.kind, value) {
+            (FieldKind::Choice(choices), value) => choices.iter().position(|one| one == value)?.to_string(),
+            (FieldKind::Text, Value::String(text)) => text.clone(),
+            (FieldKind::Number { .. }, Value::Number(number)) => number.to_string(),
+            (FieldKind::Flag, Value::Bool(flag)) => flag.to_string(),
+            (FieldKind::Json, value) => pretty(value),
+            _ => return None,
+        };
+        Some((field.field_name(), text))
+    });
+    written.collect()
+}
+
 /// The input that a form says.
 pub(crate) fn read_input(schema: &Value, written: &BTreeMap<String, String>) -> Result<Value, ConsoleError> {
     let Some(fields) = fields(schema) else {
@@ -215,6 +240,28 @@ mod tests {
         check(&[("in.lines", "[1")], Err("lines"));
         // Only fields of the form are read.
         check(&[("name", "x"), ("json", "1")], Ok(json!({"name": ""})));
+    }
+
+    #[test]
+    fn an_input_is_written_as_it_is_read() {
+        let schema = json!({"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
+            "fast": {"type": "boolean"}, "size": {"enum": ["s", 2, null]}, "lines": {"type": "array"},
+        }});
+        for input in [
+            json!({"name": "a\nb"}),
+            json!({"name": "", "count": -3, "ratio": 0.5, "fast": false, "size": null, "lines": [{"a": 1}]}),
+        ] {
+            let written = written_input(&schema, &input).unwrap();
+            assert_eq!(read_input(&schema, &written).unwrap(), input);
+        }
+        for other in [json!(1), json!({"name": 1}), json!({"name": "a", "more": 1}), json!({"size": "m"})] {
+            assert_eq!(written_input(&schema, &other), None, "{other}");
+        }
+        assert_eq!(
+            read_input(&json!(null), &written_input(&json!(null), &json!([1])).unwrap()).unwrap(),
+            json!([1])
+        );
     }
 
     #[test]

@@ -24,7 +24,12 @@ pub(crate) fn icon_of(word: &str) -> (&'static str, &'static str) {
 
 /// A status.
 pub(crate) fn status_mark(word: &str) -> Markup {
-    let (class, icon) = icon_of(word);
+    mark_like(word, word)
+}
+
+/// A word of another kind, with the colour and icon of a status.
+pub(crate) fn mark_like(status: &str, word: &str) -> Markup {
+    let (class, icon) = icon_of(status);
     html! {
         span class={ "status is-" (class) } {
             span.icon aria-hidden="true" { (icon) }

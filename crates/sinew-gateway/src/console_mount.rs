@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::Extensions;
-use sinew_console::{ApiPort, ConsoleMode, ConsoleOptions, SignInPort, console_router};
+use axum::http::{Extensions, HeaderMap, Uri};
+use futures_util::future::BoxFuture;
+use sinew_console::{
+    ApiPort, ConsoleMode, ConsoleOptions, PROVIDER_RETURN, ProviderSignIn, ProviderVisit, SignInPort,
+    console_router,
+};
 use tower::ServiceExt as _;
 
-use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME};
+use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
@@ -35,8 +39,54 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
         state.is_tls || state.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
     let gate = Arc::clone(state);
     let sign_in = state.gate.is_required().then(|| {
+        let provider = gate.gate.sign_in_host().map(|_| OpenIdSignIn::shared(&gate));
         SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| gate.gate.begin_session(key))
+            .with_provider(provider)
     });
     // `with_state` gives the router any state it is merged into.
     console_router(ConsoleOptions { api: port, mode, is_secure, sign_in }).with_state(())
+}
+
+/// Sign-in at the OpenID provider of a gateway.
+struct OpenIdSignIn {
+    state: Arc<GatewayState>,
+}
+
+impl OpenIdSignIn {
+    fn shared(state: &Arc<GatewayState>) -> Arc<dyn ProviderSignIn> {
+        Arc::new(Self { state: Arc::clone(state) })
+    }
+
+    /// Address to which the provider sends the browser back.
+    fn redirect(&self, headers: &HeaderMap, uri: &Uri) -> String {
+        format!("{}{PROVIDER_RETURN}", self.state.base_url(headers, uri))
+    }
+}
+
+impl ProviderSignIn for OpenIdSignIn {
+    fn name(&self) -> String {
+        self.state.gate.sign_in_host().unwrap_or_default().to_owned()
+    }
+
+    fn lifetime_seconds(&self) -> u64 {
+        VOUCHED_SESSION_LIFETIME.as_secs()
+    }
+
+    fn begin(&self, headers: &HeaderMap, uri: &Uri) -> BoxFuture<'_, Result<ProviderVisit, String>> {
+        let redirect = self.redirect(headers, uri);
+        Box::pin(async move {
+            let (address, cookie) =
+                self.state.gate.begin_visit(&redirect).await.map_err(|refusal| refusal.to_string())?;
+            Ok(ProviderVisit { address, cookie })
+        })
+    }
+
+    fn end(&self, headers: &HeaderMap, uri: &Uri, cookie: &str) -> BoxFuture<'_, Result<String, String>> {
+        let redirect = self.redirect(headers, uri);
+        let (cookie, query) = (cookie.to_owned(), uri.query().unwrap_or_default().to_owned());
+        Box::pin(async move {
+            let ended = self.state.gate.end_visit(&redirect, &cookie, &query).await;
+            ended.map_err(|refusal| refusal.to_string())
+        })
+    }
 }

@@ -49,7 +49,9 @@ pub(crate) async fn answer_allowed(state: &GatewayState, mut routes: Router, req
         body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
     }
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
-    parts.extensions.insert(ConsoleCaller { name: caller.token.to_string(), mode });
+    // Of a long name only a digest is known.
+    let name = caller.token.name().unwrap_or_else(|| caller.token.to_string());
+    parts.extensions.insert(ConsoleCaller { name, mode });
     parts.extensions.insert(caller.clone());
     parts.extensions.insert(permit.streams());
     let uri = parts.uri.clone();

@@ -163,6 +163,36 @@ pub struct OidcOptions {
     pub scope_claim: String,
     /// Difference of clocks that is forgiven.
     pub clock_skew: Duration,
+    /// The gateway as a client of the provider, through which people sign in to the console. `None`: they cannot.
+    pub client: Option<OidcClient>,
+}
+
+/// A gateway as a client of an OpenID provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OidcClient {
+    /// Id of the client, as it is registered.
+    pub id: String,
+    /// Secret of a confidential client. `None` for a public client, which PKCE alone protects.
+    pub secret: Option<String>,
+    /// Scopes that a sign-in asks for, with blanks between them.
+    pub scopes: String,
+}
+
+impl OidcClient {
+    /// A public client that asks for the scope `openid`.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self { id: id.into(), secret: None, scopes: "openid".to_owned() }
+    }
+}
+
+impl std::fmt::Debug for OidcClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OidcClient")
+            .field("id", &self.id)
+            .field("has_secret", &self.secret.is_some())
+            .field("scopes", &self.scopes)
+            .finish()
+    }
 }
 
 impl OidcOptions {
@@ -174,6 +204,7 @@ impl OidcOptions {
             caller_claim: "sub".to_owned(),
             scope_claim: "scope".to_owned(),
             clock_skew: Duration::from_mins(1),
+            client: None,
         }
     }
 }

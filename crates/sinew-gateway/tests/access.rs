@@ -139,11 +139,19 @@ async fn people_sign_in_by_key_and_readers_change_nothing() {
     let get = async |path: &str, cookie: &str| {
         http.get(format!("{}{path}", world.base)).header("Cookie", cookie).send().await.unwrap()
     };
-    for path in ["/", "/console", "/console/executions", "/console/workflows/single/start"] {
+    for (path, address) in [
+        ("/", "/console/sign-in"),
+        ("/console", "/console/sign-in"),
+        (
+            "/console/executions?status=failed",
+            "/console/sign-in?next=%2Fconsole%2Fexecutions%3Fstatus%3Dfailed",
+        ),
+        ("/console/sign-in/openid", "/console"),
+    ] {
         let answer = get(path, "").await;
         assert_eq!(
             (answer.status().as_u16(), &answer.headers()["location"]),
-            (303, &"/console/sign-in".parse::<header::HeaderValue>().unwrap()),
+            (303, &address.parse::<header::HeaderValue>().unwrap()),
             "{path}"
         );
     }

@@ -26,7 +26,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 67] = [
+const ROUTES: [(&str, &str, Needs); 68] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -79,6 +79,7 @@ const ROUTES: [(&str, &str, Needs); 67] = [
     ("GET", "/api/v1/map", Operator),
     ("GET", "/api/v1/artifacts", Operator),
     ("GET", "/api/v1/traffic", Operator),
+    ("GET", "/api/v1/changes", Operator),
     ("POST", "/api/v1/inspections", Operator),
     ("POST", "/api/v1/comparisons", Operator),
     ("POST", "/api/v1/tests", Operator),

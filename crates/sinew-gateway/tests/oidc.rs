@@ -14,21 +14,29 @@ use sinew_gateway::OidcOptions;
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
 
 /// A provider that publishes the keys of a list.
-struct Provider {
-    issuer: String,
+pub(crate) struct Provider {
+    pub(crate) issuer: String,
     keys: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Provider {
     async fn start() -> Self {
+        Self::start_with("127.0.0.1", Router::new()).await
+    }
+
+    /// Starts a provider under this name of this machine, with more routes, all of which begin with `/realm`.
+    pub(crate) async fn start_with(host: &str, more: Router) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let issuer = format!("http://{}/realm", listener.local_addr().unwrap());
+        let issuer = format!("http://{host}:{}/realm", listener.local_addr().unwrap().port());
         let keys = Arc::new(Mutex::new(Vec::new()));
-        let (named, published) = (issuer.clone(), Arc::clone(&keys));
-        let discovery = json!({"issuer": issuer, "jwks_uri": format!("{named}/keys")}).to_string();
-        let router = Router::new()
-            .route("/realm/.well-known/openid-configuration", get(async move || discovery))
-            .route(
+        let published = Arc::clone(&keys);
+        let description = json!({
+            "issuer": issuer, "jwks_uri": format!("{issuer}/keys"),
+            "authorization_endpoint": format!("{issuer}/authorize"), "token_endpoint": format!("{issuer}/token"),
+        });
+        let discovery = description.to_string();
+        let router =
+            more.route("/realm/.well-known/openid-configuration", get(async move || discovery)).route(
                 "/realm/keys",
                 get(async move || json!({"keys": published.lock().unwrap().clone()}).to_string()),
             );
@@ -36,12 +44,12 @@ impl Provider {
         Self { issuer, keys }
     }
 
-    fn publish(&self, keys: &[&SigningKey]) {
+    pub(crate) fn publish(&self, keys: &[&SigningKey]) {
         *self.keys.lock().unwrap() = keys.iter().map(|key| key.public.clone()).collect();
     }
 
     /// Claims that open as a client.
-    fn claims(&self) -> Value {
+    pub(crate) fn claims(&self) -> Value {
         let seconds = now() / 1000;
         json!({
             "iss": self.issuer, "aud": ["other", "sinew"], "sub": "ann@example.com",
@@ -56,7 +64,7 @@ enum Signer {
 }
 
 /// A key of a provider, with its public part as it is published.
-struct SigningKey {
+pub(crate) struct SigningKey {
     kid: &'static str,
     signer: Signer,
     public: Value,
@@ -77,7 +85,7 @@ impl SigningKey {
         Self { kid, signer: Signer::P256(pair), public }
     }
 
-    fn ed25519(kid: &'static str) -> Self {
+    pub(crate) fn ed25519(kid: &'static str) -> Self {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
         let x = BASE64URL_NOPAD.encode(pair.public_key().as_ref());
@@ -102,7 +110,7 @@ impl SigningKey {
         format!("{told}.{}", BASE64URL_NOPAD.encode(&signature))
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(crate) fn token(&self, claims: &Value) -> String {
         self.sign(&json!({"alg": self.algorithm(), "kid": self.kid, "typ": "JWT"}), claims)
     }
 }

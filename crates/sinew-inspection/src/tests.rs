@@ -226,6 +226,35 @@ fn time_is_told_by_its_kinds() {
 }
 
 #[test]
+fn the_critical_path_leads_from_the_start_to_the_end() {
+    use crate::timeline::timeline;
+    let text = r#"
+workflow:
+  description: Asks until it is paid
+  nodes:
+    - {id: check, type: agent, agent_name: checker}
+    - {id: beside, type: agent, agent_name: checker}
+    - {id: settle, type: loop, depends_on: [check, beside], node: pay, condition: "{{pay.output.state}} == 'pending'", delay: 1s}
+    - {id: pay, type: agent, agent_name: payment}
+    - {id: audit, type: agent, agent_name: auditor}
+  onExit: {always: audit}
+  output_mapping: {state: "{{pay.output.state}}"}
+"#;
+    let said = |value: Value| Some(Ok(value));
+    let agents: &[(&str, &[_])] = &[
+        ("checker", &[said(json!({}))]),
+        ("payment", &[said(json!({"state": "pending"})), said(json!({"state": "paid"}))]),
+        ("auditor", &[said(json!({}))]),
+    ];
+    let record = ran("paid.yaml", text, json!({}), agents, &[], HOUR);
+    let told = timeline(&record, HOUR, 100);
+    let critical: Vec<&str> =
+        told.rows.iter().filter(|row| row.critical).map(|row| row.node.as_str()).collect();
+    // Both of the first two end at the same time, and one of them is told.
+    assert_eq!(critical, ["beside", "settle", "settle_iter_0", "settle_iter_1", "audit"], "{told:#?}");
+}
+
+#[test]
 fn trees_fold_and_open() {
     let record = failed();
     let grown = |options: TreeOptions| tree::tree(&record, &seen(&record), &options).unwrap();

@@ -162,26 +162,51 @@ fn kind_of(one: &Activation) -> Option<SpanKind> {
     }
 }
 
-/// Activations that the end had to wait for: the one that ended last, the sender of its last token, and so on to the start.
-/// Children count through the one that ended last.
+/// Activations that the end had to wait for: the one that ended last, the sender of its last token, and so on to the start. One
+/// that no token began, as an exit handler, waited for the last that had ended by then. Children count as far as one had to wait
+/// for another: all iterations of a loop, and of a map those that gave the last one its place.
 fn critical_path(acts: &[Activation]) -> BTreeSet<ActivationId> {
     let ended_at = |act: ActivationId| acts.get(act as usize).and_then(|one| one.ended_at);
     let last_of = |among: &mut dyn Iterator<Item = ActivationId>| {
         among.filter_map(|act| Some((ended_at(act)?, act))).max().map(|(_, act)| act)
     };
+    let tops = || {
+        let tops = acts.iter().enumerate().filter(|(_, one)| one.owner.is_none());
+        tops.map(|(act, _)| act as ActivationId)
+    };
     let mut path = BTreeSet::new();
-    let tops =
-        acts.iter().enumerate().filter(|(_, one)| one.owner.is_none()).map(|(act, _)| act as ActivationId);
-    let mut open: Vec<ActivationId> = last_of(&mut tops.into_iter()).into_iter().collect();
+    let mut open: Vec<ActivationId> = last_of(&mut tops()).into_iter().collect();
     while let Some(act) = open.pop() {
         if !path.insert(act) {
             continue;
         }
         let one = &acts[act as usize];
-        open.extend(last_of(&mut one.inputs.iter().filter_map(|token| token.source)));
+        let sender = last_of(&mut one.inputs.iter().filter_map(|token| token.source));
+        let is_before = |other: &ActivationId| ended_at(*other).is_some_and(|end| end <= one.made_at);
+        open.extend(match sender {
+            None if one.owner.is_none() => last_of(&mut tops().filter(is_before)),
+            sender => sender,
+        });
         if let Some(children) = &one.children {
-            open.extend(last_of(&mut children.acts.iter().copied()));
+            open.extend(waiting_chain(acts, &children.acts));
         }
     }
     path
+}
+
+/// The activation of these that ended last, the last that had ended when it was made, and so on.
+fn waiting_chain(acts: &[Activation], among: &[ActivationId]) -> Vec<ActivationId> {
+    let of = |act: ActivationId| acts.get(act as usize);
+    let mut ended: Vec<(Time, ActivationId)> =
+        among.iter().filter_map(|act| Some((of(*act)?.ended_at?, *act))).collect();
+    ended.sort_unstable();
+    let mut until = Time::MAX;
+    let mut chain = Vec::new();
+    for (end, act) in ended.into_iter().rev() {
+        if end <= until {
+            until = of(act).map_or(until, |one| one.made_at);
+            chain.push(act);
+        }
+    }
+    chain
 }

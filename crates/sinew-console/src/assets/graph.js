@@ -6,6 +6,7 @@ const MIN_SCALE = 0.002;
 const MAX_SCALE = 4;
 const STEP = 1.25;
 const CLICK_PX = 4; // a pointer that moves less clicks
+const READ_SCALE = 0.62; // below, names of nodes are hard to read
 const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 
 const clamp = (value, least, most) => Math.min(most, Math.max(least, value));
@@ -14,7 +15,8 @@ const clamp = (value, least, most) => Math.min(most, Math.max(least, value));
 
 class View {
   constructor(box, size, draw) {
-    Object.assign(this, { box, size, draw, x: 0, y: 0, scale: 1, isFitted: true, frame: 0 });
+    // `isMoved`: somebody chose the place. Until then the view goes home whenever the box changes its size.
+    Object.assign(this, { box, size, draw, x: 0, y: 0, scale: 1, isMoved: false, frame: 0, home: () => this.fit() });
   }
 
   get fitScale() {
@@ -24,14 +26,32 @@ class View {
 
   fit() {
     this.moveTo(this.size[0] / 2, this.size[1] / 2, this.fitScale);
-    this.isFitted = true;
+    this.isMoved = false;
+  }
+
+  // All of the drawing if its names can be read then, else the place of interest, or its top.
+  begin(of) {
+    if (this.fitScale >= READ_SCALE) return this.fit();
+    const place = of ?? [this.size[0] / 2, 0];
+    // Nothing beyond the drawing is shown as long as there is more of it.
+    const [x, y] = [this.box.clientWidth, this.box.clientHeight].map((length, axis) => {
+      const half = length / 2 / READ_SCALE;
+      const middle = this.size[axis] / 2;
+      return clamp(place[axis], Math.min(half, middle), Math.max(this.size[axis] - half, middle));
+    });
+    this.set(x, y, READ_SCALE);
+  }
+
+  showAll() {
+    this.home = () => this.fit();
+    this.home();
   }
 
   // Moves at once, or in a few frames for eyes that like to follow.
   moveTo(x, y, scale) {
     scale = clamp(scale, MIN_SCALE, MAX_SCALE);
     cancelAnimationFrame(this.glide);
-    this.isFitted = false;
+    this.isMoved = true;
     if (isStill.matches || !this.isShown) return this.set(x, y, scale);
     const from = { x: this.x, y: this.y, scale: this.scale };
     const begin = performance.now();
@@ -62,7 +82,7 @@ class View {
   }
 
   pan(dx, dy) {
-    this.isFitted = false;
+    this.isMoved = true;
     this.set(this.x - dx / this.scale, this.y - dy / this.scale, this.scale);
   }
 
@@ -70,7 +90,7 @@ class View {
   zoom(factor, px = this.box.clientWidth / 2, py = this.box.clientHeight / 2) {
     const scale = clamp(this.scale * factor, MIN_SCALE, MAX_SCALE);
     const [x, y] = this.inside(px, py);
-    this.isFitted = false;
+    this.isMoved = true;
     this.set(x - (px - this.box.clientWidth / 2) / scale, y - (py - this.box.clientHeight / 2) / scale, scale);
   }
 
@@ -90,15 +110,15 @@ class View {
     clearTimeout(this.later);
     if (!this.box.hasAttribute("data-place")) return;
     this.later = setTimeout(() => {
-      const hash = this.isFitted ? "" : `#at=${Math.round(this.x)},${Math.round(this.y)},${this.scale.toFixed(3)}`;
+      const hash = !this.isMoved ? "" : `#at=${Math.round(this.x)},${Math.round(this.y)},${this.scale.toFixed(3)}`;
       if (location.hash !== hash) history.replaceState(history.state, "", location.pathname + location.search + hash);
     }, 400);
   }
 
   recall() {
     const found = this.box.hasAttribute("data-place") && /^#at=(-?\d+),(-?\d+),([\d.]+)$/.exec(location.hash);
-    if (!found) return this.fit();
-    this.isFitted = false;
+    if (!found) return this.home();
+    this.isMoved = true;
     this.set(Number(found[1]), Number(found[2]), Number(found[3]));
   }
 }
@@ -174,7 +194,7 @@ function listen(view, choose) {
       "+": () => view.zoom(STEP),
       "=": () => view.zoom(STEP),
       "-": () => view.zoom(1 / STEP),
-      0: () => view.fit(),
+      0: () => view.showAll(),
     }[event.key];
     if (!action) return;
     event.preventDefault();
@@ -190,7 +210,7 @@ function addButtons(view) {
   for (const [text, label, action] of [
     ["+", "Zoom in", () => view.zoom(STEP)],
     ["−", "Zoom out", () => view.zoom(1 / STEP)],
-    ["⤢", "Show all of it", () => view.fit()],
+    ["⤢", "Show all of it", () => view.showAll()],
   ]) {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, title: label });
     button.setAttribute("aria-label", label);
@@ -213,6 +233,17 @@ function openNode(name) {
 // A drawing that is replaced by a newer one is looked at from the same place.
 let lastPicture = null;
 
+// Centre of the node that the address names, else of the first that failed, waits or is at work; nothing if there is none.
+function placeOfInterest(svg, [left, top]) {
+  const name = new URLSearchParams(location.search).get("node");
+  const named = name && svg.querySelector(`[data-node="${CSS.escape(name)}"]`);
+  const wanted = [".failed", ".waiting", ".running"].map((state) => svg.querySelector(`.node[data-node]${state}`));
+  const node = named || wanted.find(Boolean);
+  if (!node) return null;
+  const { x, y, width, height } = node.getBBox();
+  return [x + width / 2 - left, y + height / 2 - top];
+}
+
 function followPicture(box) {
   const svg = box.querySelector("svg");
   const [left, top, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
@@ -224,8 +255,11 @@ function followPicture(box) {
     shown.setAttribute("viewBox", `${origin[0] + view.x - wide / 2} ${origin[1] + view.y - high / 2} ${wide} ${high}`);
   };
   const view = new View(box, [width, height], draw);
-  const before = box.hasAttribute("data-place") ? lastPicture : null;
-  if (before && !before.isFitted) Object.assign(view, { x: before.x, y: before.y, scale: before.scale, isFitted: false });
+  view.home = () => view.begin(placeOfInterest(svg, origin));
+  const last = box.hasAttribute("data-place") ? lastPicture : null;
+  // A drawing that has grown is looked at anew, unless somebody chose a place.
+  const before = last && (last.isMoved || String(last.size) === String(view.size)) ? last : null;
+  if (before) Object.assign(view, { x: before.x, y: before.y, scale: before.scale, isMoved: before.isMoved });
   // The box is as high as the drawing needs, and never higher than the style allows.
   box.style.height = `${Math.ceil(height) + 2}px`;
   box.classList.add("moves");
@@ -234,8 +268,8 @@ function followPicture(box) {
     const node = event.target.closest("[data-node]");
     if (node && box.hasAttribute("data-inspects")) openNode(node.dataset.node);
   });
-  new ResizeObserver(() => (view.isFitted ? view.fit() : view.request())).observe(box);
-  if (before && !before.isFitted) view.request();
+  new ResizeObserver(() => (view.isMoved ? view.request() : view.home())).observe(box);
+  if (before) view.request();
   else view.recall();
   if (box.hasAttribute("data-place")) lastPicture = view;
   return view;
@@ -301,8 +335,8 @@ class LargeGraph {
     listen(this.view, (event, px, py) => this.choose(px, py));
     new ResizeObserver(() => {
       this.painted = null;
-      if (this.view.isFitted) this.view.fit();
-      else this.view.request();
+      if (this.view.isMoved) this.view.request();
+      else this.view.home();
     }).observe(this.box);
     this.view.recall();
     while (this.nodes.left.length < this.total) {

@@ -1,9 +1,9 @@
 // Keeps an open page true: reads the page again when something changed, and replaces the parts that differ.
-// Executions tell changes by server-sent events, and a lost stream goes on behind the last event; other pages look again
-// every few seconds while somebody can see them.
+// Executions tell changes by server-sent events, and a lost stream goes on behind the last event. Lists are told that something
+// changed, and are read every few seconds besides. A page that nobody sees has no stream: browsers open few connections to one host.
 
 const sign = document.getElementById("live");
-const GATHER_MS = 250; // events of one moment are one reading
+const GATHER_MS = 250;
 const LONGEST_BREAK_MS = 15_000;
 
 function tell(state, text) {
@@ -74,40 +74,71 @@ async function refresh(isWanted = false) {
   }
 }
 
-function followEvents(address) {
-  let last = "";
+// Keeps a stream of this address open while somebody sees the page: `begin` gives a new stream its listeners. The browser comes back by
+// itself after a broken line, and gives up when a gateway refuses: then the wait is ours.
+function keepStream(address, begin) {
+  let stream = null;
   let attempt = 0;
-  let timer = 0;
-  const changed = () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => refresh().catch(() => {}), Math.max(GATHER_MS, 2 * readingMs));
-  };
+  let isOver = false;
   const open = () => {
-    // What was missed is in the page that is read on opening, so the stream begins behind the last event that was seen.
-    const stream = new EventSource(last ? `${address}?after=${encodeURIComponent(last)}` : address);
-    stream.onopen = () => {
-      attempt = 0;
-      tell("on", "live");
-      changed();
-    };
-    stream.onmessage = (event) => {
-      last = event.lastEventId || last;
-      changed();
-    };
-    stream.addEventListener("end", () => {
-      stream.close();
-      clearTimeout(timer);
-      refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
-    });
-    stream.onerror = () => {
-      // The browser comes back by itself after a broken line, and gives up when a gateway refuses: then the wait is ours.
-      tell("off", "connection lost, trying again");
+    if (isOver || document.hidden || (stream && stream.readyState !== EventSource.CLOSED)) return;
+    stream = new EventSource(address());
+    stream.addEventListener("open", () => (attempt = 0));
+    stream.addEventListener("error", () => {
       if (stream.readyState !== EventSource.CLOSED) return;
       attempt += 1;
       setTimeout(open, Math.min(LONGEST_BREAK_MS, 500 * 2 ** attempt));
-    };
+    });
+    begin(stream);
   };
+  document.addEventListener("visibilitychange", () => (document.hidden ? stream?.close() : open()));
   open();
+  return () => {
+    isOver = true;
+    stream.close();
+  };
+}
+
+let soon = 0;
+
+// Changes of one moment are one reading. Changes that never cease do not put it off.
+function refreshSoon() {
+  soon ||= setTimeout(() => {
+    soon = 0;
+    refresh().catch(() => {});
+  }, Math.max(GATHER_MS, 2 * readingMs));
+}
+
+function followEvents(address) {
+  let last = "";
+  // What was missed is in the page that is read on opening, so the stream begins behind the last event that was seen.
+  const here = () => (last ? `${address}?after=${encodeURIComponent(last)}` : address);
+  const end = keepStream(here, (stream) => {
+    stream.onopen = () => {
+      tell("on", "live");
+      refreshSoon();
+    };
+    stream.onmessage = (event) => {
+      last = event.lastEventId || last;
+      refreshSoon();
+    };
+    stream.addEventListener("end", () => {
+      end();
+      clearTimeout(soon);
+      refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
+    });
+    stream.onerror = () => tell("off", "connection lost, trying again");
+  });
+}
+
+// Tells a list that things of its kind changed.
+function followChanges(address, kind) {
+  keepStream(() => address, (stream) => {
+    stream.onopen = refreshSoon;
+    stream.addEventListener("changed", (event) => {
+      if (JSON.parse(event.data).includes(kind)) refreshSoon();
+    });
+  });
 }
 
 function poll(seconds) {
@@ -132,4 +163,7 @@ document.addEventListener("address-changed", follow);
 addEventListener("popstate", follow);
 
 if (sign?.dataset.events) followEvents(sign.dataset.events);
-else if (sign?.dataset.poll) poll(Number(sign.dataset.poll));
+else if (sign?.dataset.poll) {
+  poll(Number(sign.dataset.poll));
+  followChanges(sign.dataset.changes, sign.dataset.list);
+}

@@ -41,6 +41,8 @@ function follow() {
   let dropped = 0;
   let heard = 0;
   let frame = 0;
+  const empty = document.getElementById("no-traffic");
+  empty.hidden = false;
   pause.hidden = false;
   pause.addEventListener("click", () => {
     isPaused = !isPaused;
@@ -53,6 +55,7 @@ function follow() {
     const fresh = document.createDocumentFragment();
     for (const event of waiting.slice(-MAX_ROWS).reverse()) fresh.append(rowOf(event));
     waiting = [];
+    empty.hidden = true;
     body.prepend(fresh);
     while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
   };

@@ -88,13 +88,13 @@ pub(super) fn errors_part(errors: &[ErrorCountDocument]) -> Markup {
             @if errors.is_empty() { p.empty { "No execution failed in this time." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Top errors" {
                     table.rows {
-                        thead { tr { th.number scope="col" { "Executions" } th scope="col" { "Error" } th.wide scope="col" { "Meaning" } th scope="col" { "Latest" } } }
+                        thead { tr { th scope="col" { "Error" } th.wide scope="col" { "Meaning" } th.number scope="col" { "Executions" } th scope="col" { "Latest" } } }
                         tbody {
                             @for error in errors {
                                 tr data-row {
-                                    td.number { a href=(failed_by(&error.code)) { (error.count) } }
                                     td { (code_link(&error.code)) }
                                     td.wide { (sinew_codes::title(&error.code).unwrap_or("–")) }
+                                    td.number { a href=(failed_by(&error.code)) { (error.count) } }
                                     td { a.id href=(PageAddress::execution(&error.latest)) { (shown_text::line(sinew_inspection::words::short_id(&error.latest), 40)) } }
                                 }
                             }

@@ -14,8 +14,8 @@ use crate::console_error::ConsoleError;
 use crate::documents::{AgentDocument, ExecutionListDocument, ExecutionListRow};
 use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem, problem_box,
-    token_field,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem,
+    problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::schema_fields;
@@ -93,7 +93,8 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, &whole)) } }
         }
     };
-    Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body)
+        .live(LiveSource::List(AGENTS_CHANGE)))
 }
 
 /// Processes of the agent with their figures, as they tell them.

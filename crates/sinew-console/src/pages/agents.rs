@@ -10,8 +10,8 @@ use crate::console_error::ConsoleError;
 use crate::documents::AgentListRow;
 use crate::mesh_documents::{GroupLatencyDocument, TrafficReportDocument};
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing, live_part,
-    page_or_problem, problem_box, text_filter,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing,
+    live_part, page_or_problem, problem_box, text_filter,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -55,7 +55,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
             }))
         }
     };
-    Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Agents, "Agents", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
 fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Markup {

@@ -8,7 +8,9 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::ApprovalDocument;
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, time_mark};
 
@@ -34,7 +36,8 @@ async fn approvals_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         (filter.form())
         (live_part("questions", &question_list(request, &filter, &questions)))
     };
-    Ok(ConsolePage::new(ConsoleSection::Approvals, "Approvals", body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Approvals, "Approvals", body)
+        .live(LiveSource::List(EXECUTIONS_CHANGE)))
 }
 
 /// Filter, as the address holds it. The server applies it.

@@ -152,11 +152,11 @@ fn desk_page(
                 (token_field(request))
                 div.filter {
                     label { span { "File" } input type="text" name="name" value=(form.file_name()) autocomplete="off"; }
-                    label #open hidden { span { "Open a file" } input type="file" accept=".yaml,.yml,.json"; }
+                    label.button.file #open hidden { "Open a file…" input.unseen type="file" accept=".yaml,.yml,.json"; }
+                    button #save type="button" hidden { "Save the file" }
                     button type="submit" name="work" value="check" data-command=(shown_text::name(&form.check_command().to_string())) { "Check" }
                     // Agents are served by processes, from files that these have.
                     @if !form.is_agent() { button.primary type="submit" name="work" value="deploy" data-command={ "sinew workflow deploy " (shown_text::name(form.file_name())) } { "Deploy" } }
-                    button #save type="button" hidden { "Save the file" }
                 }
                 label { span.quiet { (if form.is_agent() { "Agent" } else { "Workflow" }) } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" data-editor=(EDITOR[0].address) { (text) } }
                 details open[trials.has_cases() || !form.cases.is_empty()] {

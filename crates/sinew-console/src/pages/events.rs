@@ -19,7 +19,7 @@ use crate::shown_text::{self, clock_mark, command_line};
 const PAGE_EVENTS: &str = "100";
 /// Words that events can be told in.
 const VOCABULARIES: [(&str, &str); 4] =
-    [("mesh", "mesh"), ("native", "dialect"), ("facts", "facts of the engine"), ("spec", "specification")];
+    [("mesh", "mesh"), ("native", "dialect"), ("facts", "engine (facts)"), ("spec", "specification")];
 
 /// Which events the address asks for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -48,7 +48,7 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     let content = html! {
         form.filter method="get" role="search" aria-label="Filter of events" {
             label { span { "Node" } input type="text" name="node" value=[filter.node.as_deref()] data-filter autocomplete="off"; }
-            label { span { "Words" }
+            label { span { "Told in words of the" }
                 select name="words" {
                     @for (value, text) in VOCABULARIES {
                         option value=(value) selected[filter.words.as_deref() == Some(value)] { (text) }

@@ -55,7 +55,7 @@ fn agent_table(id: &str, work: &[AgentWorkDocument], online: &[AgentListRow]) ->
                 table.rows {
                     thead {
                         tr {
-                            th scope="col" { "Agent" } th scope="col" { "Is" } th.wide scope="col" { "Nodes" } th.number scope="col" { "Tasks" }
+                            th scope="col" { "Agent" } th scope="col" { "State" } th.wide scope="col" { "Nodes" } th.number scope="col" { "Tasks" }
                             th.number scope="col" { "Open" } th.number scope="col" { "Failed" } th.number scope="col" { "Time" } th.number scope="col" { "Longest" }
                             th.number scope="col" { "Turns" } th.number scope="col" { "Tokens in" } th.number scope="col" { "Tokens out" } th.number scope="col" { "Price" }
                         }

@@ -91,13 +91,13 @@ pub(crate) fn execution_head(
                     (status_mark(&execution.status)) " "
                     a href=(PageAddress::workflow(&execution.workflow)) { (shown_text::line(&execution.workflow, 80)) }
                 }
+                (actions(request, execution))
                 (command_line(&CommandText::of_execution("sinew execution describe", id)))
             }
             (facts(request, execution))
             (waits(execution))
             @if let Some(failure) = &execution.failure { (failure_box(execution, failure)) }
             (warnings(execution))
-            (actions(request, execution))
         }))
         (live_part("tabs", &html! {
             nav.tabs aria-label="Parts of the execution" {
@@ -183,8 +183,9 @@ fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Mark
 pub(crate) fn fault(fault: &FaultDocument) -> Markup {
     html! {
         @if let Some(node) = &fault.node { b { (shown_text::line(node, 80)) } " " }
-        @if let Some(agent) = &fault.agent { span.quiet { (shown_text::line(agent, 60)) } " " }
+        @if let Some(agent) = &fault.agent { span.quiet { "agent " (shown_text::line(agent, 60)) } " " }
         @if let Some(attempt) = fault.attempt { span.quiet { "attempt " (attempt) } " " }
+        @if fault.node.is_some() || fault.agent.is_some() { "· " }
         span.message { (shown_text::line(&fault.message, 1_000)) } " "
         (code_link(&fault.code))
         @if fault.retryable { " " span.quiet { "a retry may help" } }
@@ -227,11 +228,16 @@ fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
         ("resume", "Resume…", is_paused),
         ("cancel", "Cancel…", !has_ended),
     ];
+    let again = PageAddress::of(&["workflows", &execution.workflow, "start"]).with("execution", id);
     html! {
         @if may_steer(request) {
             div.actions role="group" aria-label="Actions" {
                 @for (verb, title, _) in offered.iter().filter(|(.., makes_sense)| *makes_sense) {
                     (action_link(&PageAddress::of(&["executions", id, verb]), title, &CommandText::of_execution(&format!("sinew execution {verb}"), id)))
+                }
+                // A call of an agent has no workflow that is deployed.
+                @if has_ended && !execution.workflow.starts_with("call:") {
+                    (action_link(&again, "Start again…", &CommandText::of_execution("sinew execution rerun", id).with("--latest")))
                 }
             }
         }

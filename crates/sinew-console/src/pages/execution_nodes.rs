@@ -27,9 +27,9 @@ pub(super) fn nodes_part(
     flatten(tree, 0, &mut rows);
     html! {
         section {
-            h2 #nodes { "Nodes" }
+            div.head { h2 #nodes { "Nodes" } (command_line(&tree_command(id, choice))) }
             (status_chips(id, choice))
-            @if rows.is_empty() { p.empty { "No node stands so." } } @else {
+            @if rows.is_empty() { p.empty { "No node has this status." } } @else {
                 div.scroll tabindex="0" role="region" aria-labelledby="nodes" {
                     table.rows {
                         thead {
@@ -63,15 +63,13 @@ fn flatten<'t>(tree: &'t [TreeDocument], level: usize, out: &mut Vec<(usize, &'t
     }
 }
 
-/// Chips that choose statuses, and the command that lists the same.
+/// Chips that choose statuses.
 fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
     let chosen = comma_words(choice.status.as_deref().unwrap_or_default());
     let with = |status: String| -> PageAddress {
         let choice = NodeChoice { status: Some(status), ..choice.clone() };
         choice.address(id).with_some("node", choice.node.as_deref())
     };
-    let command = CommandText::of_execution("sinew execution tree", id);
-    let command = chosen.iter().fold(command, |command, status| command.flag("--status", status));
     html! {
         ul.chips aria-label="Status of nodes" {
             li { a href=(with(String::new())) aria-current=[chosen.is_empty().then_some("true")] { "All" } }
@@ -83,8 +81,14 @@ fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
                 }
             }
         }
-        (command_line(&command))
     }
+}
+
+/// The command that lists the same.
+fn tree_command(id: &str, choice: &NodeChoice) -> CommandText {
+    let chosen = comma_words(choice.status.as_deref().unwrap_or_default());
+    let command = CommandText::of_execution("sinew execution tree", id);
+    chosen.iter().fold(command, |command, status| command.flag("--status", status))
 }
 
 /// A node of a table. Children of maps, loops and forks are one line with counts, until the node is opened.

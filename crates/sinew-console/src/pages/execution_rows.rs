@@ -49,7 +49,7 @@ pub(crate) fn execution_table(
             table.rows {
                 thead {
                     tr {
-                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Choose" } } }
+                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Choose" } input type="checkbox" data-choose-all hidden aria-label="Choose all of this page"; } }
                         th scope="col" { "Status" }
                         th scope="col" { "Execution" }
                         th scope="col" { "Workflow" }

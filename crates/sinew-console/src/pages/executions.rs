@@ -1,31 +1,61 @@
 //! The list of executions: filtered by the server, one page at a time, with the filter in the address.
 
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use sinew_inspection::words;
 
 use super::bulk::BULK_COMMANDS;
 use super::execution_rows::{BULK_FORM, RowChoice, execution_table};
-use super::list_filter::ListFilter;
+use super::list_filter::{FoundTarget, ListFilter};
+use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::console_error::ConsoleError;
 use crate::documents::{ExecutionListDocument, WorkflowListRow};
 use crate::mesh_documents::CountsDocument;
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, live_part, may_steer, page_or_problem, token_field,
+    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, may_steer, page_or_problem,
+    problem_box, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::command_line;
 
 /// Executions of a page.
 const PAGE_ROWS: &str = "50";
+
 pub(crate) async fn show(request: PageRequest) -> Response {
-    let page = executions_page(&request).await;
+    let filter: ListFilter = match request.query() {
+        Ok(filter) => filter,
+        Err(error) => return page_or_problem(&request, Err(error)),
+    };
+    let refusal = match found_address(&request, &filter).await {
+        Ok(Some(address)) => return Redirect::to(&address.to_string()).into_response(),
+        Ok(None) => None,
+        Err(error) => Some(error),
+    };
+    let page = executions_page(&request, &filter, refusal.as_ref()).await;
     page_or_problem(&request, page)
 }
 
-async fn executions_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let filter: ListFilter = request.query()?;
+/// Address that the words of the search box lead to; `None` without words.
+async fn found_address(
+    request: &PageRequest,
+    filter: &ListFilter,
+) -> Result<Option<PageAddress>, ConsoleError> {
+    if filter.find.trim().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(match filter.target()? {
+        FoundTarget::List(filter) => filter.address(""),
+        FoundTarget::Execution(id) => PageAddress::execution(&read_execution(request, &id).await?.execution),
+    }))
+}
+
+async fn executions_page(
+    request: &PageRequest,
+    filter: &ListFilter,
+    refusal: Option<&ConsoleError>,
+) -> Result<ConsolePage, ConsoleError> {
     let path = filter.list_path(request.now, PAGE_ROWS)?;
     let counts_path = filter.counts_path(request.now)?;
     let workflows_path = ApiPath::of(&["workflows"]);
@@ -47,6 +77,7 @@ async fn executions_page(request: &PageRequest) -> Result<ConsolePage, ConsoleEr
             (command_line(&filter.command()))
             a.button href=(PageAddress::of(&["import"])) { "Import…" }
         }
+        @if let Some(refusal) = refusal { (problem_box(refusal)) }
         (live_part("statuses", &filter.chips(counts.as_ref())))
         (filter.form(&workflows))
         div.head {
@@ -59,10 +90,15 @@ async fn executions_page(request: &PageRequest) -> Result<ConsolePage, ConsoleEr
             }
         }
         @if may_steer(request) { (bulk_form(request)) }
-        (live_part("list", &list_part(request, &filter, &list)))
+        (live_part("list", &list_part(request, filter, &list)))
     };
-    let source = if filter.cursor.is_empty() { LiveSource::Poll } else { LiveSource::Still };
-    Ok(ConsolePage::new(ConsoleSection::Executions, "Executions", body).live(source))
+    let source = if filter.cursor.is_empty() && refusal.is_none() {
+        LiveSource::List(EXECUTIONS_CHANGE)
+    } else {
+        LiveSource::Still
+    };
+    let status = refusal.map_or(StatusCode::OK, ConsoleError::status);
+    Ok(ConsolePage::new(ConsoleSection::Executions, "Executions", body).live(source).with_status(status))
 }
 
 /// Commands for the rows that are ticked. The next page says what they would touch.
@@ -70,7 +106,7 @@ fn bulk_form(request: &PageRequest) -> Markup {
     html! {
         form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Chosen executions" {
             (token_field(request))
-            span.quiet { "With those that are ticked:" }
+            span.quiet { "Ticked executions:" }
             @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) data-command={ "sinew execution " (verb) " ID…" } { (title) "…" } }
         }
     }

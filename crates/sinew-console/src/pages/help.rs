@@ -13,7 +13,7 @@ use crate::mesh_documents::DoctorCheckDocument;
 use crate::page_frame::{ConsolePage, ConsoleSection, code_link, page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
-use crate::status_mark::status_mark;
+use crate::status_mark::mark_like;
 
 /// Codes that a list shows; a search narrows it.
 const MAX_ROWS: usize = 50;
@@ -22,8 +22,8 @@ const MAX_ROWS: usize = 50;
 const KEYS: [(&str, &str); 7] = [
     ("/", "go to the filter"),
     (
-        "g, then p e a w n c r t h",
-        "go to Pulse, Executions, Approvals, Workflows, Agents, Chat, Artifacts, Traffic, Help",
+        "g, then a letter",
+        "p, e, a, w, n, c, r, t, h: go to Pulse, Executions, Approvals, Workflows, Agents, Chat, Artifacts, Traffic, Help",
     ),
     ("j, k", "next and previous row"),
     ("Enter", "open the row"),
@@ -55,16 +55,41 @@ async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
         .collect();
     let body = html! {
         h1 { "Help" }
+        form.filter method="get" role="search" aria-label="Search of codes and words" {
+            label.wide { span { "Code or words" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
+            button type="submit" { "Search" }
+        }
+        // Who searches wants what was found; who does not, the rest.
+        @if wanted.is_empty() {
+            (doctor(&checks))
+            (keys())
+            (glossary(&wanted))
+            (codes(&found, all.len()))
+        } @else {
+            (codes(&found, all.len()))
+            (glossary(&wanted))
+            (doctor(&checks))
+            (keys())
+        }
+    };
+    Ok(ConsolePage::new(ConsoleSection::Help, "Help", body))
+}
+
+fn keys() -> Markup {
+    html! {
         section {
             div.head { h2 { "Keys" } button #keys type="button" hidden { "Switch keys on or off" } }
             dl.keys { @for (key, effect) in KEYS { div { dt { kbd { (key) } } dd { (effect) } } } }
         }
+    }
+}
+
+fn codes(found: &[&(&str, &str)], all: usize) -> Markup {
+    html! {
         section {
-            div.head { h2 { "Codes of errors" } (command_line(&CommandText::new("sinew explain CODE"))) }
-            form.filter method="get" role="search" aria-label="Search of codes" {
-                label { span { "Code or words" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
-                button type="submit" { "Search" }
-                span.quiet { (found.len()) " of " (all.len()) }
+            div.head {
+                h2 { "Codes of errors " span.quiet { (found.len()) " of " (all) } }
+                (command_line(&CommandText::new("sinew explain CODE")))
             }
             @if found.is_empty() { p.empty { "No code matches." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Codes" {
@@ -80,10 +105,7 @@ async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
                 @if found.len() > MAX_ROWS { p.notice { (found.len() - MAX_ROWS) " more: search for a word." } }
             }
         }
-        (glossary(&wanted))
-        (doctor(&checks))
-    };
-    Ok(ConsolePage::new(ConsoleSection::Help, "Help", body))
+    }
 }
 
 /// Words of the mesh; a search narrows them too.
@@ -104,17 +126,17 @@ fn glossary(wanted: &str) -> Markup {
 fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
     html! {
         section {
-            div.head { h2 #doctor { "The mesh itself" } (command_line(&CommandText::new("sinew doctor"))) }
+            div.head { h2 #doctor { "The mesh, as the doctor finds it" } (command_line(&CommandText::new("sinew doctor"))) }
             @match checks {
                 Err(error) => (problem_box(error)),
                 Ok(checks) => div.scroll tabindex="0" role="region" aria-labelledby="doctor" {
                     table.rows {
-                        thead { tr { th scope="col" { "Check" } th scope="col" { "Is" } th.wide scope="col" { "Finding" } th scope="col" { "Code" } } }
+                        thead { tr { th scope="col" { "Check" } th scope="col" { "Result" } th.wide scope="col" { "Finding" } th scope="col" { "Code" } } }
                         tbody {
                             @for check in checks {
                                 tr {
                                     td { (shown_text::line(&check.check, 40)) }
-                                    td { (status_mark(match check.state.as_str() { "ok" => "succeeded", "warn" => "waiting", _ => "failed" })) }
+                                    td { (match check.state.as_str() { "ok" => mark_like("succeeded", "ok"), "warn" => mark_like("waiting", "warning"), _ => mark_like("failed", "failed") }) }
                                     td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::line(hint, 300)) } } }
                                     td { @if let Some(code) = &check.code { (code_link(code)) } }
                                 }

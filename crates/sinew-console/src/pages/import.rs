@@ -81,7 +81,7 @@ fn import_page(request: &PageRequest, form: &ImportForm, opened: &OpenedExport) 
         div.head { h1 { "Import" } (command_line(&CommandText::new("sinew execution describe EXPORT.json"))) }
         form.steer #import method="post" {
             (token_field(request))
-            p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was. Nothing is stored, and nothing is asked of a mesh." }
+            p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was. Choose the file, or drop it here. Nothing is stored, and nothing is asked of a mesh." }
             label { span { "File" } input type="file" accept=".json" data-import="text"; }
             label { span { "Or its text" } textarea.mono name="text" rows="3" spellcheck="false" { (kept(&form.text)) } }
             details open[!form.other.is_empty()] {

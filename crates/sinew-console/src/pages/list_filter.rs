@@ -51,6 +51,18 @@ pub(super) struct ListFilter {
     pub(super) hide: String,
     #[serde(default)]
     pub(super) cursor: String,
+    /// Words of the search box, which become the other fields, or lead to an execution.
+    #[serde(default)]
+    pub(super) find: String,
+}
+
+/// Target of the words of the search box.
+#[derive(Clone, Debug)]
+pub(super) enum FoundTarget {
+    /// The list with this filter.
+    List(ListFilter),
+    /// The execution whose id begins with this text.
+    Execution(String),
 }
 
 /// Words of a parameter that stand between commas.
@@ -70,6 +82,36 @@ impl ListFilter {
         [&self.status, &self.workflow, &self.label, &self.since, &self.error]
             .iter()
             .all(|part| part.is_empty())
+    }
+
+    /// Reads the words of the search box: `status:failed workflow:orders label:team=a error:SINEW-5001 since:1h`, or an id. Words
+    /// take the place of what was chosen before.
+    pub(super) fn target(&self) -> Result<FoundTarget, ConsoleError> {
+        let mut filter = Self { find: String::new(), cursor: String::new(), ..self.clone() };
+        let mut labels = Vec::new();
+        for word in self.find.split_whitespace() {
+            let Some((key, value)) = word.split_once(':') else {
+                return match self.find.split_whitespace().count() {
+                    1 => Ok(FoundTarget::Execution(word.to_owned())),
+                    _ => Err(ConsoleError::Input(format!("{word:?} is not of the form KEY:VALUE"))),
+                };
+            };
+            match key {
+                "status" => value.clone_into(&mut filter.status),
+                "workflow" => value.clone_into(&mut filter.workflow),
+                "error" => value.clone_into(&mut filter.error),
+                "since" => value.clone_into(&mut filter.since),
+                "label" => labels.push(value),
+                _ => {
+                    let text = format!("{key:?} is not one of status, workflow, label, error, since");
+                    return Err(ConsoleError::Input(text));
+                }
+            }
+        }
+        if !labels.is_empty() {
+            filter.label = labels.join(",");
+        }
+        Ok(FoundTarget::List(filter))
     }
 
     /// Whether the table has a column.
@@ -186,6 +228,9 @@ impl ListFilter {
                 @for (name, value) in [("status", &self.status), ("hide", &self.hide)] {
                     @if !value.is_empty() { input type="hidden" name=(name) value=(value); }
                 }
+                label.wide { span { "Find" }
+                    input type="text" name="find" value=(self.find) placeholder="id, or status:failed workflow:orders since:1h" data-filter autocomplete="off";
+                }
                 label { span { "Workflow" }
                     select name="workflow" {
                         option value="" { "any" }
@@ -199,7 +244,7 @@ impl ListFilter {
                     }
                 }
                 label { span { "Label" }
-                    input type="text" name="label" value=(self.label) placeholder="team=a" data-filter autocomplete="off";
+                    input type="text" name="label" value=(self.label) placeholder="team=a" autocomplete="off";
                 }
                 label { span { "Error" }
                     input type="text" name="error" value=(self.error) placeholder="SINEW-…" autocomplete="off";
@@ -241,10 +286,35 @@ mod tests {
                 error: "SINEW-5001".to_owned(),
                 hide: "caller".to_owned(),
                 cursor: "x".to_owned(),
+                find: "y".to_owned(),
             },
             "sinew execution list --status failed --status waiting --workflow 'a b' --label team=a --label stage=b --error SINEW-5001 --since 1h",
             "/console/executions?status=failed%2Cwaiting&workflow=a+b&label=team%3Da%2C+stage%3Db&since=1h&error=SINEW-5001&hide=caller",
         );
+    }
+
+    #[test]
+    fn words_of_the_search_box_are_a_filter_or_an_id() {
+        let before =
+            ListFilter { workflow: "orders".to_owned(), hide: "caller".to_owned(), ..ListFilter::default() };
+        let target = |find: &str| ListFilter { find: find.to_owned(), ..before.clone() }.target();
+        let list = |find: &str, address: &str| match target(find) {
+            Ok(FoundTarget::List(filter)) => assert_eq!(filter.address("").to_string(), address, "{find}"),
+            other => panic!("{find}: {other:?}"),
+        };
+        list(
+            "status:failed since:1h",
+            "/console/executions?status=failed&workflow=orders&since=1h&hide=caller",
+        );
+        list(
+            "label:team=a  label:stage=b workflow:bills error:SINEW-5001",
+            "/console/executions?workflow=bills&label=team%3Da%2Cstage%3Db&error=SINEW-5001&hide=caller",
+        );
+        list("workflow:", "/console/executions?hide=caller");
+        assert!(matches!(target(" x7f3 "), Ok(FoundTarget::Execution(id)) if id == "x7f3"));
+        for wrong in ["x7f3 status:failed", "colour:red"] {
+            assert!(target(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

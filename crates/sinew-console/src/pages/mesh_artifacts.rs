@@ -10,7 +10,9 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::mesh_documents::{MeshArtifactDocument, MeshArtifactListDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, problem_box,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, size, time_mark};
 use crate::text_diff::text_diff;
@@ -80,7 +82,8 @@ async fn artifacts_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
             @if let Some(next) = &list.next { a href=(choice.list_address().with("cursor", next)) { "Of older executions" } }
         }
     };
-    let source = if choice.cursor.is_none() { LiveSource::Poll } else { LiveSource::Still };
+    let source =
+        if choice.cursor.is_none() { LiveSource::List(EXECUTIONS_CHANGE) } else { LiveSource::Still };
     Ok(ConsolePage::new(ConsoleSection::Artifacts, "Artifacts", body).live(source))
 }
 

@@ -30,6 +30,7 @@ pub(crate) mod mesh_artifacts;
 mod node_evidence;
 mod node_inspector;
 mod opened_nodes;
+pub(crate) mod provider_visit;
 pub(crate) mod pulse;
 pub(crate) mod recorded_case;
 pub(crate) mod sign_in;
@@ -42,3 +43,4 @@ pub(crate) mod workflow;
 pub(crate) mod workflows;
 
 pub(crate) use execution_head::read_execution;
+pub use provider_visit::PROVIDER_RETURN;

@@ -112,12 +112,10 @@ pub(crate) fn node_inspector(
                     (usage(node))
                     (attempts(node, &ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address()))
                     (comparison(execution, choice, node, selected.compared.as_ref()))
-                    @if selected.steers { (node_actions(id, node)) }
-                    @if execution.ended.is_some() { p { (case_link(id, Some(&node.node))) } }
                 }
                 Err(error) => (without_activation(name, &selected.tree, error)),
             }
-            (open_link(&execution.execution, choice, selected))
+            (node_actions(execution, choice, selected))
             (children(id, &selected.tree))
         }
     }
@@ -130,7 +128,7 @@ fn activation(id: &str, node: &NodeDocument) -> Markup {
         dl.facts {
             div { dt { "Kind" } dd { (shown_text::line(&node.kind, 60)) } }
             @if let Some(agent) = &node.agent { div { dt { "Agent" } dd { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } } } }
-            div { dt { "Attempts" } dd { (node.attempts) } }
+            @if node.attempts > 0 { div { dt { "Attempts" } dd { (node.attempts) } } }
             div { dt { "Time" } dd { (duration(node.duration_ms)) } }
         }
         @if let Some(error) = &node.error { div.failure { (fault(error)) } }
@@ -139,7 +137,7 @@ fn activation(id: &str, node: &NodeDocument) -> Markup {
         @if let Some(instruction) = &node.instruction { h3 { "Instruction" } (text_block(instruction, &whole)) }
         @if let Some(input) = &node.input { h3 { "Input" } (value_block(input, &whole)) }
         @if let Some(output) = &node.output { h3 { "Output" } (value_block(output, &whole)) }
-        @if !node.failed_attempts.is_empty() {
+        @if !is_told_already(node) {
             h3 { "Failed attempts" }
             ol.chain {
                 @for attempt in &node.failed_attempts {
@@ -159,16 +157,36 @@ fn activation(id: &str, node: &NodeDocument) -> Markup {
     }
 }
 
-fn node_actions(id: &str, node: &NodeDocument) -> Markup {
-    let of = |verb: &str, field: &str| PageAddress::of(&["executions", id, verb]).with(field, &node.node);
+/// Whether the failed attempts say no more than the error above them: there is none, or the one that failed the node.
+fn is_told_already(node: &NodeDocument) -> bool {
+    match node.failed_attempts.as_slice() {
+        [] => true,
+        [only] => node.error.as_ref().is_some_and(|error| error.message == only.error.message),
+        _ => false,
+    }
+}
+
+/// Links that steer from a node, and those that show more of it.
+fn node_actions(execution: &ExecutionDocument, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
     html! {
         div.actions role="group" aria-label="Actions on the node" {
-            @if matches!(node.status.as_str(), "failed" | "cancelled") {
-                (action_link(&of("retry", "node"), "Retry this node…", &CommandText::of_execution("sinew execution retry", id).flag("--node", &node.node)))
+            @if let Ok(node) = &selected.node {
+                @if selected.steers { (steering_links(&selected.id, node)) }
+                @if execution.ended.is_some() { (case_link(&selected.id, Some(&node.node))) }
             }
-            @if node.status == "succeeded" {
-                (action_link(&of("fork", "at"), "Fork here…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
-            }
+            (open_links(&execution.execution, choice, selected))
+        }
+    }
+}
+
+fn steering_links(id: &str, node: &NodeDocument) -> Markup {
+    let of = |verb: &str, field: &str| PageAddress::of(&["executions", id, verb]).with(field, &node.node);
+    html! {
+        @if matches!(node.status.as_str(), "failed" | "cancelled") {
+            (action_link(&of("retry", "node"), "Retry this node…", &CommandText::of_execution("sinew execution retry", id).flag("--node", &node.node)))
+        }
+        @if node.status == "succeeded" {
+            (action_link(&of("fork", "at"), "Fork here…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
         }
     }
 }
@@ -200,8 +218,8 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
     }
 }
 
-/// The link that opens what is behind a node within the graph, or closes it.
-fn open_link(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
+/// Links that open what is behind a node within the graph, or close it, and lead to its execution.
+fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
     let called = selected.node.as_ref().ok().and_then(|node| node.execution.as_deref());
     let first = selected.tree.first();
     let has_children = first.is_some_and(|row| !row.children.is_empty());
@@ -216,14 +234,12 @@ fn open_link(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup
     };
     html! {
         @if let Some(name) = name.filter(|name| (has_children || is_workflow) && !name.contains(',')) {
-            div.actions {
-                @if opened.has(name) {
-                    a.button data-stay href=(link(opened.without(name))) { "Close in the graph" }
-                } @else {
-                    a.button data-stay href=(link(opened.with(name))) { "Open in the graph" }
-                }
-                @if let Some(called) = called { a.button href=(PageAddress::execution(called)) { "Its execution" } }
+            @if opened.has(name) {
+                a.button data-stay href=(link(opened.without(name))) { "Close in the graph" }
+            } @else {
+                a.button data-stay href=(link(opened.with(name))) { "Open in the graph" }
             }
+            @if let Some(called) = called { a.button href=(PageAddress::execution(called)) { "Its execution" } }
         }
     }
 }

@@ -6,14 +6,17 @@ use sinew_inspection::words;
 
 use super::activity::{activity_part, errors_part};
 use super::execution_rows::{RowChoice, all_columns, execution_table};
+use super::traffic::stream_table;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{ApprovalDocument, ExecutionListDocument};
 use crate::mesh_documents::{ActivityDocument, PulseDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, token_field};
+use crate::page_frame::{
+    ConsolePage, ConsoleSection, EXECUTIONS_CHANGE, LiveSource, live_part, page_or_problem, token_field,
+};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::shown_text::{self, command_line, duration, size};
+use crate::shown_text::{self, command_line, duration};
 
 /// Failed executions that are shown, newest first.
 const FAILED_ROWS: &str = "10";
@@ -62,7 +65,7 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
         }))
         (live_part("fleet", &fleet(&pulse)))
     };
-    Ok(ConsolePage::new(ConsoleSection::Pulse, "Pulse", body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Pulse, "Pulse", body).live(LiveSource::List(EXECUTIONS_CHANGE)))
 }
 
 fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
@@ -142,16 +145,7 @@ fn fleet(pulse: &PulseDocument) -> Markup {
             }
             section {
                 h2 { "Streams" }
-                div.scroll tabindex="0" role="region" aria-label="Streams" {
-                    table.rows {
-                        thead { tr { th.wide scope="col" { "Stream" } th.number scope="col" { "Messages" } th.number scope="col" { "Size" } } }
-                        tbody {
-                            @for stream in &pulse.streams {
-                                tr { td.wide { (shown_text::line(&stream.name, 80)) } td.number { (stream.messages) } td.number { (size(stream.bytes)) } }
-                            }
-                        }
-                    }
-                }
+                (stream_table(pulse))
             }
         }
     }

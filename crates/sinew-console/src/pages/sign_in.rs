@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Form, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use serde::Deserialize;
 
+use super::provider_visit::{PROVIDER_RETURN, PROVIDER_VISIT};
 use crate::console_state::{ConsoleState, SignInPort};
 use crate::page_frame::{ConsolePage, ConsoleSection, token_field};
 use crate::page_request::{BASE, PageAddress, PageRequest};
@@ -17,11 +18,39 @@ use crate::shown_text;
 const SIGN_IN: &str = "sign-in";
 /// Path of signing out, below the base.
 const SIGN_OUT: &str = "sign-out";
+/// Bytes of the address of a page that a sign-in leads to.
+const MAX_NEXT_BYTES: usize = 2_000;
+/// Words for a key that does not open.
+const KEY_REFUSED: &str = "This key does not open: it is unknown, expired or revoked.";
 
 /// Whether a path is one of signing in and out, which need no caller.
 pub(crate) fn is_sign_in(path: &str) -> bool {
     let below = path.strip_prefix(BASE).and_then(|rest| rest.strip_prefix('/'));
     below.is_some_and(|below| below == SIGN_IN || below == SIGN_OUT)
+        || path == PROVIDER_VISIT
+        || path == PROVIDER_RETURN
+}
+
+/// The page of signing in, from which a person comes back to the page that was asked for.
+pub(crate) fn sign_in_address(asked: &Uri) -> PageAddress {
+    let next = asked.path_and_query().map_or("", |next| next.as_str());
+    let next = Some(next).filter(|next| next.starts_with(BASE) && *next != BASE);
+    PageAddress::of(&[SIGN_IN]).with_some("next", next)
+}
+
+/// The page that follows a sign-in: the one that was asked for if it is one of this console, else the first.
+pub(super) fn page_after(next: &str) -> &str {
+    let is_page = next.strip_prefix(BASE).is_some_and(|rest| rest.starts_with(['/', '?']));
+    // Browsers read a backslash as a slash, and pass over line ends and tabs.
+    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_page && is_plain && next.len() <= MAX_NEXT_BYTES { next } else { BASE }
+}
+
+/// Page that a sign-in leads to.
+#[derive(Default, Deserialize)]
+struct SignInChoice {
+    #[serde(default)]
+    next: String,
 }
 
 /// The form of signing in.
@@ -29,10 +58,13 @@ pub(crate) fn is_sign_in(path: &str) -> bool {
 pub(crate) struct SignInForm {
     #[serde(default)]
     key: String,
+    #[serde(default)]
+    next: String,
 }
 
-pub(crate) async fn show(request: PageRequest) -> Response {
-    page(&request, false).into_response()
+pub(crate) async fn show(State(state): State<Arc<ConsoleState>>, request: PageRequest) -> Response {
+    let SignInChoice { next } = request.query().unwrap_or_default();
+    sign_in_page(&state, &request, &next, None).into_response()
 }
 
 pub(crate) async fn sign_in(
@@ -42,32 +74,44 @@ pub(crate) async fn sign_in(
 ) -> Response {
     let Some(port) = &state.sign_in else { return Redirect::to(BASE).into_response() };
     if let Some(session) = port.begin(&form.key) {
-        return with_cookie(&state, port, &session, port.lifetime_seconds);
+        let cookie = session_cookie(&state, port, &session, port.lifetime_seconds);
+        return with_cookie(Redirect::to(page_after(&form.next)).into_response(), &cookie);
     }
     tracing::info!("a key did not sign in");
-    page(&request, true).into_response()
+    sign_in_page(&state, &request, &form.next, Some(KEY_REFUSED)).into_response()
 }
 
 pub(crate) async fn sign_out(State(state): State<Arc<ConsoleState>>) -> Response {
+    let page = Redirect::to(BASE).into_response();
     match &state.sign_in {
-        Some(port) => with_cookie(&state, port, "", 0),
-        None => Redirect::to(BASE).into_response(),
+        Some(port) => with_cookie(page, &session_cookie(&state, port, "", 0)),
+        None => page,
     }
 }
 
-/// Leads to the first page with a session, or without one if it lasts no time.
-fn with_cookie(state: &ConsoleState, port: &SignInPort, session: &str, seconds: u64) -> Response {
-    let secure = if state.is_secure { "; Secure" } else { "" };
-    let name = port.cookie;
-    let cookie = format!("{name}={session}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
-    let mut response = Redirect::to(BASE).into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+/// Cookie of a session; one that lasts no time ends it.
+pub(super) fn session_cookie(state: &ConsoleState, port: &SignInPort, session: &str, seconds: u64) -> String {
+    let (name, secure) = (port.cookie, state.secure_flag());
+    format!("{name}={session}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+}
+
+/// The answer with one more cookie.
+pub(super) fn with_cookie(mut response: Response, cookie: &str) -> Response {
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     response
 }
 
-fn page(request: &PageRequest, is_refused: bool) -> ConsolePage {
+/// The page of signing in; with the reason why the last try failed.
+pub(super) fn sign_in_page(
+    state: &ConsoleState,
+    request: &PageRequest,
+    next: &str,
+    refusal: Option<&str>,
+) -> ConsolePage {
+    let next = page_after(next);
+    let provider = state.sign_in.as_ref().and_then(SignInPort::provider);
     let body = html! {
         div.narrow {
             h1 { "Sign in" }
@@ -78,15 +122,52 @@ fn page(request: &PageRequest, is_refused: bool) -> ConsolePage {
                     div.actions { button type="submit" { "Sign out" } }
                 }
             }
-            @if is_refused { div.problem role="alert" { p.message { "This key does not open: it is unknown, expired or revoked." } } }
-            form.steer method="post" {
+            @if let Some(refusal) = refusal { div.problem role="alert" { p.message { (shown_text::paragraph(refusal)) } } }
+            @if let Some(provider) = provider {
+                div.actions { a.button.primary href=(PageAddress::of(&[SIGN_IN, "openid"]).with("next", next)) { "Sign in with " (shown_text::line(&provider.name(), 80)) } }
+                p.quiet { "or with a key of this gateway:" }
+            }
+            form.steer method="post" action=(PageAddress::of(&[SIGN_IN])) {
                 (token_field(request))
+                input type="hidden" name="next" value=(next);
+                // Programs that keep passwords ask for a name to keep this one under.
+                input type="text" name="owner" value="key" autocomplete="username" hidden;
                 label { span { "Key " span.quiet { "(sinew gateway key create NAME)" } }
                     input type="password" name="key" required autocomplete="current-password" spellcheck="false"; }
-                div.actions { button.primary type="submit" { "Sign in" } }
+                div.actions { button.primary[provider.is_none()] type="submit" { "Sign in" } }
             }
         }
     };
     let page = ConsolePage::new(ConsoleSection::Help, "Sign in", body);
-    if is_refused { page.with_status(StatusCode::UNAUTHORIZED) } else { page }
+    if refusal.is_some() { page.with_status(StatusCode::UNAUTHORIZED) } else { page }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_leads_to_pages_of_this_console_only() {
+        let check = |next: &str, expected: &str| assert_eq!(page_after(next), expected, "{next}");
+        check("/console/executions?status=failed&node=a%20b", "/console/executions?status=failed&node=a%20b");
+        check("/console?x=1", "/console?x=1");
+        for other in [
+            "",
+            "/console",
+            "//evil.example/console/",
+            "https://evil.example/console/",
+            "/consolez",
+            "/console@evil.example",
+            "/console/\\evil",
+            "/console/\n//evil",
+            "/console/a b",
+            "/api/v1/executions",
+        ] {
+            check(other, BASE);
+        }
+        let asked = |uri: &str| sign_in_address(&uri.parse().unwrap()).to_string();
+        assert_eq!(asked("/console"), "/console/sign-in");
+        assert_eq!(asked("/"), "/console/sign-in");
+        assert_eq!(asked("/console/agents?text=a"), "/console/sign-in?next=%2Fconsole%2Fagents%3Ftext%3Da");
+    }
 }

@@ -36,12 +36,12 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     )
     .await;
     let content = html! {
+        (source_part(request, &execution.workflow, Some(&execution.version)).await)
         @match workflow {
             Ok(workflow) => (plan(&workflow, &path.address())),
             // The workflow may have been deleted; the drawing comes from the execution itself.
             Err(error) => (problem_box(&error)),
         }
-        (source_part(request, &execution.workflow, Some(&execution.version)).await)
         @if let Ok(mermaid) = mermaid {
             section { h2 { "As Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
         }

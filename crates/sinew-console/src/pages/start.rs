@@ -11,13 +11,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sinew_inspection::words;
 
+use super::read_execution;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{StartedDocument, WorkflowDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
-use crate::schema_form::{read_input, schema_fields};
+use crate::schema_form::{read_input, schema_fields, written_input};
 use crate::shown_text::{self, command_line};
 
 /// Field with labels.
@@ -32,18 +33,27 @@ const VERSION_FIELD: &str = "version";
 /// Fields of the form by name; those of the input depend on its schema.
 type WrittenFields = BTreeMap<String, String>;
 
-/// Version that the address asks for.
+/// Label of a new execution that names the one whose input it has, as `sinew execution rerun` gives it.
+const RERUN_LABEL: &str = "rerun_of";
+/// Bytes of an input that is written into a form.
+const MAX_WRITTEN_BYTES: usize = 16 << 10;
+
+/// Version that the address asks for, or the execution whose input the form begins with.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct StartChoice {
     version: Option<String>,
+    execution: Option<String>,
 }
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = async {
-        let StartChoice { version } = request.query()?;
+        let StartChoice { version, execution } = request.query()?;
         let workflow = read_workflow(&name, &request, version.as_deref()).await?;
         let key = uuid::Uuid::new_v4().simple().to_string();
         let mut written = WrittenFields::from([(KEY_FIELD.to_owned(), key)]);
+        if let Some(id) = execution.filter(|id| !id.is_empty()) {
+            written.extend(fields_of_execution(&workflow, &request, &id).await?);
+        }
         written.extend(version.map(|version| (VERSION_FIELD.to_owned(), version)));
         Ok(start_page(&workflow, &request, &written, None))
     };
@@ -74,6 +84,28 @@ async fn read_workflow(
     version: Option<&str>,
 ) -> Result<WorkflowDocument, ConsoleError> {
     request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version).with("nodes", "0")).await
+}
+
+/// The form as an execution was started: its input and its labels.
+async fn fields_of_execution(
+    workflow: &WorkflowDocument,
+    request: &PageRequest,
+    id: &str,
+) -> Result<WrittenFields, ConsoleError> {
+    let old = read_execution(request, id).await?;
+    let command = CommandText::of_execution("sinew execution rerun", &old.execution).with("--latest");
+    let input = Some(&old.input).filter(|input| input.to_string().len() <= MAX_WRITTEN_BYTES);
+    let input = input.and_then(|input| written_input(&workflow.input_schema, input));
+    let mut written = input.ok_or_else(|| {
+        ConsoleError::Input(format!(
+            "the form cannot hold the input of this execution: `{command}` starts it again"
+        ))
+    })?;
+    let labels = old.labels.iter().filter(|(key, _)| *key != RERUN_LABEL);
+    let labels = labels.map(|(key, value)| format!("{key}={value}"));
+    let labels: Vec<String> = labels.chain([format!("{RERUN_LABEL}={}", old.execution)]).collect();
+    written.insert(LABELS_FIELD.to_owned(), labels.join(", "));
+    Ok(written)
 }
 
 async fn send_start(

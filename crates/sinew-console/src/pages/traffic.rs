@@ -3,12 +3,15 @@
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sinew_inspection::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::mesh_documents::{PulseDocument, QuarantineDocument, TrafficReportDocument};
-use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box};
+use crate::mesh_documents::{AgentLoadDocument, PulseDocument, QuarantineDocument, TrafficReportDocument};
+use crate::page_frame::{
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, live_part, page_or_problem, problem_box,
+};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, size, time_mark};
 
@@ -60,12 +63,13 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
                     tbody #traffic data-stream=(stream.address()) data-execution=(PageAddress::of(&["executions"])) {}
                 }
             }
+            p.empty #no-traffic hidden { "No event has come since the page is open: they come while executions go on." }
         }
         (live_part("figures", &figures(&report)))
         (live_part("queues", &queues(&pulse)))
         (live_part("dead-letters", &dead_letters(request, &quarantine, pulse.quarantined)))
     };
-    Ok(ConsolePage::new(ConsoleSection::Traffic, "Traffic", body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Traffic, "Traffic", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
 /// A number of bytes without its fraction; nothing for what is none.
@@ -122,35 +126,52 @@ fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
 }
 
 fn queues(pulse: &PulseDocument) -> Markup {
+    let (busy, idle): (Vec<&AgentLoadDocument>, Vec<&AgentLoadDocument>) =
+        pulse.agents.iter().partition(|agent| agent.queued > 0 || agent.working > 0 || agent.redelivered > 0);
     html! {
         div.columns {
             section {
                 h2 { "Streams" }
-                div.scroll tabindex="0" role="region" aria-label="Streams" {
-                    table.rows {
-                        thead { tr { th.wide scope="col" { "Stream" } th.number scope="col" { "Messages" } th.number scope="col" { "Size" } } }
-                        tbody {
-                            @for stream in &pulse.streams {
-                                tr { td.wide { (shown_text::line(&stream.name, 80)) } td.number { (stream.messages) } td.number { (size(stream.bytes)) } }
-                            }
-                        }
-                    }
-                }
+                (stream_table(pulse))
             }
             section {
                 h2 { "Queues of agents" }
-                @if pulse.agents.is_empty() { p.empty { "No agent is online or has a queue." } } @else {
-                    div.scroll tabindex="0" role="region" aria-label="Queues of agents" {
-                        table.rows {
-                            thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Queued" } th.number scope="col" { "At work" } th.number scope="col" { "Redelivered" } } }
-                            tbody {
-                                @for agent in &pulse.agents {
-                                    tr {
-                                        td.wide { a href=(PageAddress::agent(&agent.name)) { (shown_text::line(&agent.name, 80)) } @if !agent.online { " " span.quiet { "offline" } } }
-                                        td.number { (agent.queued) } td.number { (agent.working) } td.number { (agent.redelivered) }
-                                    }
-                                }
-                            }
+                @if pulse.agents.is_empty() { p.empty { "No agent is online or has a queue." } }
+                @if !busy.is_empty() { (queue_table("Queues with work", &busy)) }
+                @if !idle.is_empty() {
+                    details { summary { (words::count(idle.len(), "agent")) " with an empty queue" } (queue_table("Empty queues", &idle)) }
+                }
+            }
+        }
+    }
+}
+
+/// Streams of the mesh with what lies in them.
+pub(super) fn stream_table(pulse: &PulseDocument) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Streams" {
+            table.rows {
+                thead { tr { th.wide scope="col" { "Stream" } th.number scope="col" { "Messages" } th.number scope="col" { "Size" } } }
+                tbody {
+                    @for stream in &pulse.streams {
+                        tr { td.wide { (shown_text::line(&stream.name, 80)) } td.number { (stream.messages) } td.number { (size(stream.bytes)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn queue_table(label: &str, agents: &[&AgentLoadDocument]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) {
+            table.rows {
+                thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Queued" } th.number scope="col" { "At work" } th.number scope="col" { "Redelivered" } } }
+                tbody {
+                    @for agent in agents {
+                        tr {
+                            td.wide { a href=(PageAddress::agent(&agent.name)) { (shown_text::line(&agent.name, 80)) } @if !agent.online { " " span.quiet { "offline" } } }
+                            td.number { (agent.queued) } td.number { (agent.working) } td.number { (agent.redelivered) }
                         }
                     }
                 }
@@ -168,8 +189,7 @@ fn dead_letters(
 ) -> Markup {
     html! {
         section {
-            h2 #dead-letters { "Dead letters" }
-            (command_line(&CommandText::new("sinew mesh quarantine list")))
+            div.head { h2 #dead-letters { "Dead letters" } (command_line(&CommandText::new("sinew mesh quarantine list"))) }
             @match quarantine {
                 Err(error) => (problem_box(error)),
                 Ok(found) if found.messages.is_empty() => p.empty { "No message was set aside." },

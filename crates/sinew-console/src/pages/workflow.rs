@@ -79,6 +79,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
+        (partners(&workflow))
         @if is_large { (large_drawing(&drawing_path, workflow.node_count, DrawingUse::Shown)) } @else {
             @match picture {
                 Ok(svg) => (drawing(svg, DrawingUse::Shown)),
@@ -91,7 +92,6 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             @if last.executions.is_empty() { p.empty { "It has not been started yet." } }
             @else { (execution_table(&last.executions, request.now, RowChoice::None, &all_columns)) }
         }
-        (partners(&workflow))
         (version_table(request, &workflow, &versions, &outcomes))
         @if let Some(changes) = changes { (changes) }
         (source)

@@ -11,7 +11,8 @@ use crate::console_error::ConsoleError;
 use crate::documents::WorkflowListRow;
 use crate::mesh_documents::{WorkflowFiguresDocument, WorkflowSeriesDocument};
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer, page_or_problem, text_filter,
+    AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, TextFilter, live_part, may_steer,
+    page_or_problem, text_filter,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
@@ -38,7 +39,7 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         (text_filter(text.as_deref()))
         (live_part("workflows", &workflow_table(request, &rows, &figures)))
     };
-    Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::Poll))
+    Ok(ConsolePage::new(ConsoleSection::Workflows, "Workflows", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
 fn workflow_table(

@@ -44,6 +44,11 @@ impl CallerIdentity {
         }
     }
 
+    /// A caller that an OpenID provider vouches for.
+    pub(crate) fn vouched(token: Token, role: AccessRole, patterns: Vec<String>) -> Self {
+        Self { token, role, patterns: patterns.into(), limits: KeyLimits::default(), key: None }
+    }
+
     /// The caller that the guard left with a request. `None` for a request without credentials.
     pub(crate) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Self>()

@@ -1,7 +1,7 @@
 //! The gate: which caller a request proves to come from.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -16,7 +16,10 @@ use sinew_protocol::{Subject, Token};
 use super::caller::CallerIdentity;
 use super::key_set::KeySet;
 use super::oidc::{OidcProvider, TokenRefusal};
-use super::session::{BrowserSessions, SESSION_COOKIE, SESSION_LIFETIME};
+use super::oidc_sign_in::SignInRefusal;
+use super::session::{
+    BrowserSessions, SESSION_COOKIE, SESSION_LIFETIME, SessionOwner, VOUCHED_SESSION_LIFETIME, VouchedCaller,
+};
 use crate::error::GatewayError;
 use crate::options::AccessOptions;
 
@@ -148,8 +151,45 @@ impl AccessGate {
     pub(crate) fn begin_session(&self, key: &str) -> Option<String> {
         let key = PresentedKey::parse(key.trim())?;
         self.owner_of(&key).ok()?;
-        let until = now_ms().saturating_add(u64::try_from(SESSION_LIFETIME.as_millis()).ok()?);
-        self.sessions.as_ref()?.begin(&key.id, until)
+        self.sessions.as_ref()?.begin(&SessionOwner::Key(key.id), after(SESSION_LIFETIME))
+    }
+
+    /// The provider through which people sign in to the console.
+    fn sign_in_provider(&self) -> Result<&OidcProvider, SignInRefusal> {
+        self.oidc.iter().find(|provider| provider.client().is_some()).ok_or(SignInRefusal::NoProvider)
+    }
+
+    /// Host of the provider through which people sign in; `None` if they sign in by key only.
+    pub(crate) fn sign_in_host(&self) -> Option<&str> {
+        self.sign_in_provider().ok().map(OidcProvider::host)
+    }
+
+    /// Begins a visit to the provider, after which it sends the browser to `redirect`: the address of its page, and the cookie of
+    /// the visit.
+    pub(crate) async fn begin_visit(&self, redirect: &str) -> Result<(String, String), SignInRefusal> {
+        self.sign_in_provider()?.begin_visit(redirect).await
+    }
+
+    /// Ends a visit to the provider: the value of the cookie of a session of the caller that it vouches for.
+    pub(crate) async fn end_visit(
+        &self,
+        redirect: &str,
+        cookie: &str,
+        query: &str,
+    ) -> Result<String, SignInRefusal> {
+        let provider = self.sign_in_provider()?;
+        let caller = provider.end_visit(redirect, cookie, query).await?;
+        let owner = SessionOwner::Vouched(VouchedCaller {
+            issuer: provider.issuer().to_owned(),
+            caller: caller.token,
+            role: caller.role,
+            patterns: caller.patterns.to_vec(),
+        });
+        let session = self
+            .sessions
+            .as_ref()
+            .and_then(|sessions| sessions.begin(&owner, after(VOUCHED_SESSION_LIFETIME)));
+        session.ok_or(SignInRefusal::NoProvider)
     }
 
     fn caller_of_session(&self, headers: &HeaderMap) -> Option<CallerIdentity> {
@@ -157,9 +197,15 @@ impl AccessGate {
         let mut named =
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let (_, cookie) = named.find(|(name, _)| *name == SESSION_COOKIE)?;
-        let id = self.sessions.as_ref()?.key_of(cookie, now_ms())?;
-        let key = self.keys.as_ref()?.get(&id)?;
-        valid(&key).ok()
+        match self.sessions.as_ref()?.owner_of(cookie, now_ms())? {
+            SessionOwner::Key(id) => valid(&*self.keys.as_ref()?.get(&id)?).ok(),
+            // A provider that this gateway no longer trusts vouches for nobody.
+            SessionOwner::Vouched(one) => self
+                .oidc
+                .iter()
+                .any(|provider| provider.issuer() == one.issuer)
+                .then(|| CallerIdentity::vouched(one.caller, one.role, one.patterns)),
+        }
     }
 }
 
@@ -199,6 +245,11 @@ fn valid(key: &AccessKey) -> Result<CallerIdentity, AccessRefusal> {
         KeyStanding::Expired => Err(AccessRefusal::ExpiredKey),
         KeyStanding::Revoked => Err(AccessRefusal::RevokedKey),
     }
+}
+
+/// The time after a span from now, in milliseconds since 1970 UTC.
+fn after(span: Duration) -> u64 {
+    now_ms().saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Milliseconds since 1970 UTC.

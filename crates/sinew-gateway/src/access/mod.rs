@@ -10,10 +10,11 @@ mod caller_meter;
 mod gate;
 mod key_set;
 mod oidc;
+mod oidc_sign_in;
 mod ring_verifier;
 mod session;
 
 pub(crate) use caller::CallerIdentity;
 pub(crate) use caller_meter::{CallerMeters, CallerPermit, CallerStreams, MeterRefusal};
 pub(crate) use gate::{AccessGate, AccessRefusal, PeerNames, now_ms, shared_secret};
-pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME};
+pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_protocol::Token;
-use sinew_protocol::access::{AccessRole, KeyLimits, OIDC_CALLER_PREFIX};
+use sinew_protocol::access::{AccessRole, OIDC_CALLER_PREFIX};
 use url::Url;
 
 use super::caller::CallerIdentity;
 use super::ring_verifier::{ALGORITHMS, install};
 use crate::error::GatewayError;
-use crate::options::OidcOptions;
+use crate::options::{OidcClient, OidcOptions};
 
 /// Bytes of a token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -63,10 +63,11 @@ pub(crate) enum TokenRefusal {
     Provider,
 }
 
-/// Keys of a provider.
+/// A provider as it described itself last.
 #[derive(Clone)]
-struct FetchedKeys {
+struct FetchedProvider {
     keys: Arc<JwkSet>,
+    description: Arc<ProviderDescription>,
     at: Instant,
 }
 
@@ -75,15 +76,22 @@ pub(super) struct OidcProvider {
     options: OidcOptions,
     issuer: Url,
     http: WebClient,
-    keys: RwLock<Option<FetchedKeys>>,
+    fetched: RwLock<Option<FetchedProvider>>,
     /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
     last_fetch: tokio::sync::Mutex<Option<Instant>>,
 }
 
-#[derive(Deserialize)]
-struct ProviderDescription {
+/// Description that a provider publishes of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct ProviderDescription {
     issuer: String,
     jwks_uri: String,
+    /// Page on which people sign in.
+    #[serde(default)]
+    pub(super) authorization_endpoint: String,
+    /// Address that gives tokens for the code of a sign-in.
+    #[serde(default)]
+    pub(super) token_endpoint: String,
 }
 
 impl OidcProvider {
@@ -97,7 +105,13 @@ impl OidcProvider {
         }
         // The operator chose the provider, which may stand in a private network.
         let http = WebClient::new(ReachableAddresses::All).map_err(|error| bad(error.to_string()))?;
-        Ok(Self { options, issuer, http, keys: RwLock::default(), last_fetch: tokio::sync::Mutex::default() })
+        Ok(Self {
+            options,
+            issuer,
+            http,
+            fetched: RwLock::default(),
+            last_fetch: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Address of the provider.
@@ -105,8 +119,28 @@ impl OidcProvider {
         &self.options.issuer
     }
 
+    /// Host of the provider, by which people know it.
+    pub(super) fn host(&self) -> &str {
+        self.issuer.host_str().unwrap_or_default()
+    }
+
+    /// The gateway as a client of the provider; `None` if people do not sign in through it.
+    pub(super) fn client(&self) -> Option<&OidcClient> {
+        self.options.client.as_ref()
+    }
+
+    /// Client of HTTP for the provider.
+    pub(super) fn http(&self) -> &WebClient {
+        &self.http
+    }
+
     /// The caller that a token names.
     pub(super) async fn caller_of(&self, token: &str) -> Result<CallerIdentity, TokenRefusal> {
+        self.identity(&self.claims_of(token).await?)
+    }
+
+    /// Claims of a token that opens.
+    pub(super) async fn claims_of(&self, token: &str) -> Result<Map<String, Value>, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES || token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Err(TokenRefusal::NotAToken);
         }
@@ -119,8 +153,16 @@ impl OidcProvider {
             return Err(TokenRefusal::Algorithm);
         }
         let key = self.key(header.kid.as_deref()).await?;
-        let claims = self.checked_claims(token, &key, header.alg)?;
-        self.identity(&claims)
+        self.checked_claims(token, &key, header.alg)
+    }
+
+    /// The description of the provider, at most [`MAX_KEY_AGE`] old unless the provider is away.
+    pub(super) async fn description(&self) -> Result<Arc<ProviderDescription>, TokenRefusal> {
+        let known = self.known();
+        if known.as_ref().is_none_or(|known| known.at.elapsed() >= MAX_KEY_AGE) {
+            self.fetch(known.map(|known| known.at)).await;
+        }
+        self.known().map(|known| known.description).ok_or(TokenRefusal::Provider)
     }
 
     /// The key of this id. Keys are fetched if it is not among those that are known, or those are old.
@@ -131,18 +173,22 @@ impl OidcProvider {
         {
             return Ok(key);
         }
-        let fetched = self.fetch_keys(known.map(|known| known.at)).await;
+        let is_fetched = self.fetch(known.map(|known| known.at)).await;
         // Keys that were fetched before hold while the provider is away.
         let known = self.known().ok_or(TokenRefusal::Provider)?;
-        pick(&known.keys, kid).ok_or(if fetched { TokenRefusal::UnknownKey } else { TokenRefusal::Provider })
+        pick(&known.keys, kid).ok_or(if is_fetched {
+            TokenRefusal::UnknownKey
+        } else {
+            TokenRefusal::Provider
+        })
     }
 
-    fn known(&self) -> Option<FetchedKeys> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn known(&self) -> Option<FetchedProvider> {
+        self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Fetches the keys, unless somebody did while this waited or a moment ago. Whether the keys are those of the provider.
-    async fn fetch_keys(&self, seen: Option<Instant>) -> bool {
+    /// Fetches description and keys, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
+    async fn fetch(&self, seen: Option<Instant>) -> bool {
         let mut last = self.last_fetch.lock().await;
         if self.known().map(|known| known.at) != seen {
             return true;
@@ -151,10 +197,11 @@ impl OidcProvider {
             return seen.is_some();
         }
         *last = Some(Instant::now());
-        match self.read_keys().await {
-            Ok(keys) => {
-                let fetched = FetchedKeys { keys: Arc::new(keys), at: Instant::now() };
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
+        match self.read_provider().await {
+            Ok((description, keys)) => {
+                let (description, keys) = (Arc::new(description), Arc::new(keys));
+                let fetched = FetchedProvider { keys, description, at: Instant::now() };
+                *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
                 true
             }
             Err(reason) => {
@@ -164,19 +211,19 @@ impl OidcProvider {
         }
     }
 
-    async fn read_keys(&self) -> Result<JwkSet, String> {
+    async fn read_provider(&self) -> Result<(ProviderDescription, JwkSet), String> {
         let path = format!("{}/.well-known/openid-configuration", self.issuer.path().trim_end_matches('/'));
         let mut address = self.issuer.clone();
         address.set_path(&path);
-        let discovery: ProviderDescription = self.read_document(address).await?;
-        if discovery.issuer != self.options.issuer {
+        let description: ProviderDescription = self.read_document(address).await?;
+        if description.issuer != self.options.issuer {
             return Err("its description names another issuer".to_owned());
         }
-        let address = Url::parse(&discovery.jwks_uri).map_err(|error| error.to_string())?;
+        let address = Url::parse(&description.jwks_uri).map_err(|error| error.to_string())?;
         if !is_safe(&address) {
             return Err("the address of its keys has no https".to_owned());
         }
-        self.read_document(address).await
+        Ok((description, self.read_document(address).await?))
     }
 
     async fn read_document<T: serde::de::DeserializeOwned>(&self, address: Url) -> Result<T, String> {
@@ -215,7 +262,8 @@ impl OidcProvider {
         })
     }
 
-    fn identity(&self, claims: &Map<String, Value>) -> Result<CallerIdentity, TokenRefusal> {
+    /// The caller whose token has these claims.
+    pub(super) fn identity(&self, claims: &Map<String, Value>) -> Result<CallerIdentity, TokenRefusal> {
         let missing = |claim: &str| TokenRefusal::Claim(claim.to_owned());
         let named = claims.get(&self.options.caller_claim).and_then(Value::as_str);
         let caller =
@@ -226,13 +274,7 @@ impl OidcProvider {
             _ => return Err(missing(&self.options.scope_claim)),
         };
         let (role, patterns) = rights_of(&scopes).ok_or(TokenRefusal::Scope)?;
-        Ok(CallerIdentity {
-            token: Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}")),
-            role,
-            patterns: patterns.into(),
-            limits: KeyLimits::default(),
-            key: None,
-        })
+        Ok(CallerIdentity::vouched(Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}")), role, patterns))
     }
 }
 
@@ -261,7 +303,7 @@ fn pick(keys: &JwkSet, kid: Option<&str>) -> Option<Jwk> {
 }
 
 /// Whether nobody on the way can replace what is read there.
-fn is_safe(address: &Url) -> bool {
+pub(super) fn is_safe(address: &Url) -> bool {
     let is_own = matches!(address.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     address.scheme() == "https" || (address.scheme() == "http" && is_own)
 }

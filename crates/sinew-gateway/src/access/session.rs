@@ -1,17 +1,43 @@
-//! Sessions of browsers: a cookie that names a key, signed with a secret that all gateways of the mesh share.
+//! Sessions of browsers: a cookie that names a key or a caller, signed with a secret that all gateways of the mesh share.
 //!
-//! The key is looked up for each request, so a revoked key ends its sessions.
+//! A key is looked up for each request, so a revoked key ends its sessions. A caller that an OpenID provider vouches for has its
+//! rights in the cookie: they hold until the session ends.
 
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, Mac as _};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use sinew_protocol::Token;
+use sinew_protocol::access::AccessRole;
 
 /// Cookie that holds a session.
 pub(crate) const SESSION_COOKIE: &str = "sinew-session";
-/// How long a session lasts.
+/// How long a session of a key lasts.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_hours(12);
+/// How long a session of a caller of an OpenID provider lasts: rights that the provider takes away hold no longer.
+pub(crate) const VOUCHED_SESSION_LIFETIME: Duration = Duration::from_hours(1);
+/// First characters of a session of a caller of an OpenID provider. No id of a key has a colon.
+const VOUCHED_PREFIX: &str = "oidc:";
+
+/// Owner of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SessionOwner {
+    /// The owner of the key with this id.
+    Key(Token),
+    /// A caller that an OpenID provider vouched for.
+    Vouched(VouchedCaller),
+}
+
+/// Caller that an OpenID provider vouched for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VouchedCaller {
+    pub(super) issuer: String,
+    pub(super) caller: Token,
+    pub(super) role: AccessRole,
+    pub(super) patterns: Vec<String>,
+}
 
 /// Makes and reads sessions.
 pub(super) struct BrowserSessions {
@@ -23,21 +49,36 @@ impl BrowserSessions {
         Self { secret }
     }
 
-    /// A session of a key until a time, in milliseconds since 1970 UTC.
-    pub(super) fn begin(&self, key: &Token, until: u64) -> Option<String> {
-        let told = format!("{key}.{until}");
+    /// A session of this owner until a time, in milliseconds since 1970 UTC.
+    pub(super) fn begin(&self, owner: &SessionOwner, until: u64) -> Option<String> {
+        let owner = match owner {
+            SessionOwner::Key(key) => key.to_string(),
+            SessionOwner::Vouched(caller) => {
+                format!("{VOUCHED_PREFIX}{}", BASE64URL_NOPAD.encode(&serde_json::to_vec(caller).ok()?))
+            }
+        };
+        let told = format!("{owner}.{until}");
         let tag = self.tag(&told)?.finalize().into_bytes();
         Some(format!("{told}.{}", data_encoding::HEXLOWER.encode(&tag)))
     }
 
-    /// The key of a session that is not over.
-    pub(super) fn key_of(&self, cookie: &str, now: u64) -> Option<Token> {
+    /// The owner of a session that is not over.
+    pub(super) fn owner_of(&self, cookie: &str, now: u64) -> Option<SessionOwner> {
         let (told, tag) = cookie.rsplit_once('.')?;
         let tag = data_encoding::HEXLOWER.decode(tag.as_bytes()).ok()?;
         self.tag(told)?.verify_slice(&tag).ok()?;
-        let (key, until) = told.split_once('.')?;
+        let (owner, until) = told.split_once('.')?;
         let until: u64 = until.parse().ok()?;
-        (now < until).then(|| Token::parse(key).ok()).flatten()
+        if now >= until {
+            return None;
+        }
+        match owner.strip_prefix(VOUCHED_PREFIX) {
+            Some(caller) => {
+                let caller = BASE64URL_NOPAD.decode(caller.as_bytes()).ok()?;
+                serde_json::from_slice(&caller).ok().map(SessionOwner::Vouched)
+            }
+            None => Token::parse(owner).ok().map(SessionOwner::Key),
+        }
     }
 
     /// `None` never happens: HMAC takes keys of any length.
@@ -56,18 +97,26 @@ mod tests {
     #[test]
     fn sessions_are_read_by_whoever_has_the_secret() {
         let (own, other) = (BrowserSessions::new(vec![1; 32]), BrowserSessions::new(vec![2; 32]));
-        let key = Token::of("abc");
-        let cookie = own.begin(&key, 100).unwrap();
-        assert_eq!(own.key_of(&cookie, 99), Some(key));
-        assert_eq!(own.key_of(&cookie, 100), None, "it is over");
-        assert_eq!(other.key_of(&cookie, 99), None, "of another mesh");
-        for forged in [
-            cookie.replace("abc", "abd"),
-            cookie.replace("100", "900"),
-            String::new(),
-            cookie[1..].to_owned(),
-        ] {
-            assert_eq!(own.key_of(&forged, 99), None, "{forged}");
+        let vouched = VouchedCaller {
+            issuer: "https://login.example.com".to_owned(),
+            caller: Token::of("oidc-ann@example.com"),
+            role: AccessRole::Client,
+            patterns: vec!["orders-*".to_owned()],
+        };
+        for owner in [SessionOwner::Key(Token::of("abc")), SessionOwner::Vouched(vouched)] {
+            let cookie = own.begin(&owner, 100).unwrap();
+            assert_eq!(own.owner_of(&cookie, 99), Some(owner));
+            assert_eq!(own.owner_of(&cookie, 100), None, "it is over");
+            assert_eq!(other.owner_of(&cookie, 99), None, "of another mesh");
+            let (told, tag) = cookie.split_once(".100.").unwrap();
+            for forged in [
+                format!("{}d.100.{tag}", &told[..told.len() - 1]),
+                format!("{told}.900.{tag}"),
+                String::new(),
+                cookie[1..].to_owned(),
+            ] {
+                assert_eq!(own.owner_of(&forged, 99), None, "{forged}");
+            }
         }
     }
 }

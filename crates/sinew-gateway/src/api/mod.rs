@@ -6,6 +6,7 @@
 mod agents;
 mod api_call;
 mod approvals;
+mod change_stream;
 mod desk;
 mod drawings;
 mod event_stream;
@@ -107,6 +108,7 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::DrawMap => mesh_views::map(call).await,
         ApiOperation::ListMeshArtifacts => mesh_views::artifacts(call).await,
         ApiOperation::FollowTraffic => mesh_views::traffic(call).await,
+        ApiOperation::FollowChanges => change_stream::follow_changes(call).await,
         ApiOperation::InspectExport => inspections::inspect(call).await,
         ApiOperation::ListTools => agents::tools(call).await,
         ApiOperation::CompareExports => inspections::compare(call).await,

@@ -54,6 +54,7 @@ pub(crate) enum ApiOperation {
     DrawMap,
     ListMeshArtifacts,
     FollowTraffic,
+    FollowChanges,
     InspectExport,
     CompareExports,
     RunCases,
@@ -105,6 +106,7 @@ impl ApiOperation {
             | Self::DrawMap
             | Self::ListMeshArtifacts
             | Self::FollowTraffic
+            | Self::FollowChanges
             | Self::InspectExport
             | Self::CompareExports
             | Self::RunCases
@@ -206,7 +208,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 54] = [
+pub(crate) const API_ROUTES: [ApiRoute; 55] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -389,6 +391,12 @@ pub(crate) const API_ROUTES: [ApiRoute; 54] = [
     get("/traffic", ApiOperation::FollowTraffic, "Events of all executions from now on, as a stream")
         .with_query(schema::<mesh_views::TrafficQuery>)
         .answers("text/event-stream"),
+    get(
+        "/changes",
+        ApiOperation::FollowChanges,
+        "Kinds of things that changed (`executions`, `agents`), at most once a second, as a stream",
+    )
+    .answers("text/event-stream"),
     get(
         "/traffic/figures",
         ApiOperation::GetTrafficFigures,

@@ -101,6 +101,37 @@ async fn a_live_view_outlives_its_gateway() {
     world.end().await;
 }
 
+/// What the browser tells a page when its tab is left, or seen again.
+fn visibility(is_hidden: bool) -> String {
+    format!(
+        "Object.defineProperty(document, 'hidden', {{value: {is_hidden}, configurable: true}});
+        document.dispatchEvent(new Event('visibilitychange'));"
+    )
+}
+
+#[tokio::test]
+async fn a_page_that_nobody_sees_holds_no_stream_and_is_true_again_when_seen() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.start("review", "asks", &json!({"amount": 1})).await;
+    world.reaches("asks", "waiting").await;
+    let base = &world.mesh.base;
+    browser.look_as(DESK, "light").await;
+    browser.open("about:blank").await;
+    browser.open(&format!("{base}/console/executions/asks")).await;
+    browser.wait_until("document.getElementById('live').textContent === 'live'").await;
+    browser.script(&visibility(true)).await;
+    let decision = json!({"decision": "approve", "node": "h"});
+    let decide = world.mesh.http.post(format!("{base}/api/v1/executions/asks/decisions")).json(&decision);
+    assert!(decide.send().await.unwrap().status().is_success());
+    world.reaches("asks", "succeeded").await;
+    let status = "return document.querySelector('h1 .status').textContent";
+    assert!(browser.script(status).await.as_str().unwrap().contains("waiting"));
+    browser.script(&visibility(false)).await;
+    browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn keys_open_help_and_can_be_switched_off() {
     let Some(browser) = Browser::start().await else { return };
@@ -108,7 +139,7 @@ async fn keys_open_help_and_can_be_switched_off() {
     browser.look_as(DESK, "light").await;
     browser.open(&format!("{}/console/executions", world.mesh.base)).await;
     browser.press(&["/"]).await;
-    browser.wait_until("document.activeElement.name === 'label'").await;
+    browser.wait_until("document.activeElement.name === 'find'").await;
     browser.press(&["\u{e00c}"]).await;
     browser.wait_until("document.activeElement === document.body").await;
     browser.press(&["?"]).await;

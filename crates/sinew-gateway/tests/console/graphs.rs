@@ -36,6 +36,61 @@ fn large_file() -> String {
     file
 }
 
+/// A chain too long to be read at once, whose node in the middle fails.
+fn long_chain() -> String {
+    let mut file = String::from("workflow:\n  description: Long\n  input_schema: {type: object}\n  nodes:\n");
+    for n in 0..30 {
+        let before = if n == 0 { String::new() } else { format!(", depends_on: [n{}]", n - 1) };
+        let agent = if n == 15 { "shipper" } else { "one" };
+        let _ = writeln!(
+            file,
+            "    - {{id: n{n}, type: agent, agent_name: {agent}, input: {{value: x}}{before}}}"
+        );
+    }
+    let _ = writeln!(file, "  output_mapping: {{value: done}}");
+    file
+}
+
+#[tokio::test]
+async fn a_graph_begins_where_it_failed_and_can_be_read() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.deploy("long.yaml", &long_chain()).await;
+    world.start("long", "stuck", &json!({})).await;
+    world.reaches("stuck", "failed").await;
+    browser.look_as(DESK, "light").await;
+    browser.open(&format!("{}/console/executions/stuck", world.mesh.base)).await;
+    browser.wait_until("document.querySelector('.drawing.moves .zoom')").await;
+    // Whether a node is within the frame of the drawing, and its text at least 7 px high.
+    let shows = |node: &str| {
+        format!(
+            "(() => {{
+                const frame = document.querySelector('.drawing').getBoundingClientRect();
+                const node = document.querySelector('[data-node={node}]');
+                const box = node.getBoundingClientRect();
+                const scale = box.height / node.getBBox().height;
+                return box.top >= frame.top && box.bottom <= frame.bottom && 13 * scale > 7;
+            }})()"
+        )
+    };
+    browser.wait_until(&shows("n15")).await;
+    assert_eq!(browser.script(&format!("return {}", shows("n0"))).await, false);
+    assert_eq!(browser.script("return location.hash").await, "", "nobody chose the place");
+    browser.save_picture("graph-begins").await;
+    // A node that the address names comes first, and all of the graph is one key away.
+    browser.open(&format!("{}/console/executions/stuck?node=n2", world.mesh.base)).await;
+    browser.wait_until(&shows("n2")).await;
+    browser.script("document.querySelector('.drawing').focus()").await;
+    browser.press(&["0"]).await;
+    let is_whole = "(() => {
+        const frame = document.querySelector('.drawing').getBoundingClientRect();
+        const ends = ['n0', 'n29'].map((name) => document.querySelector(`[data-node=${name}]`).getBoundingClientRect());
+        return ends[0].top >= frame.top && ends[1].bottom <= frame.bottom;
+    })()";
+    browser.wait_until(is_whole).await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn parts_of_a_graph_open_in_place_and_stay_where_one_looks() {
     let Some(browser) = Browser::start().await else { return };
@@ -60,7 +115,12 @@ async fn parts_of_a_graph_open_in_place_and_stay_where_one_looks() {
     browser.click(".inspector a[data-stay]").await;
     browser.wait_until("document.querySelectorAll('.drawing [data-node^=\"all_\"]').length === 24").await;
     browser.wait_for_text("and 6 more").await;
-    // A child is asked for by a click on it.
+    // All of it is one key away, and a child is asked for by a click on it.
+    browser.script("document.querySelector('.drawing').focus()").await;
+    browser.press(&["0"]).await;
+    let is_seen = "document.querySelector('.drawing [data-node=\"all_3\"]').getBoundingClientRect().left >=
+        document.querySelector('.drawing').getBoundingClientRect().left";
+    browser.wait_until(is_seen).await;
     browser.click(".drawing [data-node='all_3']").await;
     browser.wait_until("document.querySelector('.inspector h2').textContent.includes('all_3')").await;
     browser.wait_for_text("item 3").await;

@@ -25,6 +25,12 @@ const WIDER: &str = "return document.documentElement.scrollWidth > document.docu
 const LARGE: &str = "return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
     .filter((one) => one.encodedBodySize > 256 * 1024).map((one) => `${one.name}: ${one.encodedBodySize} bytes`)";
 
+/// Boxes that are ticked and do not stand beside their words.
+const BROKEN_CHECKS: &str =
+    "return [...document.querySelectorAll('label input[type=checkbox]')].filter((box) => {
+    const [one, all] = [box.getBoundingClientRect(), box.closest('label').getBoundingClientRect()];
+    return one.width > 0 && one.left - all.left > 40; }).map((box) => box.outerHTML)";
+
 /// Buttons that change the mesh, or lead to what does, and do not tell the command that does the same.
 const WITHOUT_COMMAND: &str = "const own = ['/console/sign-in', '/console/sign-out'];
     const forms = [...document.querySelectorAll('main form')].filter((form) => form.method === 'post' && !own.includes(new URL(form.action).pathname));
@@ -33,7 +39,7 @@ const WITHOUT_COMMAND: &str = "const own = ['/console/sign-in', '/console/sign-o
     return buttons.filter((one) => !one.dataset.command).map((one) => one.outerHTML.slice(0, 160))";
 
 /// Violations in the page that is open.
-async fn violations(browser: &Browser) -> Vec<String> {
+pub(super) async fn violations(browser: &Browser) -> Vec<String> {
     browser.script(AXE).await;
     let found = browser.script_until_called(RUN_AXE).await;
     found.as_array().unwrap().iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -67,6 +73,8 @@ async fn every_page_is_accessible_and_quiet() {
             }
             let large = browser.script(LARGE).await;
             wrong.extend(large.as_array().unwrap().iter().map(|one| format!("{path} loads {one}")));
+            let broken = browser.script(BROKEN_CHECKS).await;
+            wrong.extend(broken.as_array().unwrap().iter().map(|one| format!("{path} ({look}) tears {one}")));
             let bare = browser.script(WITHOUT_COMMAND).await;
             wrong.extend(
                 bare.as_array()

@@ -11,6 +11,7 @@ mod mesh_figures;
 mod node_lists;
 mod overviews;
 mod pages;
+mod provider_sign_in;
 mod recorded_cases;
 mod scripted_model;
 mod views;

@@ -1,9 +1,12 @@
 //! Pulse and the list of executions: bars by minute, top errors, counts by status, columns and saved views.
 
+use futures_util::StreamExt as _;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::world::ConsoleWorld;
+use crate::support::PATIENCE;
 
 async fn document(world: &ConsoleWorld, path: &str) -> Value {
     let (status, _, text) = world.page(path).await;
@@ -90,11 +93,54 @@ async fn activity_and_counts_are_told_and_lead_to_filtered_lists() {
 }
 
 #[tokio::test]
+async fn words_of_the_search_box_lead_to_lists_and_executions() {
+    let world = ConsoleWorld::new().await;
+    world.fill().await;
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let find = async |words: &str| {
+        let words = percent_encoding::utf8_percent_encode(words, percent_encoding::NON_ALPHANUMERIC);
+        let address = format!("{}/console/executions?find={words}&hide=caller", world.mesh.base);
+        let answer = client.get(address).send().await.unwrap();
+        let to = answer.headers().get("location").map(|to| to.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), to.unwrap_or_default(), answer.text().await.unwrap())
+    };
+    let (status, to, _) = find("status:failed workflow:chain label:team=a").await;
+    let wanted = "/console/executions?status=failed&workflow=chain&label=team%3Da&hide=caller";
+    assert_eq!((status, to.as_str()), (303, wanted));
+    let (_, _, list) = world.page(&to).await;
+    assert!(
+        list.contains("href=\"/console/executions/bad\"") && !list.contains("executions/good\""),
+        "{list}"
+    );
+    // The begin of an id is enough.
+    assert_eq!(find(" ba ").await.1, "/console/executions/bad");
+    for (words, status, told) in
+        [("nothing", 404, "SINEW-"), ("<b>:1", 400, "is not one of status"), ("a b", 400, "KEY:VALUE")]
+    {
+        let (found, to, page) = find(words).await;
+        assert_eq!((found, to.as_str()), (status, ""), "{words}");
+        // What was written stays in the box, above the whole list.
+        assert!(
+            page.contains(told) && page.contains("executions/good\"") && !page.contains("<b>:1"),
+            "{words}: {page}"
+        );
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn views_are_saved_and_columns_are_chosen() {
     let Some(browser) = Browser::start().await else { return };
     let world = ConsoleWorld::new().await;
     world.fill().await;
     browser.look_as((1280, 800), "light").await;
+    browser.open(&format!("{}/console/executions?status=failed", world.mesh.base)).await;
+    // One box ticks all rows.
+    browser.open(&format!("{}/console/executions", world.mesh.base)).await;
+    browser.click("[data-choose-all]").await;
+    browser.wait_until("document.querySelectorAll('[data-row] input:checked').length === 3").await;
+    browser.click("[data-choose-all]").await;
+    browser.wait_until("document.querySelectorAll('[data-row] input:checked').length === 0").await;
     browser.open(&format!("{}/console/executions?status=failed", world.mesh.base)).await;
     // The address holds the columns.
     browser.script("document.querySelector('.columns-choice').open = true").await;
@@ -121,6 +167,34 @@ async fn views_are_saved_and_columns_are_chosen() {
     browser.open(&format!("{}/console/executions", world.mesh.base)).await;
     browser.wait_until("document.querySelector('#views:not([hidden])')").await;
     assert_eq!(browser.messages().await, Vec::<String>::new());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn lists_are_told_what_changed() {
+    let world = ConsoleWorld::new().await;
+    let answer = world.mesh.request(Method::GET, "/api/v1/changes").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let mut chunks = answer.bytes_stream();
+    let mut told = async |kind: &str| {
+        let told = async {
+            loop {
+                let chunk = chunks.next().await.unwrap().unwrap();
+                let text = String::from_utf8(chunk.to_vec()).unwrap();
+                assert!(!text.contains("event") || text.starts_with("event: changed\ndata: [\""), "{text}");
+                if text.contains(&format!("\"{kind}\"")) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap();
+    };
+    world.start("single", "new", &json!({"value": "x"})).await;
+    told("executions").await;
+    world.serve_printer().await;
+    told("agents").await;
+    let (_, _, page) = world.page("/console/agents").await;
+    assert!(page.contains("data-list=\"agents\" data-changes=\"/api/v1/changes\""), "{page}");
     world.end().await;
 }
 

@@ -283,6 +283,22 @@ async fn people_start_retry_fork_and_decide_by_forms() {
     let ended = world.reaches(&id, "succeeded").await;
     assert_eq!(ended["output"], json!({"value": "x"}), "{ended}");
 
+    // It is started again with its input, which may be changed; the label names it.
+    let (_, _, form) = world.page(&format!("{start}?execution={id}")).await;
+    for part in [">x</textarea>", "value=\"2\"", &format!("value=\"stage=test, rerun_of={id}\"")] {
+        assert!(form.contains(part), "{part}: {form}");
+    }
+    let (_, _, page) = world.page(&format!("/console/executions/{id}")).await;
+    assert!(
+        page.contains(&format!("data-command=\"sinew execution rerun {} --latest\"", &id[..10])),
+        "{page}"
+    );
+    let (status, _, text) = world.page(&format!("/console/workflows/review/start?execution={id}")).await;
+    assert!(
+        status == StatusCode::OK && text.contains("&quot;amount&quot;: 2"),
+        "a form without fields: {text}"
+    );
+
     let outputs = "%7B%22check%22%3A%7B%22value%22%3A%22other%22%7D%7D";
     let (status, fork, text) = send(&format!("/console/executions/{id}/fork"), &[("outputs", outputs)]).await;
     assert_eq!(status, StatusCode::SEE_OTHER, "{text}");

@@ -19,8 +19,14 @@ async fn an_export_is_opened_without_its_mesh() {
     let other = ConsoleWorld::new().await;
     browser.look_as((1280, 800), "light").await;
     browser.open(&format!("{}/console/import", other.mesh.base)).await;
-    browser.script(&format!("document.querySelector('textarea[name=text]').value = {}", json!(export))).await;
-    browser.click("#import button[type=submit]").await;
+    // A file that is dropped on the page is opened.
+    let drop = format!(
+        "const given = new DataTransfer();
+        given.items.add(new File([{}], 'gone.json', {{type: 'application/json'}}));
+        document.body.dispatchEvent(new DragEvent('drop', {{dataTransfer: given, bubbles: true, cancelable: true}}));",
+        json!(export)
+    );
+    browser.script(&drop).await;
     browser.wait_for_text("the truck broke down").await;
     browser.wait_until("document.querySelectorAll('.drawing [data-node]').length >= 3").await;
     assert_eq!(browser.script("return document.querySelectorAll('main img, main script').length").await, 0);

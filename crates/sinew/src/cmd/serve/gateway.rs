@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
     AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayLimits, GatewayOptions,
-    OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
+    OidcClient, OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
 };
 use sinew_operations::failure::{Failure, FailureKind, known};
+use sinew_operations::gateway_hooks::read_secret;
 use sinew_operations::mesh_operator;
 use sinew_operations::quantity::parse_byte_count;
 use sinew_protocol::access::KeyLimits;
@@ -89,6 +90,15 @@ pub(crate) struct AccessArgs {
     /// Claim with the scopes sinew:ROLE or sinew:ROLE:PATTERN
     #[arg(long, value_name = "CLAIM", default_value = "scope", requires = "oidc_issuer")]
     oidc_scope_claim: String,
+    /// Client of the provider through which people sign in to the console, as it is registered there
+    #[arg(long, value_name = "ID", requires_all = ["oidc_issuer", "console"])]
+    oidc_client_id: Option<String>,
+    /// File with the secret of a confidential client; a public client has none
+    #[arg(long, value_name = "FILE", requires = "oidc_client_id")]
+    oidc_client_secret_file: Option<PathBuf>,
+    /// Scopes that sign-in asks for, with blanks between them
+    #[arg(long, value_name = "SCOPES", default_value = "openid", requires = "oidc_client_id")]
+    oidc_scopes: String,
     /// Certificate of the gateway, with its chain
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -160,14 +170,23 @@ impl LimitArgs {
 }
 
 impl AccessArgs {
-    fn access(&self, limits: KeyLimits) -> AccessOptions {
+    fn access(&self, limits: KeyLimits) -> Result<AccessOptions, Failure> {
         let provider = self.oidc_issuer.as_ref().zip(self.oidc_audience.as_ref());
+        let client = self.oidc_client()?;
         let oidc = provider.map(|(issuer, audience)| OidcOptions {
             caller_claim: self.oidc_caller_claim.clone(),
             scope_claim: self.oidc_scope_claim.clone(),
+            client,
             ..OidcOptions::new(issuer, audience)
         });
-        AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), limits }
+        Ok(AccessOptions { is_required: self.keys, oidc: oidc.into_iter().collect(), limits })
+    }
+
+    fn oidc_client(&self) -> Result<Option<OidcClient>, Failure> {
+        let Some(id) = &self.oidc_client_id else { return Ok(None) };
+        let secret = self.oidc_client_secret_file.as_deref().map(read_secret).transpose()?;
+        let secret = secret.map(|secret| secret.trim().to_owned());
+        Ok(Some(OidcClient { secret, scopes: self.oidc_scopes.clone(), ..OidcClient::new(id) }))
     }
 
     fn push_addresses(&self) -> ReachableAddresses {
@@ -226,7 +245,7 @@ pub(super) async fn serve(
         console: args.console.map(ConsoleMode::from),
         cors_origins: args.cors_origin.clone(),
         limits,
-        access: args.access.access(caller_limits),
+        access: args.access.access(caller_limits)?,
         transport: args.access.transport(),
         push_addresses: args.access.push_addresses(),
         page_threads: Some(page_threads),

@@ -1,0 +1,252 @@
+//! Sign-in of people at an OpenID provider: the authorization code flow with PKCE.
+//!
+//! The browser keeps the secrets of its visit to the provider in a cookie, so any gateway of a mesh ends a sign-in that another
+//! began. The token that the provider gives must open the gateway as if a program had sent it.
+
+use std::time::Duration;
+
+use data_encoding::{BASE64, BASE64URL_NOPAD};
+use rand::Rng as _;
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use sinew_agents::{WebMethod, WebRequest};
+use url::{Url, form_urlencoded};
+
+use super::caller::CallerIdentity;
+use super::oidc::{OidcProvider, TokenRefusal, is_safe};
+use crate::options::OidcClient;
+
+/// Bytes of each secret of a visit.
+const SECRET_BYTES: usize = 32;
+/// Bytes of the answer that holds the tokens.
+const MAX_TOKENS_BYTES: usize = 128 << 10;
+/// How long the provider may take to give tokens for a code.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a refusal that a provider words.
+const MAX_REASON_CHARS: usize = 200;
+
+/// Reason why a sign-in at a provider fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SignInRefusal {
+    #[error("this gateway signs nobody in through an OpenID provider")]
+    NoProvider,
+    #[error("this browser did not begin the sign-in, or began it too long ago: begin again")]
+    NotBegunHere,
+    #[error("the provider refused: {0}")]
+    Refused(String),
+    #[error("the provider cannot be reached, or its answer cannot be read")]
+    Unreachable,
+    #[error("the provider gives no tokens for this sign-in (status {0})")]
+    NoTokens(u16),
+    #[error("the token of the provider does not open this gateway: {0}")]
+    Token(#[from] TokenRefusal),
+}
+
+/// Secrets of one visit of a browser to the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct VisitSecrets {
+    /// Comes back with the browser.
+    state: String,
+    /// Stands in the ID token.
+    nonce: String,
+    /// Proves to the provider that the code is asked for by whoever began the visit.
+    verifier: String,
+}
+
+impl VisitSecrets {
+    fn new() -> Self {
+        let secret = || BASE64URL_NOPAD.encode(&rand::rng().random::<[u8; SECRET_BYTES]>());
+        Self { state: secret(), nonce: secret(), verifier: secret() }
+    }
+
+    /// Reads the value of a cookie; `None` for what [`Self::cookie`] did not write.
+    fn read(cookie: &str) -> Option<Self> {
+        let parts: Vec<&str> = cookie.split('.').collect();
+        let is_secret = |part: &&str| {
+            BASE64URL_NOPAD.decode(part.as_bytes()).is_ok_and(|bytes| bytes.len() == SECRET_BYTES)
+        };
+        match parts.as_slice() {
+            [state, nonce, verifier] if parts.iter().all(is_secret) => Some(Self {
+                state: (*state).to_owned(),
+                nonce: (*nonce).to_owned(),
+                verifier: (*verifier).to_owned(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn cookie(&self) -> String {
+        format!("{}.{}.{}", self.state, self.nonce, self.verifier)
+    }
+
+    /// The digest of the verifier, which the provider keeps until the code is exchanged.
+    fn challenge(&self) -> String {
+        BASE64URL_NOPAD.encode(&Sha256::digest(self.verifier.as_bytes()))
+    }
+}
+
+/// What a browser brings back from the provider.
+#[derive(Debug, Default)]
+struct AuthorizationAnswer {
+    state: String,
+    code: String,
+    error: String,
+}
+
+impl AuthorizationAnswer {
+    fn read(query: &str) -> Self {
+        let mut answer = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let field = match name.as_ref() {
+                "state" => &mut answer.state,
+                "code" => &mut answer.code,
+                "error" => &mut answer.error,
+                _ => continue,
+            };
+            *field = value.into_owned();
+        }
+        answer
+    }
+}
+
+/// Tokens that the provider gives for a code.
+#[derive(Deserialize)]
+struct ProviderTokens {
+    access_token: String,
+    id_token: Option<String>,
+}
+
+impl OidcProvider {
+    /// Begins a visit: the address of the provider's page, and the cookie that the browser keeps.
+    pub(super) async fn begin_visit(&self, redirect: &str) -> Result<(String, String), SignInRefusal> {
+        let client = self.client().ok_or(SignInRefusal::NoProvider)?;
+        let mut address = endpoint(&self.description().await?.authorization_endpoint)?;
+        let secrets = VisitSecrets::new();
+        address
+            .query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &client.id)
+            .append_pair("redirect_uri", redirect)
+            .append_pair("scope", &client.scopes)
+            .append_pair("state", &secrets.state)
+            .append_pair("nonce", &secrets.nonce)
+            .append_pair("code_challenge", &secrets.challenge())
+            .append_pair("code_challenge_method", "S256");
+        Ok((address.into(), secrets.cookie()))
+    }
+
+    /// Ends a visit: the caller that the provider vouches for.
+    pub(super) async fn end_visit(
+        &self,
+        redirect: &str,
+        cookie: &str,
+        query: &str,
+    ) -> Result<CallerIdentity, SignInRefusal> {
+        let client = self.client().ok_or(SignInRefusal::NoProvider)?;
+        let secrets = VisitSecrets::read(cookie).ok_or(SignInRefusal::NotBegunHere)?;
+        let answer = AuthorizationAnswer::read(query);
+        if answer.state != secrets.state {
+            return Err(SignInRefusal::NotBegunHere);
+        }
+        if !answer.error.is_empty() || answer.code.is_empty() {
+            let reason = sinew_inspection::words::one_line(&answer.error, MAX_REASON_CHARS);
+            return Err(SignInRefusal::Refused(reason));
+        }
+        let tokens = self.exchange(client, redirect, &answer.code, &secrets.verifier).await?;
+        self.caller_of_tokens(&tokens, &secrets.nonce).await
+    }
+
+    /// The caller of the access token, or of the ID token where the access token is not one for this gateway.
+    async fn caller_of_tokens(
+        &self,
+        tokens: &ProviderTokens,
+        nonce: &str,
+    ) -> Result<CallerIdentity, SignInRefusal> {
+        let refusal = match self.caller_of(&tokens.access_token).await {
+            Ok(caller) => return Ok(caller),
+            Err(refusal) => refusal,
+        };
+        let Some(token) = &tokens.id_token else { return Err(refusal.into()) };
+        let claims = self.claims_of(token).await?;
+        if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
+            return Err(SignInRefusal::NotBegunHere);
+        }
+        Ok(self.identity(&claims)?)
+    }
+
+    async fn exchange(
+        &self,
+        client: &OidcClient,
+        redirect: &str,
+        code: &str,
+        verifier: &str,
+    ) -> Result<ProviderTokens, SignInRefusal> {
+        let address = endpoint(&self.description().await?.token_endpoint)?;
+        let proof = client.secret.as_deref().map(|secret| basic_credentials(&client.id, secret));
+        let mut headers =
+            vec![("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")];
+        headers.extend(proof.as_deref().map(|proof| ("authorization", proof)));
+        let public_id = client.secret.is_none().then_some(("client_id", client.id.as_str()));
+        let body = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", redirect)
+            .append_pair("code_verifier", verifier)
+            .extend_pairs(public_id)
+            .finish();
+        let request = WebRequest {
+            method: WebMethod::Post,
+            address: address.as_str(),
+            headers: &headers,
+            body: body.into_bytes(),
+            timeout: EXCHANGE_TIMEOUT,
+        };
+        let exchange = async {
+            let response = self.http().open(request).await.map_err(|_| SignInRefusal::Unreachable)?;
+            if response.status() != 200 {
+                return Err(SignInRefusal::NoTokens(response.status()));
+            }
+            response.body(MAX_TOKENS_BYTES).await.map_err(|_| SignInRefusal::Unreachable)
+        };
+        let body = tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await;
+        let body = body.map_err(|_| SignInRefusal::Unreachable)??;
+        serde_json::from_slice(&body).map_err(|_| SignInRefusal::Unreachable)
+    }
+}
+
+/// An address of the provider that nobody on the way can replace.
+fn endpoint(text: &str) -> Result<Url, SignInRefusal> {
+    Url::parse(text).ok().filter(is_safe).ok_or(SignInRefusal::Unreachable)
+}
+
+/// Value of `Authorization` of a confidential client (RFC 6749, 2.3.1).
+fn basic_credentials(id: &str, secret: &str) -> String {
+    let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    format!("Basic {}", BASE64.encode(format!("{}:{}", encode(id), encode(secret)).as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_visit_are_read_whole() {
+        let secrets = VisitSecrets::new();
+        let cookie = secrets.cookie();
+        assert_eq!(VisitSecrets::read(&cookie), Some(secrets.clone()));
+        assert_ne!(secrets, VisitSecrets::new());
+        for broken in ["", "..", &cookie[1..], &format!("{cookie}.a"), &cookie.replace('.', "~")] {
+            assert_eq!(VisitSecrets::read(broken), None, "{broken}");
+        }
+        // The pair of RFC 7636, appendix B.
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
+        let known = VisitSecrets { verifier, ..secrets };
+        assert_eq!(known.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn credentials_are_encoded_before_they_are_joined() {
+        assert_eq!(basic_credentials("a:b", "c d"), format!("Basic {}", BASE64.encode(b"a%3Ab:c+d")));
+    }
+}
