@@ -75,7 +75,7 @@ pub(crate) async fn guard_pages(
     let checked = if needs_sign_in {
         Err(None)
     } else if is_form {
-        let is_trusted = is_known && is_own_origin(&parts.headers);
+        let is_trusted = is_known && is_own_origin(&parts.headers, &parts.uri);
         let max_bytes = match parts.uri.path() {
             IMPORT => 2 * MAX_IMPORT_BYTES,
             DESK => MAX_DESK_BYTES,
@@ -143,13 +143,14 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// Whether the page that sent this is at the host that got it. Browsers name the origin of every form.
-fn is_own_origin(headers: &HeaderMap) -> bool {
+/// Whether the page that sent this is at the host that got it. Browsers name the origin of every form. HTTP/2 names the host in
+/// the address of the request instead of a header.
+fn is_own_origin(headers: &HeaderMap, address: &Uri) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let fetched_from = text(HeaderName::from_static("sec-fetch-site"));
     let origin = text(header::ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
     let origin = origin.as_ref().and_then(Uri::authority).map(Authority::as_str);
-    let host = text(header::HOST);
+    let host = text(header::HOST).or_else(|| address.authority().map(Authority::as_str));
     fetched_from.is_none_or(|site| site == "same-origin") && host.is_some() && origin == host
 }
 
@@ -167,7 +168,12 @@ mod tests {
     #[test]
     fn only_own_origins_are_trusted() {
         let check = |pairs: &[(&'static str, &'static str)], expected: bool| {
-            assert_eq!(is_own_origin(&headers(pairs)), expected, "{pairs:?}");
+            assert_eq!(is_own_origin(&headers(pairs), &Uri::from_static("/console")), expected, "{pairs:?}");
+            // HTTP/2 has no header for the host.
+            let host = pairs.iter().find(|(name, _)| *name == "host");
+            let address = host.map_or("/console".to_owned(), |(_, host)| format!("https://{host}/console"));
+            let others: Vec<_> = pairs.iter().copied().filter(|(name, _)| *name != "host").collect();
+            assert_eq!(is_own_origin(&headers(&others), &address.parse().unwrap()), expected, "{pairs:?}");
         };
         check(&[("host", "a:1"), ("origin", "http://a:1")], true);
         check(&[("host", "a:1"), ("origin", "http://a:1"), ("sec-fetch-site", "same-origin")], true);

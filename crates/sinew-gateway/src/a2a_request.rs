@@ -43,6 +43,7 @@ fn operation_call(caller: &CallerIdentity, parts: &Parts, endpoint: Endpoint) ->
     OperationCall {
         caller: caller.token.clone(),
         role: caller.role,
+        key: caller.key.clone(),
         endpoint,
         extensions: extensions.map(|uri| short(uri, 300)).collect(),
         trace: text(mesh_header::TRACE_PARENT)

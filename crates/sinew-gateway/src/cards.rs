@@ -139,8 +139,22 @@ fn agent_card(operations: &A2aOperations, mut card: AgentCard, base: &str) -> Ag
     card
 }
 
+/// Readers of a card, whom caches have to tell apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CardReaders {
+    /// The card is the same for everybody.
+    Everybody,
+    /// The card shows what its caller may see.
+    EachCaller,
+}
+
 /// A card as a response: with its tag, and without a body for a client that has it.
-pub(crate) fn respond(card: &AgentCard, request: &HeaderMap, times: &CardTimes) -> Response {
+pub(crate) fn respond(
+    card: &AgentCard,
+    request: &HeaderMap,
+    times: &CardTimes,
+    readers: CardReaders,
+) -> Response {
     // Plain data with text keys can always be written.
     let body = serde_json::to_vec(card).unwrap_or_default();
     let tag = format!("\"{}\"", &sha256(&body)[..32]);
@@ -158,17 +172,21 @@ pub(crate) fn respond(card: &AgentCard, request: &HeaderMap, times: &CardTimes) 
     if !is_known {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
+    let (shared, vary) = match readers {
+        CardReaders::Everybody => ("public", "host"),
+        CardReaders::EachCaller => ("private", "host, authorization, x-api-key"),
+    };
     let values = [
         (header::LAST_MODIFIED, httpdate::fmt_http_date(times.first_shown(&tag))),
         (header::ETAG, tag),
-        (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE_SECONDS}")),
+        (header::CACHE_CONTROL, format!("{shared}, max-age={MAX_AGE_SECONDS}")),
     ];
     for (name, value) in values {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
     }
-    headers.insert(header::VARY, HeaderValue::from_static("host"));
+    headers.insert(header::VARY, HeaderValue::from_static(vary));
     response
 }
 

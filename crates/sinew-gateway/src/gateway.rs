@@ -30,7 +30,7 @@ use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
 
-/// Files that are read from the mesh at once: each is held whole.
+/// Files that are on their way at once: each is held whole, until its client has it.
 const FILES_AT_ONCE: usize = 8;
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
@@ -58,7 +58,7 @@ impl Gateway {
         let failed = |error| GatewayError::Listen { address: options.listen, error };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let gate = AccessGate::open(&mesh, &options.access).await?;
+        let gate = Arc::new(AccessGate::open(&mesh, &options.access).await?);
         let records = if gate.reads_records() {
             Some(GatewayRecords::open(&mesh, options.push_addresses).await?)
         } else {
@@ -76,6 +76,7 @@ impl Gateway {
             Some(GatewayRecords { web, signer, .. }) => Some(
                 PushDispatcher::start(
                     operations.clone(),
+                    Arc::clone(&gate),
                     web.clone(),
                     Arc::clone(signer),
                     &own_url,
@@ -102,7 +103,7 @@ impl Gateway {
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,
-            file_places: Semaphore::new(FILES_AT_ONCE),
+            file_places: Arc::new(Semaphore::new(FILES_AT_ONCE)),
             draining: draining.clone(),
             public_url: options.public_url,
             traffic: TrafficMeter::default(),

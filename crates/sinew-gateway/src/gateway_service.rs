@@ -13,10 +13,12 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use sinew_protocol::code;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::PeerNames;
 use crate::cors::SharedOrigin;
+use crate::deadline_body::DeadlineBody;
 use crate::grpc;
 use crate::guard::answer_allowed;
 use crate::http_error::HttpProblem;
@@ -33,17 +35,20 @@ pub(crate) struct GatewayService {
     page_threads: Option<Handle>,
     /// Names in the certificate of the client.
     names: Option<PeerNames>,
+    /// Cancelled when the first request of the connection has arrived.
+    begun: CancellationToken,
 }
 
 impl GatewayService {
     /// A service of these routes, for clients without a certificate.
     pub(crate) fn new(state: Arc<GatewayState>, routes: Router, page_threads: Option<Handle>) -> Self {
-        Self { state, routes, page_threads, names: None }
+        Self { state, routes, page_threads, names: None, begun: CancellationToken::new() }
     }
 
-    /// The same service for the client with these names in its certificate.
-    pub(crate) fn with_names(self, names: Option<PeerNames>) -> Self {
-        Self { names, ..self }
+    /// The same service for one connection, whose client has these names in its certificate. The token is cancelled when the
+    /// first request has arrived.
+    pub(crate) fn for_connection(self, names: Option<PeerNames>, begun: CancellationToken) -> Self {
+        Self { names, begun, ..self }
     }
 
     async fn answer(self, mut request: Request) -> Response {
@@ -55,6 +60,9 @@ impl GatewayService {
         let mut response = match SharedOrigin::of(&self.state, &request) {
             Some(origin) if origin.is_preflight(&request) => origin.answer_preflight(&self.state, &request),
             origin => {
+                if !measured.is_call() {
+                    request = request.map(|body| DeadlineBody::wrap(body, self.state.limits.body_timeout));
+                }
                 let threads = self.page_threads.filter(|_| !measured.is_call());
                 let answer = match threads {
                     None => answer_allowed(&self.state, self.routes, request).await,
@@ -89,6 +97,7 @@ impl Service<hyper::Request<Incoming>> for GatewayService {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.begun.cancel();
         let service = self.clone();
         Box::pin(async move { Ok(service.answer(request.map(Body::new)).await) })
     }

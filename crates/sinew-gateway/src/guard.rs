@@ -15,6 +15,7 @@ use sinew_protocol::code;
 use tower::Service as _;
 
 use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
+use crate::caller_stream::end_with_caller;
 use crate::http_error::HttpProblem;
 use crate::sse::CountedStream;
 use crate::state::GatewayState;
@@ -25,7 +26,11 @@ const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
 
 /// Lets a request through to the routes, with its caller, or refuses it.
-pub(crate) async fn answer_allowed(state: &GatewayState, mut routes: Router, request: Request) -> Response {
+pub(crate) async fn answer_allowed(
+    state: &Arc<GatewayState>,
+    mut routes: Router,
+    request: Request,
+) -> Response {
     if let Err(problem) = check_host(state, request.headers(), request.uri()) {
         tracing::info!(path = %request.uri().path(), ?problem, "a request was refused");
         return problem.into_response();
@@ -56,6 +61,7 @@ pub(crate) async fn answer_allowed(state: &GatewayState, mut routes: Router, req
     parts.extensions.insert(permit.streams());
     let uri = parts.uri.clone();
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
+    let response = end_with_caller(response, state, &caller);
     count_stream(response, &permit).unwrap_or_else(|| {
         tracing::info!(path = uri.path(), caller = %caller.label(), "a stream too many was refused");
         let text = "as many streams of this caller are open as may be";

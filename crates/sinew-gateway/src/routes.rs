@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::json;
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
+use sinew_protocol::header::A2A_EXTENSIONS;
 
 use crate::access::{AccessRefusal, CallerIdentity};
 use crate::api::{self, API_ROUTES, ApiOperation};
@@ -49,6 +50,11 @@ pub(crate) enum RouteWork {
 }
 
 impl RouteWork {
+    /// Whether it is an operation of A2A.
+    fn is_a2a(self) -> bool {
+        matches!(self, Self::JsonRpc | Self::Grpc | Self::Operation(_) | Self::TaskVerb)
+    }
+
     /// The lowest role that may do it; `None` if it is open to everybody. Where the body of a request names an operation, that
     /// operation asks for more.
     fn role(self) -> Option<AccessRole> {
@@ -216,7 +222,8 @@ async fn serve(
             return HttpProblem::not_found(text).into_response();
         }
     };
-    match work {
+    let activated = activated_extensions(&state, &operations, &endpoint, &request).filter(|_| work.is_a2a());
+    let mut response = match work {
         RouteWork::MeshCard | RouteWork::AgentCard => card(&state, &operations, &endpoint, &request),
         RouteWork::SigningKeys => {
             let keys = state.signer.as_ref().map_or_else(|| json!({"keys": []}), |signer| signer.key_set());
@@ -241,7 +248,30 @@ async fn serve(
         RouteWork::Operation(method) => rest::serve(state, caller, endpoint, method, path, request).await,
         RouteWork::TaskVerb => task_verb(state, caller, endpoint, path, request).await,
         RouteWork::Api(operation) => api::serve(state, caller, operation, path, request).await,
+    };
+    if let Some(activated) = activated {
+        response.headers_mut().insert(A2A_EXTENSIONS, activated);
     }
+    response
+}
+
+/// The extensions that a request asks for and the card of its endpoint declares, as the answer names them. `None` for none.
+fn activated_extensions(
+    state: &GatewayState,
+    operations: &A2aOperations,
+    endpoint: &Endpoint,
+    request: &Request,
+) -> Option<HeaderValue> {
+    let asked = request.headers().get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok());
+    let asked: Vec<&str> = asked.flat_map(|line| line.split(',')).map(str::trim).collect();
+    if asked.is_empty() {
+        return None;
+    }
+    let card =
+        cards::card_of(state, operations, endpoint, &state.base_url(request.headers(), request.uri()))?;
+    let declared = card.capabilities.extensions.iter().flatten().map(|extension| extension.uri.as_str());
+    let activated: Vec<&str> = declared.filter(|uri| asked.contains(uri)).collect();
+    HeaderValue::from_str(&activated.join(",")).ok().filter(|named| !named.is_empty())
 }
 
 /// `GET tasks/ID`, `POST tasks/ID:cancel`, and `tasks/ID:subscribe` with either method.
@@ -291,7 +321,14 @@ fn card(
 ) -> Response {
     let base = state.base_url(request.headers(), request.uri());
     match cards::card_of(state, operations, endpoint, &base) {
-        Some(card) => cards::respond(&card, request.headers(), &state.card_times),
+        Some(card) => {
+            let readers = if state.gate.is_required() {
+                cards::CardReaders::EachCaller
+            } else {
+                cards::CardReaders::Everybody
+            };
+            cards::respond(&card, request.headers(), &state.card_times, readers)
+        }
         None => HttpProblem::not_found("the agent has gone").into_response(),
     }
 }

@@ -1,5 +1,6 @@
 //! Connections: how many, how long their heads may take, and how they end.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::PeerNames;
 use crate::gateway_service::GatewayService;
@@ -23,6 +26,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Requests on one connection of HTTP/2 at once.
 const MAX_HTTP2_STREAMS: u32 = 256;
+/// Time without a frame of HTTP/2 after which the peer is asked whether it lives, and how long it may take to answer.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long requests that are answered when the gateway stops may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -44,6 +50,8 @@ pub(crate) async fn serve(
     builder
         .http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(MAX_HTTP2_STREAMS)
         .max_header_list_size(MAX_HEAD_BYTES as u32);
     loop {
@@ -58,6 +66,7 @@ pub(crate) async fn serve(
             service: service.clone(),
             open: open.watcher(),
             slow_client: state.limits.slow_client,
+            head_timeout: state.limits.head_timeout,
         };
         let Some(tls) = &tls else {
             tokio::spawn(server.serve(stream, None, permit));
@@ -65,7 +74,7 @@ pub(crate) async fn serve(
         };
         let (config, limit) = (tls.config(), state.limits.head_timeout);
         tokio::spawn(async move {
-            match tokio::time::timeout(limit, TlsListener::accept(config, stream)).await {
+            match timeout(limit, TlsListener::accept(config, stream)).await {
                 Ok(Ok((stream, names))) => server.serve(stream, names, permit).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin TLS"),
                 Err(_) => tracing::debug!("a connection did not begin TLS in time"),
@@ -74,7 +83,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     let ended = pin!(open.shutdown());
-    if tokio::time::timeout(DRAIN_TIMEOUT, ended).await.is_err() {
+    if timeout(DRAIN_TIMEOUT, ended).await.is_err() {
         tracing::warn!("requests that were being answered are given up");
     }
 }
@@ -85,6 +94,8 @@ struct ConnectionServer {
     service: GatewayService,
     open: Watcher,
     slow_client: Duration,
+    /// How long the first request may take to arrive.
+    head_timeout: Duration,
 }
 
 impl ConnectionServer {
@@ -94,10 +105,22 @@ impl ConnectionServer {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stream = TokioIo::new(StallGuard::new(stream, self.slow_client));
-        let service = self.service.with_names(names);
+        let begun = CancellationToken::new();
+        let service = self.service.for_connection(names, begun.clone());
         let connection = self.builder.serve_connection_with_upgrades(stream, service).into_owned();
-        if let Err(error) = self.open.watch(connection).await {
-            tracing::debug!(%error, "a connection ended");
+        // The library limits the time of a head once it knows the version of HTTP: a client that sends nothing never gets there.
+        let is_silent = async {
+            if timeout(self.head_timeout, begun.cancelled()).await.is_ok() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            ended = self.open.watch(connection) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended");
+                }
+            }
+            () = is_silent => tracing::debug!("a connection sent no request in time"),
         }
         drop(permit);
     }

@@ -30,7 +30,7 @@ pub(crate) struct GatewayState {
     pub(crate) hosts: Vec<String>,
     /// Origins whose scripts may call.
     pub(crate) origins: AllowedOrigins,
-    pub(crate) gate: AccessGate,
+    pub(crate) gate: Arc<AccessGate>,
     pub(crate) meters: CallerMeters,
     /// Webhook triggers; `None` where the gateway's user may not read them.
     pub(crate) webhooks: Option<WebhookTriggers>,
@@ -40,8 +40,8 @@ pub(crate) struct GatewayState {
     pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
-    /// Places of files that are read from the mesh at once.
-    pub(crate) file_places: Semaphore,
+    /// Places of files that are read from the mesh, and held until their clients have them.
+    pub(crate) file_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
     /// Figures of the traffic.

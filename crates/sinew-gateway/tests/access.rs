@@ -22,6 +22,20 @@ async fn closed_world(workflows: &[(&str, &str)]) -> GatewayWorld {
 }
 
 #[tokio::test]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let world = closed_world(&[]).await;
+    let (_, key) = world.key(|new| new.name = "ann".to_owned()).await;
+    let mut stream =
+        world.request(Method::GET, "/api/v1/traffic").header("X-API-Key", &key).send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    revoke_keys(&world.mesh, "ann", now()).await.unwrap();
+    let end = async { while stream.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(PATIENCE, end).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_key_opens_until_it_is_revoked_and_its_owner_is_recorded() {
     let world = closed_world(&[("review", &review().replace("\"gateway\"", "\"ann\""))]).await;
     let (id, key) = world.key(|new| new.name = "ann".to_owned()).await;

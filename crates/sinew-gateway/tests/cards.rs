@@ -117,6 +117,25 @@ async fn a_list_says_whose_tasks_it_lacks() {
 }
 
 #[tokio::test]
+async fn an_agent_that_says_nothing_keeps_no_list_waiting() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let silent = world.connect("silent").await;
+    // Takes every request and answers none.
+    let calls = silent.services().serve_rpc("silent").await.unwrap();
+    let card = Announcement { name: "silent".to_owned(), ..Announcement::default() };
+    silent.cards().announce(&card.card("test")).await.unwrap();
+    world.wait_for_card("silent").await;
+    let list = world.request(Method::GET, "/a2a/tasks").send();
+    let answer = tokio::time::timeout(crate::support::PATIENCE, list).await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()["sinew-unheard-agents"]),
+        (StatusCode::OK, &"silent".parse().unwrap())
+    );
+    drop(calls);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn the_card_of_everybody_is_short_and_the_extended_one_is_the_callers() {
     let world = GatewayWorld::with(&[("single", SINGLE), ("review", &review())], |options| {
         options.access.is_required = true;
@@ -126,6 +145,8 @@ async fn the_card_of_everybody_is_short_and_the_extended_one_is_the_callers() {
     let (_, whole) = world.key(|_| {}).await;
     let (_, part) = world.key(|new| new.patterns = vec!["sing*".to_owned()]).await;
     let public = world.request(Method::GET, "/.well-known/agent-card.json").send().await.unwrap();
+    assert_eq!(public.headers()["cache-control"], "private, max-age=30", "each caller has a card of its own");
+    assert_eq!(public.headers()["vary"], "host, authorization, x-api-key");
     let public: Value = public.json().await.unwrap();
     assert_eq!(
         (&public["skills"], &public["capabilities"]["extendedAgentCard"]),

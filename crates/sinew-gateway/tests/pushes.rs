@@ -192,6 +192,9 @@ async fn everything_arrives_though_the_receiver_fails_and_is_killed() {
         };
         assert_eq!(part(0)["kid"], key["kid"]);
         assert_eq!(part(1)["request_body_sha256"], sha256(&one.body));
+        assert_eq!(part(1)["aud"], receiver.url(), "of no use at another receiver");
+        let seconds = part(1)["exp"].as_u64().unwrap() - part(1)["iat"].as_u64().unwrap();
+        assert!(seconds <= 300, "a signature ends: {seconds}");
         assert_eq!((&part(1)["task"], &part(1)["event"]), (&json!(task), &json!(one.seq())));
     }
     world.end().await;

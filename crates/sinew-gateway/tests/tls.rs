@@ -8,8 +8,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use sinew_gateway::{TlsFiles, TransportSecurity};
+use sinew_operations::gateway_keys::{NewKey, revoke_keys};
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
 
 /// An authority of certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -81,6 +82,15 @@ async fn certificates_prove_callers() {
             new.certificate_name = Some("crm.internal".to_owned());
         })
         .await;
+    // Earlier keys of the same name were revoked, and do not stand in the way of the one that is valid.
+    for _ in 0..8 {
+        let earlier = |new: &mut NewKey| {
+            new.name = "earlier".to_owned();
+            new.certificate_name = Some("crm.internal".to_owned());
+        };
+        world.key(earlier).await;
+    }
+    revoke_keys(&world.mesh, "earlier", now()).await.unwrap();
     let (_, key) = world.key(|_| {}).await;
     let gateway = world
         .start_with(|options| {

@@ -96,6 +96,11 @@ async fn a_delivery_starts_one_execution_however_often_it_comes() {
     let (status, again) = deliver(&world, "payments", event, &[stripe(seconds - 9, event)]).await;
     assert_eq!((status, &again["execution"]), (200, &third["execution"]), "sent again later, signed anew");
 
+    // A service words an event anew: what surrounds its id may have changed.
+    let reworded = r#"{"id": "evt_1", "data": {"id": "order-8"}}"#;
+    let (status, again) = deliver(&world, "payments", reworded, &[stripe(seconds, reworded)]).await;
+    assert_eq!((status, &again["execution"], &again["new"]), (200, &third["execution"], &json!(false)));
+
     let (_, key) = world.key(|_| {}).await;
     let path = format!("/api/v1/executions/{}/record", third["execution"].as_str().unwrap());
     let record =

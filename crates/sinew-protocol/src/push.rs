@@ -13,6 +13,10 @@ use crate::message::BadMessage;
 pub struct PushSubscription {
     /// Caller whose task it is.
     pub caller: Token,
+    /// Key of the caller; `None` for a caller without key, and in records of earlier versions. The webhook ends when the key is
+    /// revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Token>,
     /// Agent or workflow that has the task.
     pub agent: String,
     /// Id of the task, as its agent knows it.

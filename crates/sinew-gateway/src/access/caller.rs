@@ -19,13 +19,22 @@ pub(crate) struct CallerIdentity {
     pub(crate) limits: KeyLimits,
     /// Id of the key that it has; `None` for the gateway's own user and for callers that an OpenID provider vouches for.
     pub(crate) key: Option<Token>,
+    /// End of the token that names it, in milliseconds since 1970 UTC; `None` for a caller without token.
+    pub(crate) until_ms: Option<u64>,
 }
 
 impl CallerIdentity {
     /// The user of the gateway itself: the caller of requests on the loopback interface where no key is asked for.
     pub(crate) fn own(token: Token) -> Self {
         let patterns = Arc::new(["*".to_owned()]);
-        Self { token, role: AccessRole::Admin, patterns, limits: KeyLimits::default(), key: None }
+        Self {
+            token,
+            role: AccessRole::Admin,
+            patterns,
+            limits: KeyLimits::default(),
+            key: None,
+            until_ms: None,
+        }
     }
 
     /// A caller without credentials, who sees no workflow and no agent.
@@ -41,12 +50,20 @@ impl CallerIdentity {
             patterns: key.patterns.clone().into(),
             limits: key.limits,
             key: Some(key.id.clone()),
+            until_ms: None,
         }
     }
 
     /// A caller that an OpenID provider vouches for.
     pub(crate) fn vouched(token: Token, role: AccessRole, patterns: Vec<String>) -> Self {
-        Self { token, role, patterns: patterns.into(), limits: KeyLimits::default(), key: None }
+        Self {
+            token,
+            role,
+            patterns: patterns.into(),
+            limits: KeyLimits::default(),
+            key: None,
+            until_ms: None,
+        }
     }
 
     /// The caller that the guard left with a request. `None` for a request without credentials.

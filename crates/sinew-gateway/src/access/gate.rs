@@ -122,10 +122,24 @@ impl AccessGate {
         }
         if let Some(PeerNames(names)) = parts.extensions.get::<PeerNames>() {
             let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
-            let key = keys.by_certificate(names).ok_or(AccessRefusal::UnknownCertificate)?;
+            let key = keys.by_certificate(names, now_ms()).ok_or(AccessRefusal::UnknownCertificate)?;
             return valid(&key).map(Some);
         }
         Ok((!self.is_required).then(|| self.own.clone()))
+    }
+
+    /// Whether a caller who was let in would be let in now: its key is valid, and its token has not ended.
+    pub(crate) fn still_opens(&self, caller: &CallerIdentity) -> bool {
+        let has_ended = caller.until_ms.is_some_and(|until| now_ms() >= until);
+        let is_valid =
+            |id| self.keys.as_ref()?.get(id).map(|key| key.standing(now_ms()) == KeyStanding::Valid);
+        !has_ended && caller.key.as_ref().is_none_or(|id| is_valid(id) == Some(true))
+    }
+
+    /// Whether a key was revoked.
+    pub(crate) fn has_revoked(&self, id: &Token) -> bool {
+        let key = self.keys.as_ref().and_then(|keys| keys.get(id));
+        key.is_some_and(|key| key.standing(now_ms()) == KeyStanding::Revoked)
     }
 
     fn owner_of(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {

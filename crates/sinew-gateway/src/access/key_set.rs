@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sinew_mesh::record::RecordView;
 use sinew_mesh::{Mesh, MeshError};
-use sinew_protocol::access::{AccessKey, KeyProof};
+use sinew_protocol::access::{AccessKey, KeyProof, KeyStanding};
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token};
 
@@ -32,11 +32,12 @@ impl KeySet {
         self.0.get(&Subject::Access { kind: AccessKind::Key, id: id.clone() })
     }
 
-    /// The key of the owner of a certificate with these DNS names.
-    pub(super) fn by_certificate(&self, names: &[String]) -> Option<Arc<AccessKey>> {
-        self.0.list().into_iter().find(|key| match &key.proof {
+    /// The key of the owner of a certificate with these DNS names. A key that is valid comes before those that it replaced.
+    pub(super) fn by_certificate(&self, names: &[String], now_ms: u64) -> Option<Arc<AccessKey>> {
+        let keys = self.0.list().into_iter().filter(|key| match &key.proof {
             KeyProof::CertificateName(wanted) => names.iter().any(|name| name.eq_ignore_ascii_case(wanted)),
             KeyProof::Digest(_) => false,
-        })
+        });
+        keys.max_by_key(|key| key.standing(now_ms) == KeyStanding::Valid)
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_protocol::Token;
 use sinew_protocol::access::{AccessRole, OIDC_CALLER_PREFIX};
+use tokio::sync::MutexGuard;
 use url::Url;
 
 use super::caller::CallerIdentity;
@@ -168,12 +169,16 @@ impl OidcProvider {
     /// The key of this id. Keys are fetched if it is not among those that are known, or those are old.
     async fn key(&self, kid: Option<&str>) -> Result<Jwk, TokenRefusal> {
         let known = self.known();
-        if let Some(known) = known.as_ref().filter(|known| known.at.elapsed() < MAX_KEY_AGE)
-            && let Some(key) = pick(&known.keys, kid)
-        {
-            return Ok(key);
-        }
-        let is_fetched = self.fetch(known.map(|known| known.at)).await;
+        let seen = known.as_ref().map(|known| known.at);
+        let is_fetched = match known.as_ref().and_then(|known| pick(&known.keys, kid)) {
+            Some(key) if seen.is_some_and(|at| at.elapsed() < MAX_KEY_AGE) => return Ok(key),
+            // One request fetches keys that are old. The others take the old one meanwhile: the provider may be slow, or away.
+            Some(key) => match self.last_fetch.try_lock() {
+                Ok(last) => self.fetch_once(last, seen).await,
+                Err(_) => return Ok(key),
+            },
+            None => self.fetch(seen).await,
+        };
         // Keys that were fetched before hold while the provider is away.
         let known = self.known().ok_or(TokenRefusal::Provider)?;
         pick(&known.keys, kid).ok_or(if is_fetched {
@@ -189,15 +194,20 @@ impl OidcProvider {
 
     /// Fetches description and keys, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
     async fn fetch(&self, seen: Option<Instant>) -> bool {
-        let mut last = self.last_fetch.lock().await;
+        self.fetch_once(self.last_fetch.lock().await, seen).await
+    }
+
+    async fn fetch_once(&self, mut last: MutexGuard<'_, Option<Instant>>, seen: Option<Instant>) -> bool {
         if self.known().map(|known| known.at) != seen {
             return true;
         }
         if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
             return seen.is_some();
         }
+        let read = self.read_provider().await;
+        // Requests that waited meanwhile must not ask a provider that is away once more, each for itself.
         *last = Some(Instant::now());
-        match self.read_provider().await {
+        match read {
             Ok((description, keys)) => {
                 let (description, keys) = (Arc::new(description), Arc::new(keys));
                 let fetched = FetchedProvider { keys, description, at: Instant::now() };
@@ -274,7 +284,11 @@ impl OidcProvider {
             _ => return Err(missing(&self.options.scope_claim)),
         };
         let (role, patterns) = rights_of(&scopes).ok_or(TokenRefusal::Scope)?;
-        Ok(CallerIdentity::vouched(Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}")), role, patterns))
+        let token = Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}"));
+        let end = claims.get("exp").and_then(Value::as_u64);
+        let until_ms =
+            end.map(|end| end.saturating_add(self.options.clock_skew.as_secs()).saturating_mul(1000));
+        Ok(CallerIdentity { until_ms, ..CallerIdentity::vouched(token, role, patterns) })
     }
 }
 

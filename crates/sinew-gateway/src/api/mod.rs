@@ -56,11 +56,16 @@ pub(crate) async fn serve(
         return HttpProblem::not_found(text).into_response();
     }
     let limit = operation.body_bytes(state.limits.body_bytes);
+    let sees_all = state.operations_of(&caller).offers_everything();
     let answer = match ApiCall::read(state, &caller, path, request, limit).await {
         Ok(call) => perform(operation, call).await,
         Err(problem) => Err(problem),
     };
-    answer.unwrap_or_else(HttpProblem::into_response)
+    answer.unwrap_or_else(|problem| {
+        // A hint may name a workflow or agent that the caller must not know of.
+        let problem = if sees_all { problem } else { problem.with_hint(None) };
+        problem.into_response()
+    })
 }
 
 async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, HttpProblem> {

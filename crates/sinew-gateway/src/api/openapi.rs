@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use super::BASE;
 use super::table::{API_ROUTES, ApiBody, ApiRoute};
 
+/// Member of a JSON Schema with its definitions.
+const DEFINITIONS: &str = "$defs";
 /// Media type of problems.
 const PROBLEM: &str = "application/problem+json";
 
@@ -27,6 +29,8 @@ pub(crate) fn document() -> Value {
         let path = paths.entry(format!("{BASE}{}", route.path)).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
+    let mut schemas = Map::from_iter([("Problem".to_owned(), problem_schema())]);
+    let paths = hoisted(Value::Object(paths), &mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -38,7 +42,7 @@ pub(crate) fn document() -> Value {
         "paths": paths,
         "security": [{}, { "bearer": [] }, { "key": [] }],
         "components": {
-            "schemas": { "Problem": problem_schema() },
+            "schemas": schemas,
             "securitySchemes": {
                 "bearer": { "type": "http", "scheme": "bearer", "description": "A key of `sinew gateway key create`, or a token of the OpenID provider." },
                 "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
@@ -81,7 +85,7 @@ fn parameters(route: &ApiRoute) -> Vec<Value> {
         .collect();
     let schema = route.query.map(|schema| schema()).unwrap_or_default();
     let required = schema["required"].as_array().cloned().unwrap_or_default();
-    let definitions = &schema["$defs"];
+    let definitions = &schema[DEFINITIONS];
     for (name, member) in schema["properties"].as_object().into_iter().flatten() {
         let mut member = member.clone();
         let description = member.as_object_mut().and_then(|member| member.remove("description"));
@@ -107,6 +111,31 @@ fn inlined(schema: &Value, definitions: &Value) -> Value {
         },
         Value::Array(items) => items.iter().map(|item| inlined(item, definitions)).collect(),
         other => other.clone(),
+    }
+}
+
+/// A value whose definitions stand among the schemas of the document: references are read from its root.
+fn hoisted(value: Value, schemas: &mut Map<String, Value>) -> Value {
+    match value {
+        Value::Object(mut members) => {
+            if let Some(Value::Object(definitions)) = members.remove(DEFINITIONS) {
+                for (name, definition) in definitions {
+                    let definition = hoisted(definition, schemas);
+                    schemas.insert(name, definition);
+                }
+            }
+            let moved = members.into_iter().map(|(name, member)| {
+                let address = member.as_str().and_then(|text| text.strip_prefix("#/$defs/"));
+                let member = match address.filter(|_| name == "$ref") {
+                    Some(definition) => format!("#/components/schemas/{definition}").into(),
+                    None => hoisted(member, schemas),
+                };
+                (name, member)
+            });
+            Value::Object(moved.collect())
+        }
+        Value::Array(items) => items.into_iter().map(|item| hoisted(item, schemas)).collect(),
+        other => other,
     }
 }
 
@@ -138,6 +167,30 @@ mod tests {
             std::fs::write(path, DOCUMENT.as_str()).unwrap();
         }
         assert_eq!(std::fs::read_to_string(path).unwrap(), *DOCUMENT, "UPDATE=1 writes it");
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn check(value: &Value, document: &Value) -> usize {
+            match value {
+                Value::Object(members) => {
+                    assert!(!members.contains_key(DEFINITIONS), "definitions beside their schema: {value}");
+                    let address = members.get("$ref").and_then(Value::as_str);
+                    let pointer = address.map(|text| text.strip_prefix('#').unwrap_or_default());
+                    let found = pointer.map(|pointer| document.pointer(pointer));
+                    assert!(found.is_none_or(|found| found.is_some()), "{address:?} leads nowhere");
+                    usize::from(address.is_some())
+                        + members.values().map(|one| check(one, document)).sum::<usize>()
+                }
+                Value::Array(items) => items.iter().map(|one| check(one, document)).sum(),
+                _ => 0,
+            }
+        }
+        let document = document();
+        assert!(
+            check(&document, &document) > API_ROUTES.len(),
+            "each operation refers to the schema of problems"
+        );
     }
 
     #[test]

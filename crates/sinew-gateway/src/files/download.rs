@@ -1,17 +1,20 @@
 //! `GET /files/TOKEN/NAME`: the bytes of a file, or a range of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sinew_mesh::MeshError;
 use sinew_mesh::artifact::LARGEST_OBJECT;
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::code;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::byte_range::{WantedBytes, wanted_bytes};
 use super::file_link::read_token;
@@ -19,6 +22,8 @@ use crate::access::now_ms;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
+/// How long a file waits for a place.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Media type of bytes whose kind nobody names.
 const UNKNOWN_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -62,16 +67,16 @@ async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Resu
     if text(header::IF_NONE_MATCH).is_some_and(|known| known.split(',').any(|one| one.trim() == tag)) {
         return Ok(about(StatusCode::NOT_MODIFIED, Body::empty()));
     }
-    let bytes = stored_bytes(state, &address).await?.ok_or_else(absent)?;
+    let (place, bytes) = stored_bytes(state, &address).await?.ok_or_else(absent)?;
     let size = bytes.len();
     // A client with another version wants the whole file.
     let is_same = text(header::IF_RANGE).is_none_or(|known| known.trim() == tag);
     let range = text(header::RANGE).filter(|_| is_same);
     let (response, told) = match wanted_bytes(range, size) {
-        WantedBytes::All => return Ok(about(StatusCode::OK, Body::from(bytes))),
+        WantedBytes::All => return Ok(about(StatusCode::OK, held_body(bytes, place))),
         WantedBytes::Part(part) => {
             let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
-            (about(StatusCode::PARTIAL_CONTENT, Body::from(bytes.slice(part))), told)
+            (about(StatusCode::PARTIAL_CONTENT, held_body(bytes.slice(part), place)), told)
         }
         WantedBytes::None => {
             (about(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty()), format!("bytes */{size}"))
@@ -84,15 +89,32 @@ async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Resu
     Ok(response)
 }
 
-/// The bytes at an address. None if the mesh does not keep them any more.
-async fn stored_bytes(state: &GatewayState, address: &StoredAt) -> Result<Option<Bytes>, HttpProblem> {
+/// A body that keeps the place of its file until it was sent or given up: slow clients hold as many files as fast ones.
+fn held_body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
+    Body::new(Full::new(bytes).map_frame(move |frame| {
+        // Held until the body is dropped.
+        let _place = &place;
+        frame
+    }))
+}
+
+/// The bytes at an address, with their place. None if the mesh does not keep them any more.
+async fn stored_bytes(
+    state: &GatewayState,
+    address: &StoredAt,
+) -> Result<Option<(OwnedSemaphorePermit, Bytes)>, HttpProblem> {
     let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
-    // Files are held whole, so only some are read at once.
-    let place = state.file_places.acquire().await;
-    let _place = place.map_err(|error| busy(error.to_string()))?;
+    // Files are held whole, so only some are on their way at once.
+    let place = Arc::clone(&state.file_places).acquire_owned();
+    let place = match tokio::time::timeout(PLACE_TIMEOUT, place).await {
+        Ok(place) => place.map_err(|error| busy(error.to_string()))?,
+        Err(_) => {
+            return Err(busy("as many files are on their way as may be; try again in a moment".to_owned()));
+        }
+    };
     let artifacts = state.operations.client().mesh().artifacts();
     match artifacts.fetch_within(&address.to_string(), LARGEST_OBJECT).await {
-        Ok(bytes) => Ok(Some(bytes)),
+        Ok(bytes) => Ok(Some((place, bytes))),
         Err(error) if error.is_transient() => Err(busy(error.to_string())),
         Err(error @ MeshError::Forbidden { .. }) => {
             Err(HttpProblem::coded(StatusCode::FORBIDDEN, error.code(), error.to_string()))
@@ -101,5 +123,22 @@ async fn stored_bytes(state: &GatewayState, address: &StoredAt) -> Result<Option
             tracing::debug!(%error, "a file cannot be read");
             Ok(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_keeps_its_place_until_it_is_gone() {
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let body = held_body(Bytes::from_static(b"abc"), place);
+        assert_eq!(places.available_permits(), 0);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
+        assert_eq!(places.available_permits(), 1);
     }
 }

@@ -157,6 +157,7 @@ impl McpHandler {
         Ok(OperationCall {
             caller: caller.token.clone(),
             role: caller.role,
+            key: caller.key.clone(),
             endpoint: Endpoint::Mesh,
             extensions: Vec::new(),
             trace: trace.map_or_else(TraceParent::fresh, TraceParent::child),
@@ -183,7 +184,8 @@ impl McpHandler {
             None => call.task.clone(),
         };
         let id: RequestId = context.id.clone();
-        let entry = self.calls.note(id, OpenCall { call: call.call.clone(), task });
+        let entry =
+            self.calls.note(id, OpenCall { operations: operations.clone(), call: call.call.clone(), task });
         tokio::select! {
             biased;
             outcome = Box::pin(call.answer(request)) => outcome,
@@ -199,9 +201,9 @@ impl McpHandler {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn cancel(&self, call: &OperationCall, task: &str) -> Result<(), A2aError> {
+    async fn cancel(operations: &A2aOperations, call: &OperationCall, task: &str) -> Result<(), A2aError> {
         let params = raw(&json!({"id": task}));
-        self.shared.operations.perform(call, CoreMethod::CancelTask, &params).await.map(drop)
+        operations.perform(call, CoreMethod::CancelTask, &params).await.map(drop)
     }
 
     async fn read_task(
@@ -476,7 +478,7 @@ impl ServerHandler for McpHandler {
             return;
         };
         for _ in 0..CANCEL_TRIES {
-            match self.cancel(&open.call, &open.task).await {
+            match Self::cancel(&open.operations, &open.call, &open.task).await {
                 // The start may still be on its way.
                 Err(error) if error.code == A2aErrorCode::TaskNotFound => {
                     tokio::time::sleep(CANCEL_PAUSE).await;
@@ -639,7 +641,8 @@ impl ServerHandler for McpHandler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let cancelled = self.cancel(&self.operation_call(&context)?, &request.task_id).await;
+        let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
+        let cancelled = Self::cancel(&operations, &call, &request.task_id).await;
         match cancelled {
             // A task that has ended stays as it is.
             Err(error) if error.code != A2aErrorCode::TaskNotCancelable => Err(error_of(&error)),

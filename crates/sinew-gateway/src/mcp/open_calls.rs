@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::RequestId;
 
-use crate::operations::OperationCall;
+use crate::operations::{A2aOperations, OperationCall};
 
 /// A call that is being answered: its caller, and its task.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCall {
+    /// Operations on what the caller may see.
+    pub(super) operations: A2aOperations,
     pub(super) call: OperationCall,
     /// Id of the task that the call waits for.
     pub(super) task: String,

@@ -1,12 +1,14 @@
 //! Tasks of one caller: of one agent, or of all agents and workflows that are offered, as one list.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::{StreamExt as _, stream};
 use sinew_protocol::a2a::{
     A2aError, CoreMethod, ErrorCode, ListTasksParams, Task, TaskListResponse, format_timestamp,
     parse_timestamp,
 };
 use sinew_protocol::card;
-use std::sync::Arc;
 
 use super::target::TaskPlace;
 use super::{A2aOperations, Endpoint, OperationCall, trim_history};
@@ -15,6 +17,8 @@ use super::{A2aOperations, Endpoint, OperationCall, trim_history};
 const DEFAULT_PAGE: u32 = 50;
 /// The most tasks on a page.
 const MAX_PAGE: u32 = 100;
+/// How long one of many agents may take to list its tasks.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Agents that are asked at once.
 const AT_ONCE: usize = 32;
 /// Comes after every id: ids are letters, digits, `-`, `_` and dots.
@@ -109,7 +113,12 @@ impl A2aOperations {
         params: &ListTasksParams,
         is_one: bool,
     ) -> Result<Option<TaskListResponse>, A2aError> {
-        match self.ask_again(call, &place.agent, CoreMethod::ListTasks, params).await {
+        let asked = if is_one {
+            self.ask_again(call, &place.agent, CoreMethod::ListTasks, params).await
+        } else {
+            self.ask_once(call, &place.agent, CoreMethod::ListTasks, params, LIST_TIMEOUT).await
+        };
+        match asked {
             Ok(reply) => reply.read().map(Some),
             Err(error) if is_one || error.code() == ErrorCode::InvalidParams => Err(error.into()),
             Err(error) => {

@@ -53,6 +53,8 @@ pub struct OperationCall {
     pub caller: Token,
     /// Role of the caller.
     pub role: AccessRole,
+    /// Id of the key that the caller has; `None` for a caller without key.
+    pub key: Option<Token>,
     /// Endpoint that the call came to.
     pub endpoint: Endpoint,
     /// Extensions that the client asked for, by URI.

@@ -59,6 +59,7 @@ impl A2aOperations {
         let config = serde_json::to_value(&config).map_err(|error| A2aError::internal(error.to_string()))?;
         let record = PushSubscription {
             caller: call.caller.clone(),
+            key: call.key.clone(),
             agent: place.agent.to_string(),
             task: place.id.clone(),
             shown_task: shown.to_owned(),

@@ -17,6 +17,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(5));
 /// Attempts for one event, which take about seven hours.
 const MAX_ATTEMPTS: u32 = 90;
+/// Seconds for which a receiver takes a signature.
+const SIGNATURE_SECONDS: u64 = 300;
 /// Header with the token that the caller gave.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
 /// Header with the signature: a JSON Web Token about the body.
@@ -51,7 +53,9 @@ pub(super) async fn deliver(
     };
     let id = config.id.as_deref().unwrap_or_default();
     let signature = signer.token(&json!({
+        "aud": config.url,
         "iat": now,
+        "exp": now + SIGNATURE_SECONDS,
         "jti": format!("{}-{id}-{seq}", record.shown_task),
         "task": record.shown_task,
         "event": seq,

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
-use crate::access::now_ms;
+use crate::access::{AccessGate, now_ms};
 use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
@@ -48,6 +48,7 @@ struct KnownPush {
 struct PushShared {
     mesh: Mesh,
     operations: A2aOperations,
+    gate: Arc<AccessGate>,
     web: WebClient,
     signer: Arc<GatewaySigner>,
     /// Addresses of files in events.
@@ -78,6 +79,7 @@ impl PushDispatcher {
     /// Begins to deliver. Fails without the right to read the webhooks of a mesh.
     pub(crate) async fn start(
         operations: A2aOperations,
+        gate: Arc<AccessGate>,
         web: WebClient,
         signer: Arc<GatewaySigner>,
         base: &str,
@@ -92,7 +94,7 @@ impl PushDispatcher {
         });
         let own = Token::of(&uuid::Uuid::new_v4().simple().to_string());
         let links = FileLinks::new(Arc::clone(&signer), base);
-        let shared = Arc::new(PushShared { mesh, operations, web, signer, links, own, draining });
+        let shared = Arc::new(PushShared { mesh, operations, gate, web, signer, links, own, draining });
         Ok(Self(tokio::spawn(dispatch(shared, view))))
     }
 }
@@ -185,6 +187,7 @@ impl HeldPush {
         let call = OperationCall {
             caller: self.record.caller.clone(),
             role: AccessRole::Operator,
+            key: None,
             endpoint,
             extensions: Vec::new(),
             trace: TraceParent::fresh(),
@@ -231,6 +234,11 @@ impl HeldPush {
     /// Delivers one event, however often that has to be tried.
     async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
         loop {
+            if self.record.key.as_ref().is_some_and(|key| self.shared.gate.has_revoked(key)) {
+                tracing::info!(task = self.record.task, "a webhook ends: the key of its caller was revoked");
+                self.record.ended = true;
+                return self.store().await;
+            }
             let (web, signer) = (&self.shared.web, &self.shared.signer);
             // An attempt hours later has addresses of files that are still good.
             let linked = self.shared.links.in_event(body.clone());

@@ -111,8 +111,8 @@ pub(crate) struct AccessArgs {
     /// Send push notifications to addresses of this machine and of private networks too
     #[arg(long)]
     push_to_private_addresses: bool,
-    /// Serve other machines without TLS, because a proxy on the way speaks it
-    #[arg(long, conflicts_with = "tls_certificate")]
+    /// Serve other machines without TLS, because a proxy on the way speaks it under --public-url
+    #[arg(long, conflicts_with = "tls_certificate", requires = "public_url")]
     behind_proxy: bool,
 }
 
@@ -301,7 +301,7 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
                 .hint("hosts of MCP start this command: `sinew mcp config HOST` prints how")
         }
         GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
-            .hint("add --keys, and TLS files or --behind-proxy; or listen on 127.0.0.1"),
+            .hint("add --keys, and TLS files or --behind-proxy with --public-url; or listen on 127.0.0.1"),
         error @ (GatewayError::Tls { .. } | GatewayError::Provider { .. } | GatewayError::Setting { .. }) => {
             Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
         }

@@ -1,0 +1,70 @@
+//! Streams that end with the right of their caller: a key that is revoked or ends, a token that ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::time::Interval;
+
+use crate::access::CallerIdentity;
+use crate::state::GatewayState;
+
+/// Time between two looks at the right of a caller whose stream is open.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Media types of streams.
+const STREAM_TYPES: [&[u8]; 2] = [b"text/event-stream", b"application/grpc"];
+
+/// Body of a stream, and the caller who may read it.
+struct CallerStream {
+    body: Body,
+    state: Arc<GatewayState>,
+    caller: CallerIdentity,
+    looks: Interval,
+}
+
+/// Lets a stream end soon after its caller may not call any more; other answers stay as they are.
+pub(crate) fn end_with_caller(
+    response: Response,
+    state: &Arc<GatewayState>,
+    caller: &CallerIdentity,
+) -> Response {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    let is_stream = content_type
+        .is_some_and(|value| STREAM_TYPES.iter().any(|known| value.as_bytes().starts_with(known)));
+    if !is_stream || (caller.key.is_none() && caller.until_ms.is_none()) {
+        return response;
+    }
+    let (state, caller) = (Arc::clone(state), caller.clone());
+    response.map(|body| {
+        Body::new(CallerStream { body, state, caller, looks: tokio::time::interval(LOOK_INTERVAL) })
+    })
+}
+
+impl HttpBody for CallerStream {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let stream = self.get_mut();
+        while stream.looks.poll_tick(cx).is_ready() {
+            if !stream.state.gate.still_opens(&stream.caller) {
+                tracing::info!(caller = %stream.caller.label(), "a stream ended with the right of its caller");
+                return Poll::Ready(None);
+            }
+        }
+        Pin::new(&mut stream.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
