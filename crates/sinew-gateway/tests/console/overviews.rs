@@ -207,7 +207,10 @@ async fn the_selected_node_stays_beside_every_tab() {
         let (_, _, page) = world.page(&format!("/console/executions/bad{tab}?node=ship")).await;
         let close = format!("class=\"close\" href=\"/console/executions/bad{tab}\"");
         assert!(page.contains(inspected) && page.contains(&close), "{tab}: {page}");
-        assert!(page.contains("the truck broke down"), "{tab}: {page}");
+        assert!(
+            page.contains("the truck broke down") && page.contains(">card 1.0.0</span>"),
+            "{tab}: {page}"
+        );
         // Each tab leads to the others with the same node.
         assert!(page.contains("href=\"/console/executions/bad/timeline?node=ship\""), "{tab}: {page}");
         let (_, _, page) = world.page(&format!("/console/executions/bad{tab}")).await;
