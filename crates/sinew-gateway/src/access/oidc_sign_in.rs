@@ -86,7 +86,7 @@ impl VisitSecrets {
     }
 }
 
-/// What a browser brings back from the provider.
+/// Answer that a browser brings back from the provider.
 #[derive(Debug, Default)]
 struct AuthorizationAnswer {
     state: String,

@@ -119,7 +119,7 @@ async fn words_of_the_search_box_lead_to_lists_and_executions() {
     {
         let (found, to, page) = find(words).await;
         assert_eq!((found, to.as_str()), (status, ""), "{words}");
-        // What was written stays in the box, above the whole list.
+        // The box keeps what was written, above the whole list.
         assert!(
             page.contains(told) && page.contains("executions/good\"") && !page.contains("<b>:1"),
             "{words}: {page}"
