@@ -420,7 +420,7 @@ async fn fork_page(
 fn fork_preview(preview: &ForkDocument) -> Markup {
     html! {
         dl.preview {
-            div { dt { "Would start" } dd { (shown_text::line(&preview.would_start, 80)) } }
+            div { dt { "Workflow" } dd { (shown_text::line(&preview.would_start, 80)) } }
             (preview_line("Would take over", &preview.given, ""))
             (version_line(&preview.version))
         }

@@ -289,6 +289,9 @@ pub(crate) struct TimelineRowDocument {
     pub(crate) status: String,
     #[serde(default)]
     pub(crate) critical: bool,
+    /// Begin of the activation, in milliseconds since the start.
+    #[serde(default)]
+    pub(crate) at: u64,
     #[serde(default)]
     pub(crate) spans: Vec<SpanDocument>,
 }

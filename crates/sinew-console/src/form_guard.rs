@@ -88,7 +88,7 @@ pub(crate) async fn guard_pages(
     };
     let mut response = match checked {
         Ok(body) => next.run(Request::from_parts(parts, body)).await,
-        // What a form wanted is not done behind the back of whoever signs in.
+        // A form is not sent again after the sign-in: it may be another person who signs in.
         Err(None) if is_form => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
         Err(None) => Redirect::to(&sign_in_address(&parts.uri).to_string()).into_response(),
         Err(Some(error)) => {

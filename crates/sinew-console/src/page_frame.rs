@@ -82,6 +82,7 @@ pub(crate) struct ConsolePage {
     status: StatusCode,
     title: String,
     section: Option<ConsoleSection>,
+    has_navigation: bool,
     body: Markup,
     source: LiveSource,
 }
@@ -111,9 +112,15 @@ impl ConsolePage {
             status: StatusCode::OK,
             title: title.into(),
             section: Some(section),
+            has_navigation: true,
             body,
             source: LiveSource::Still,
         }
+    }
+
+    /// A page without a navigation, for people who are not signed in.
+    pub(crate) fn without_navigation(title: &str, body: Markup) -> Self {
+        Self { has_navigation: false, section: None, ..Self::new(ConsoleSection::Pulse, title, body) }
     }
 
     #[must_use]
@@ -151,18 +158,7 @@ impl ConsolePage {
                     a.skip href="#main" { "Skip to content" }
                     header.top {
                         a.brand href=(PageAddress::of(&[])) { "Sinew" }
-                        nav aria-label="Sections" {
-                            ul {
-                                @for section in ConsoleSection::ALL {
-                                    li {
-                                        a href=(section.address()) data-go=(section.key())
-                                            aria-current=[(self.section == Some(section)).then_some("page")] {
-                                            (section.title())
-                                        }
-                                    }
-                                }
-                            }
-                        }
+                        @if self.has_navigation { (navigation(self.section)) }
                         span #live role="status" data-events=[events] data-list=[list] data-changes=[changes] data-poll=[list.map(|_| POLL_SECONDS)] {}
                     }
                     main #main tabindex="-1" { (self.body) }
@@ -176,6 +172,23 @@ impl IntoResponse for ConsolePage {
     fn into_response(self) -> Response {
         let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
         (self.status, headers, self.markup().into_string()).into_response()
+    }
+}
+
+fn navigation(shown: Option<ConsoleSection>) -> Markup {
+    html! {
+        nav aria-label="Sections" {
+            ul {
+                @for section in ConsoleSection::ALL {
+                    li {
+                        a href=(section.address()) data-go=(section.key())
+                            aria-current=[(shown == Some(section)).then_some("page")] {
+                            (section.title())
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -198,6 +211,7 @@ pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> Console
         status: error.status(),
         title: "Problem".to_owned(),
         section: None,
+        has_navigation: true,
         body,
         source: LiveSource::Still,
     }

@@ -83,7 +83,7 @@ pub(crate) fn schema_fields(schema: &Value, written: &BTreeMap<String, String>) 
     }
 }
 
-/// What a form shows that says this input; `None` if the schema has no fields for some of it.
+/// Fields of a form that say this input; `None` if the schema has no fields for some of it.
 pub(crate) fn written_input(schema: &Value, input: &Value) -> Option<BTreeMap<String, String>> {
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
     let Some(fields) = fields(schema) else {

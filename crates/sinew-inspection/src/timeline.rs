@@ -52,6 +52,8 @@ pub struct TimelineRow {
     pub status: NodeStatus,
     /// Whether the end of the execution had to wait for it: each activation of this path began when the one before it ended.
     pub critical: bool,
+    /// Milliseconds from the start of the execution to the begin of the activation.
+    pub at: Time,
     /// Spans, in order. None touches two kinds of time at once.
     pub spans: Vec<TimelineSpan>,
 }
@@ -87,6 +89,7 @@ pub fn timeline(record: &Record, now: Time, max_rows: usize) -> Timeline {
             node: events::label(&ctx, act),
             status: node_rows::word(state.act(act)),
             critical: critical.contains(&act),
+            at: state.act(act).made_at.saturating_sub(started),
             spans: relative(spans.remove(&act).unwrap_or_default(), started),
         })
         .collect();

@@ -74,6 +74,7 @@ mod tests {
             node: node.to_owned(),
             status: NodeStatus::Succeeded,
             critical: true,
+            at: 0,
             spans: vec![
                 span(SpanKind::Queued, 0, 0, 5),
                 span(SpanKind::Agent, 1, 5, 1_005),

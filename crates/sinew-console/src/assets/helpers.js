@@ -1,6 +1,6 @@
 // Small helpers: copying commands, the chosen node of a drawing, ticking all rows, and the section of the page.
 
-// What needs this module is hidden until it runs.
+// Parts that need this module are hidden until it runs.
 function revealHelpers(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   for (const box of root.querySelectorAll("[data-choose-all]")) box.hidden = false;

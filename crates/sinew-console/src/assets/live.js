@@ -111,7 +111,7 @@ function refreshSoon() {
 
 function followEvents(address) {
   let last = "";
-  // What was missed is in the page that is read on opening, so the stream begins behind the last event that was seen.
+  // The page is read on opening and has what was missed, so the stream begins behind the last event that was seen.
   const here = () => (last ? `${address}?after=${encodeURIComponent(last)}` : address);
   const end = keepStream(here, (stream) => {
     stream.onopen = () => {

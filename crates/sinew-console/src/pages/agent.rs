@@ -69,7 +69,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 }
             }
         }))
-        (live_part("processes", &process_table(&processes)))
+        (live_part("processes", &process_table(request, &processes)))
         (live_part("errors", &last_errors(request, &agent.name, &failed)))
         section {
             h2 { "Skills" }
@@ -98,7 +98,10 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
 }
 
 /// Processes of the agent with their figures, as they tell them.
-fn process_table(processes: &Result<Vec<AgentProcessDocument>, ConsoleError>) -> Markup {
+fn process_table(
+    request: &PageRequest,
+    processes: &Result<Vec<AgentProcessDocument>, ConsoleError>,
+) -> Markup {
     let figures = |figures: &WorkFiguresDocument| {
         html! {
             td.number { (figures.count) } td.number { (figures.errors) } td.number { (format!("{:.1} ms", figures.average_ms)) }
@@ -115,7 +118,7 @@ fn process_table(processes: &Result<Vec<AgentProcessDocument>, ConsoleError>) ->
                     table.rows {
                         thead {
                             tr {
-                                th scope="col" { "Process" } th scope="col" { "Version" } th scope="col" { "Since" } th scope="col" { "Of" }
+                                th scope="col" { "Process" } th scope="col" { "Version" } th scope="col" { "Started" } th scope="col" { "Work" }
                                 th.number scope="col" { "Done" } th.number scope="col" { "Errors" } th.number scope="col" { "Mean time" } th scope="col" { "Last error" }
                             }
                         }
@@ -125,7 +128,7 @@ fn process_table(processes: &Result<Vec<AgentProcessDocument>, ConsoleError>) ->
                                     @if let Some(work) = work {
                                         tr {
                                             td { code { (shown_text::line(&process.id, 24)) } } td { (shown_text::line(&process.version, 20)) }
-                                            td { (shown_text::line(&process.started, 30)) } td { (of) } (figures(work))
+                                            td { (time_mark(&process.started, request.now)) } td { (of) } (figures(work))
                                         }
                                     }
                                 }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_inspection::words;
 use sinew_source::escape_text;
 
 use super::desk_form::{DEFAULT_NAME, DeskForm};
@@ -184,7 +185,7 @@ fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>)
         section aria-live="polite" {
             @match checked {
                 Ok(found) => {
-                    h2 { (found.errors) " errors, " (found.warnings) " warnings" }
+                    h2 { (words::count(found.errors, "error")) ", " (words::count(found.warnings, "warning")) }
                     @if found.diagnostics.is_empty() { p.empty { "The file is in order." } }
                     ol.findings { @for finding in found.diagnostics.iter().take(MAX_FINDINGS) { (finding_item(text, finding)) } }
                     @if found.diagnostics.len() > MAX_FINDINGS { p.notice { (found.diagnostics.len() - MAX_FINDINGS) " more" } }

@@ -59,7 +59,7 @@ async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
             label.wide { span { "Code or words" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
             button type="submit" { "Search" }
         }
-        // Who searches wants what was found; who does not, the rest.
+        // Results of a search stand first.
         @if wanted.is_empty() {
             (doctor(&checks))
             (keys())

@@ -1,5 +1,6 @@
 //! The inspector of a node: what it got, what it gave, its attempts, its messages, and why it stands as it does.
 
+use axum::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 use sinew_inspection::words;
@@ -13,7 +14,7 @@ use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionDocument, NodeDocument, TreeDocument};
+use crate::documents::{AgentDocument, ExecutionDocument, NodeDocument, TreeDocument};
 use crate::page_frame::{live_part, may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
@@ -37,6 +38,8 @@ pub(crate) struct SelectedNode {
     name: String,
     node: Result<NodeDocument, ConsoleError>,
     tree: Vec<TreeDocument>,
+    /// Card of the node's agent as it is now; `None` for nodes without an agent.
+    card: Option<Result<AgentDocument, ConsoleError>>,
     steers: bool,
     compared: Option<OtherNode>,
 }
@@ -59,13 +62,18 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
         request.api.get::<Vec<TreeDocument>>(&tree_path),
     )
     .await;
-    let compared = read_compared(request, &id, name, choice).await;
+    let card = async {
+        let agent = node.as_ref().ok()?.agent.as_deref()?;
+        Some(request.api.get::<AgentDocument>(&ApiPath::of(&["agents", agent])).await)
+    };
+    let (card, compared) = futures_util::future::join(card, read_compared(request, &id, name, choice)).await;
     Some(SelectedNode {
         compared,
         name: name.to_owned(),
         id,
         node,
         tree: tree.unwrap_or_default(),
+        card,
         steers: may_steer(request),
     })
 }
@@ -107,7 +115,7 @@ pub(crate) fn node_inspector(
             a.close href=(choice.address(&execution.execution)) aria-label="Close the node" { "×" }
             @match &selected.node {
                 Ok(node) => {
-                    (activation(id, node))
+                    (activation(id, node, selected.card.as_ref()))
                     (conditions(execution, node))
                     (usage(node))
                     (attempts(node, &ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address()))
@@ -121,13 +129,13 @@ pub(crate) fn node_inspector(
     }
 }
 
-fn activation(id: &str, node: &NodeDocument) -> Markup {
+fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
     let whole = ApiPath::of(&["executions", id, "node"]).with("name", &node.node).address();
     html! {
         h2 { (status_mark(&node.status)) " " (shown_text::line(&node.node, 120)) }
         dl.facts {
             div { dt { "Kind" } dd { (shown_text::line(&node.kind, 60)) } }
-            @if let Some(agent) = &node.agent { div { dt { "Agent" } dd { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } } } }
+            @if let Some(agent) = &node.agent { div { dt { "Agent" } dd { a href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } " " (card_mark(card)) } } }
             @if node.attempts > 0 { div { dt { "Attempts" } dd { (node.attempts) } } }
             div { dt { "Time" } dd { (duration(node.duration_ms)) } }
         }
@@ -153,6 +161,17 @@ fn activation(id: &str, node: &NodeDocument) -> Markup {
                     li { span.quiet { (clock_mark(&log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
                 }
             }
+        }
+    }
+}
+
+/// Version of the card that the agent shows now, or that it is away.
+fn card_mark(card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
+    html! {
+        @match card {
+            Some(Ok(card)) => span.quiet title="Version of the card that is online now" { "card " (shown_text::line(&card.version, 30)) },
+            Some(Err(error)) if error.status() == StatusCode::NOT_FOUND => span.quiet { "not online" },
+            Some(Err(_)) | None => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::sign_in::{page_after, session_cookie, sign_in_page, with_cookie};
 use crate::console_state::{ConsoleState, ProviderSignIn, SignInPort};
-use crate::page_frame::{ConsolePage, ConsoleSection};
+use crate::page_frame::ConsolePage;
 use crate::page_request::{BASE, PageRequest};
 
 /// Path on which a visit begins.
@@ -95,7 +95,7 @@ fn lead_on(next: &str) -> Response {
         h1 { "Signed in" }
         p { a href=(next) { "Go on" } }
     };
-    let mut response = ConsolePage::new(ConsoleSection::Pulse, "Signed in", body).into_response();
+    let mut response = ConsolePage::without_navigation("Signed in", body).into_response();
     if let Ok(value) = HeaderValue::from_str(&format!("0; url={next}")) {
         response.headers_mut().insert(header::REFRESH, value);
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::provider_visit::{PROVIDER_RETURN, PROVIDER_VISIT};
 use crate::console_state::{ConsoleState, SignInPort};
-use crate::page_frame::{ConsolePage, ConsoleSection, token_field};
+use crate::page_frame::{ConsolePage, token_field};
 use crate::page_request::{BASE, PageAddress, PageRequest};
 use crate::shown_text;
 
@@ -138,7 +138,7 @@ pub(super) fn sign_in_page(
             }
         }
     };
-    let page = ConsolePage::new(ConsoleSection::Help, "Sign in", body);
+    let page = ConsolePage::without_navigation("Sign in", body);
     if refusal.is_some() { page.with_status(StatusCode::UNAUTHORIZED) } else { page }
 }
 

@@ -163,7 +163,7 @@ fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
     let x = |at: u64| scale.place(at) * CHART_WIDTH;
     html! {
         div.gantt {
-            ol.names aria-hidden="true" { @for row in &timeline.rows { li title=(shown_text::name(&row.node)) { (shown_text::line(&row.node, 48)) } } }
+            ol.names aria-hidden="true" { @for row in &timeline.rows { li.critical[row.critical] title=(shown_text::name(&row.node)) { (shown_text::line(&row.node, 48)) } } }
             svg.bars data-range=(format!("{},{}", scale.range().0, scale.range().1)) data-cut=[scale.has_gaps().then_some("1")]
                 viewBox=(format!("0 0 {CHART_WIDTH} {height:.0}")) preserveAspectRatio="none" height=(format!("{height:.0}")) width="100%" role="img" aria-label="Bars of the table below" {
                 @for at in scale.ticks() {
@@ -173,6 +173,11 @@ fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
                 @for (number, row) in timeline.rows.iter().enumerate() {
                     @let top = AXIS_HEIGHT + ROW_HEIGHT * number as f64;
                     @if row.critical { rect.critical x="0" y=(place(top)) width=(CHART_WIDTH) height=(ROW_HEIGHT) {} }
+                    @if row.spans.is_empty() && scale.shows(row.at, row.at) {
+                        rect.moment x=(place(x(row.at))) y=(place(top + 6.0)) width="2" height=(ROW_HEIGHT - 12.0) {
+                            title { (shown_text::line(&row.node, 80)) ": took no time" }
+                        }
+                    }
                     @for span in row.spans.iter().filter(|span| scale.shows(span.from, span.to)) {
                         rect class={ "bar " (class_of(span)) } x=(place(x(span.from))) y=(place(top + 4.0))
                             width=(place((x(span.to) - x(span.from)).max(MIN_BAR))) height=(ROW_HEIGHT - 8.0) {
@@ -235,7 +240,7 @@ fn time_row(here: Option<&PageAddress>, row: &TimelineRowDocument) -> Markup {
                 }
             }
             td { (status_mark(&row.status)) }
-            td.number { @if let Some(span) = row.spans.first() { (words::duration(span.from)) } @else { "–" } }
+            td.number { (words::duration(row.at)) }
             @for (kind, _) in KINDS { td.number { @match sum(kind) { 0 => "–", ms => (words::duration(ms)) } } }
             td { @if row.critical { "critical" } }
         }

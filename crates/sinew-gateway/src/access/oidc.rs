@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_protocol::Token;
 use sinew_protocol::access::{AccessRole, OIDC_CALLER_PREFIX};
-use tokio::sync::MutexGuard;
+use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::caller::CallerIdentity;
@@ -29,6 +29,8 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_KEY_AGE: Duration = Duration::from_mins(10);
 /// Shortest time between two fetches: a flood of tokens with unknown keys must not become one of fetches.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
+/// Codes of sign-ins that are exchanged at once: a flood of them must not reach the provider.
+const MAX_EXCHANGES: usize = 8;
 /// Scopes that give rights begin with this: `sinew:client`, `sinew:client:orders-*`.
 const SCOPE_PREFIX: &str = "sinew:";
 
@@ -80,6 +82,8 @@ pub(super) struct OidcProvider {
     fetched: RwLock<Option<FetchedProvider>>,
     /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
     last_fetch: tokio::sync::Mutex<Option<Instant>>,
+    /// Places of codes that are exchanged: anybody can come back with a code.
+    exchanges: Semaphore,
 }
 
 /// Description that a provider publishes of itself.
@@ -112,6 +116,7 @@ impl OidcProvider {
             http,
             fetched: RwLock::default(),
             last_fetch: tokio::sync::Mutex::default(),
+            exchanges: Semaphore::new(MAX_EXCHANGES),
         })
     }
 
@@ -128,6 +133,11 @@ impl OidcProvider {
     /// The gateway as a client of the provider; `None` if people do not sign in through it.
     pub(super) fn client(&self) -> Option<&OidcClient> {
         self.options.client.as_ref()
+    }
+
+    /// Waits for a place to exchange a code.
+    pub(super) async fn exchange_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.exchanges.acquire().await.ok()
     }
 
     /// Client of HTTP for the provider.

@@ -86,7 +86,7 @@ impl VisitSecrets {
     }
 }
 
-/// What a browser brings back from the provider.
+/// Answer that a browser brings back from the provider.
 #[derive(Debug, Default)]
 struct AuthorizationAnswer {
     state: String,
@@ -203,6 +203,7 @@ impl OidcProvider {
             timeout: EXCHANGE_TIMEOUT,
         };
         let exchange = async {
+            let _place = self.exchange_place().await;
             let response = self.http().open(request).await.map_err(|_| SignInRefusal::Unreachable)?;
             if response.status() != 200 {
                 return Err(SignInRefusal::NoTokens(response.status()));

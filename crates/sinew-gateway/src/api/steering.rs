@@ -117,13 +117,13 @@ pub(crate) struct CommandBody {
 pub(super) async fn cancel(call: ApiCall) -> Result<Response, HttpProblem> {
     let CommandBody { reason } = call.json()?;
     let execution = call.execution().await?;
-    signal(&call, Command::Cancel(CancelCommand { execution, reason }), "cancelled").await
+    send_command(&call, Command::Cancel(CancelCommand { execution, reason }), "cancelled").await
 }
 
 pub(super) async fn pause(call: ApiCall) -> Result<Response, HttpProblem> {
     let CommandBody { reason } = call.json()?;
     let execution = call.execution().await?;
-    signal(&call, Command::Pause(PauseCommand { execution, reason }), "paused").await
+    send_command(&call, Command::Pause(PauseCommand { execution, reason }), "paused").await
 }
 
 /// A command without parameters.
@@ -134,10 +134,10 @@ pub(crate) struct ResumeBody {}
 pub(super) async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
     let ResumeBody {} = call.json()?;
     let execution = call.execution().await?;
-    signal(&call, Command::Resume(ResumeCommand { execution }), "resumed").await
+    send_command(&call, Command::Resume(ResumeCommand { execution }), "resumed").await
 }
 
-async fn signal(call: &ApiCall, command: Command, status: &str) -> Result<Response, HttpProblem> {
+async fn send_command(call: &ApiCall, command: Command, status: &str) -> Result<Response, HttpProblem> {
     let execution = command.execution().to_string();
     call.operator.signal(command).await?;
     answer(&json!({ "execution": execution, "status": status }))

@@ -101,7 +101,7 @@ async fn a_live_view_outlives_its_gateway() {
     world.end().await;
 }
 
-/// What the browser tells a page when its tab is left, or seen again.
+/// Script that tells a page that its tab is left, or seen again.
 fn visibility(is_hidden: bool) -> String {
     format!(
         "Object.defineProperty(document, 'hidden', {{value: {is_hidden}, configurable: true}});

@@ -119,7 +119,7 @@ async fn words_of_the_search_box_lead_to_lists_and_executions() {
     {
         let (found, to, page) = find(words).await;
         assert_eq!((found, to.as_str()), (status, ""), "{words}");
-        // What was written stays in the box, above the whole list.
+        // The box keeps what was written, above the whole list.
         assert!(
             page.contains(told) && page.contains("executions/good\"") && !page.contains("<b>:1"),
             "{words}: {page}"
@@ -207,7 +207,10 @@ async fn the_selected_node_stays_beside_every_tab() {
         let (_, _, page) = world.page(&format!("/console/executions/bad{tab}?node=ship")).await;
         let close = format!("class=\"close\" href=\"/console/executions/bad{tab}\"");
         assert!(page.contains(inspected) && page.contains(&close), "{tab}: {page}");
-        assert!(page.contains("the truck broke down"), "{tab}: {page}");
+        assert!(
+            page.contains("the truck broke down") && page.contains(">card 1.0.0</span>"),
+            "{tab}: {page}"
+        );
         // Each tab leads to the others with the same node.
         assert!(page.contains("href=\"/console/executions/bad/timeline?node=ship\""), "{tab}: {page}");
         let (_, _, page) = world.page(&format!("/console/executions/bad{tab}")).await;

@@ -142,18 +142,15 @@ impl SignInWorld {
             Some("sinew-visit="),
             "the visit is over"
         );
-        match session {
-            Some(session) => {
-                assert_eq!(
-                    (status.as_u16(), &answer.headers()[REFRESH]),
-                    (200, &"0; url=/console/agents".parse().unwrap())
-                );
-                Ok(session)
-            }
-            None => {
-                assert_eq!(status, 401);
-                Err(answer.text().await.unwrap())
-            }
+        if let Some(session) = session {
+            assert_eq!(
+                (status.as_u16(), &answer.headers()[REFRESH]),
+                (200, &"0; url=/console/agents".parse().unwrap())
+            );
+            Ok(session)
+        } else {
+            assert_eq!(status, 401);
+            Err(answer.text().await.unwrap())
         }
     }
 }
