@@ -279,7 +279,7 @@ impl Peers for MeshPeers {
                 crash::point("peer.answered");
                 answer
             });
-            let answer = asked.await;
+            let answer = Box::pin(asked).await;
             crash::point("peer.resumed");
             match answer {
                 Ok(answer) => PeerAnswer {

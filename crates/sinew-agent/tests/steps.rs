@@ -15,13 +15,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Failure, StepEffect};
 use sinew_mesh::Mesh;
+use sinew_mesh::live::Control;
 use sinew_mesh::steps::StepLogId;
 use sinew_protocol::task::NodeOutput;
 use sinew_protocol::{FaultKind, TaskId, Token};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use common::{Asked, PATIENCE, asked, results, serve, settled};
+use common::{Asked, PATIENCE, asked, results, serve, settled, sync};
 
 use crate::common;
 
@@ -311,6 +312,52 @@ async fn a_parked_task_leaves_its_place_to_others() {
     tokio::time::timeout(PATIENCE, answered).await.unwrap();
     settled(&mesh, "asker").await;
     served.stop().await;
+}
+
+/// The task is cancelled, or its process stops before the answer of the agent that it calls.
+#[tokio::test]
+async fn a_call_is_given_up_with_its_task_and_not_with_its_process() {
+    for is_cancelled in [true, false] {
+        let (server, mesh) = common::mesh().await;
+        let (begun, released, given_up) = (Notify::new(), Notify::new(), Notify::new());
+        let peer = Arc::new((begun, released, given_up));
+        let inside = Arc::clone(&peer);
+        let called = Agent::dynamic("peer", None, None, move |_: Value, context: Context| {
+            let peer = Arc::clone(&inside);
+            async move {
+                peer.0.notify_one();
+                tokio::select! {
+                    () = context.cancel().cancelled() => peer.2.notify_one(),
+                    () = peer.1.notified() => peer.0.notify_one(),
+                }
+                Ok(Value::Null)
+            }
+        });
+        // The handler drops its call as soon as the task is cancelled, before the call could hear of it.
+        let caller = Agent::dynamic("caller", None, None, |_: Value, context: Context| async move {
+            tokio::select! {
+                biased;
+                () = context.cancel().cancelled() => Ok(Value::Null),
+                answer = context.call_keyed("peer", "k", json!({})) => answer,
+            }
+        });
+        let _peer = serve(&server, &mesh, called).await;
+        let served = serve(&server, &mesh, caller.grace(Duration::ZERO)).await;
+        let task = asked(&mesh, "caller", 1);
+        task.send(&mesh, json!({})).await;
+        tokio::time::timeout(PATIENCE, peer.0.notified()).await.unwrap();
+        if is_cancelled {
+            let control = Control::Cancel { execution: task.execution.clone() };
+            mesh.tasks().control("caller", &task.task, &control).await.unwrap();
+            tokio::time::timeout(PATIENCE, peer.2.notified()).await.expect("the peer hears of it");
+            served.stop().await;
+        } else {
+            served.stop().await;
+            sync(&mesh).await;
+            peer.1.notify_one();
+            tokio::time::timeout(PATIENCE, peer.0.notified()).await.expect("the peer has worked to its end");
+        }
+    }
 }
 
 /// An agent that keeps the words of its callers, and answers with those that it was told before.

@@ -85,7 +85,7 @@ impl Conversation<'_> {
             let left = self.wall_left(spec);
             tokio::time::sleep(wait.min(left)).await;
             if wait >= left {
-                // Nothing is asked any more: the budget of time is spent.
+                // The budget of time is spent: no model is asked any more.
                 return Ok(());
             }
         }

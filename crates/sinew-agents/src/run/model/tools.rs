@@ -146,7 +146,7 @@ pub(super) struct ToolEntryAtWork {
     pub(super) settings: ToolSettings,
 }
 
-/// What a call of a tool does.
+/// Work of a call of a tool.
 pub(super) enum ToolAction {
     Peer {
         agent: String,
