@@ -10,7 +10,7 @@ use axum::http::header;
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame};
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::access::CallerIdentity;
 use crate::state::GatewayState;
@@ -41,9 +41,10 @@ pub(crate) fn end_with_caller(
         return response;
     }
     let (state, caller) = (Arc::clone(state), caller.clone());
-    response.map(|body| {
-        Body::new(CallerStream { body, state, caller, looks: tokio::time::interval(LOOK_INTERVAL) })
-    })
+    let mut looks = tokio::time::interval(LOOK_INTERVAL);
+    // A client that reads slowly makes up for no looks.
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    response.map(|body| Body::new(CallerStream { body, state, caller, looks }))
 }
 
 impl HttpBody for CallerStream {
