@@ -256,3 +256,27 @@ async fn bodies_and_names_of_others_are_refused() {
     check(put, 405, "SINEW-9003").await;
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_session_is_open_to_the_caller_who_began_it() {
+    let world = GatewayWorld::with(&[], |options| options.access.is_required = true).await;
+    let (_, own) = world.key(|new| new.name = "ann".to_owned()).await;
+    let (_, other) = world.key(|new| new.name = "bob".to_owned()).await;
+    let request = |method: Method, key: &str| {
+        let request = world.http.request(method, format!("{}/mcp", world.base)).bearer_auth(key);
+        request.header("accept", "application/json, text/event-stream")
+    };
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}});
+    let begun = request(Method::POST, &own).json(&begin).send().await.unwrap();
+    assert_eq!(begun.status(), 200);
+    let session = begun.headers()["mcp-session-id"].clone();
+    let end = async |key: &str| {
+        let ended =
+            request(Method::DELETE, key).header("mcp-session-id", session.clone()).send().await.unwrap();
+        ended.status()
+    };
+    assert_eq!(end(&other).await, 404);
+    assert!(end(&own).await.is_success());
+    world.end().await;
+}

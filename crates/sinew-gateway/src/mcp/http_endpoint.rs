@@ -17,12 +17,14 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::json;
+use sinew_protocol::Token;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{McpHandler, McpShared};
+use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::short;
 use crate::options::GatewayLimits;
@@ -41,6 +43,8 @@ const PARSE_ERROR: i32 = -32_700;
 pub(crate) struct McpEndpoint {
     service: StreamableHttpService<McpHandler, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    /// Caller who began each session: the id of a session alone opens it to nobody else.
+    owners: moka::sync::Cache<String, Token>,
     limits: GatewayLimits,
     /// Streams that are open at the gateway.
     streams: Arc<Semaphore>,
@@ -74,12 +78,20 @@ impl McpEndpoint {
             .with_cancellation_token(draining.child_token());
         let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
-        Self { service, sessions, limits: *limits, streams }
+        // An owner is forgotten after its session, which ends earlier without requests.
+        let owners =
+            moka::sync::Cache::builder().time_to_idle(2 * (limits.blocking + SESSION_RESERVE)).build();
+        Self { service, sessions, owners, limits: *limits, streams }
     }
 
     /// Answers one request.
     pub(crate) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
+        let caller = CallerIdentity::of(&parts.extensions).map(|caller| caller.label().clone());
+        let session = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
+        if session.is_some_and(|session| self.owners.get(session) != caller) {
+            return HttpProblem::not_found("there is no such session; begin another one").into_response();
+        }
         let body = match read_body(&self.limits, body).await {
             Ok(body) => body,
             Err(BodyError::TooLarge) => {
@@ -100,12 +112,17 @@ impl McpEndpoint {
                 return busy("as many sessions are open at this gateway as may be; try again in a moment");
             }
         }
+        let is_first = session.is_none();
         // Taken before the work begins: any answer may be a stream.
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("as many streams are open at this gateway as may be; try again in a moment");
         };
         let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
         let (parts, body) = answer.into_parts();
+        let begun = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
+        if let (Some(begun), Some(caller), true) = (begun, caller, is_first) {
+            self.owners.insert(begun.to_owned(), caller);
+        }
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
             return Response::from_parts(parts, Body::new(body));
