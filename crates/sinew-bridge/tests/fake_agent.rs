@@ -287,7 +287,7 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
         _ => {}
     }
     let mut made = json!({"id": task, "contextId": context, "status": status, "history": [message]});
-    if word == "vanish" {
+    if word == "vanish" || rest == "unlisted" {
         made["metadata"] = json!({"unlisted": true});
     }
     if word == "file" {
@@ -310,6 +310,7 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
             };
         }
         "drop" | "vanish" => return broken(),
+        "unavailable" => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         "refuse" => {
             return json_response(
                 &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "not like that"}}),
