@@ -16,7 +16,6 @@
 
 mod bridge;
 mod bridge_file;
-mod canonical_json;
 mod card_signature;
 mod credentials;
 mod error;

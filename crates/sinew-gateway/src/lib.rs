@@ -12,7 +12,6 @@ mod access;
 mod allowed_origins;
 mod api;
 mod call_observer;
-mod canonical_json;
 mod card_signature;
 mod card_times;
 mod cards;
