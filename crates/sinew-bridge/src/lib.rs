@@ -16,6 +16,7 @@
 
 mod bridge;
 mod bridge_file;
+mod bridge_set;
 mod card_signature;
 mod credentials;
 mod error;
@@ -30,4 +31,5 @@ mod task_view;
 
 pub use bridge::Bridge;
 pub use bridge_file::{BridgeSettings, bridge_file_schema};
+pub use bridge_set::serve_bridges;
 pub use error::BridgeError;

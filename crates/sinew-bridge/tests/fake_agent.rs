@@ -44,7 +44,7 @@ pub(crate) struct FakeRecord {
     pub(crate) cancelled: Vec<String>,
     pub(crate) tokens: u32,
     pub(crate) card_requests: u32,
-    /// Status of the card; 200 serves it.
+    /// Status of the card; 200 serves it, 0 never answers.
     pub(crate) card_status: u16,
     pub(crate) card_location: Option<String>,
     pub(crate) description: String,
@@ -161,6 +161,9 @@ async fn answer(
             record.headers.push(headers);
             (record.card_status, record.card_location.clone())
         });
+        if status == 0 {
+            return std::future::pending().await;
+        }
         let status = StatusCode::from_u16(status).unwrap();
         return match location {
             Some(location) => (StatusCode::FOUND, [("location", location)]).into_response(),
