@@ -83,17 +83,38 @@ impl Bridge {
     /// Serves the agent until `stop` fires. Fails if the mesh does not take it.
     pub async fn serve(self, mesh: Mesh, stop: CancellationToken) -> Result<(), BridgeError> {
         begin_counts();
-        let mut serving = JoinSet::new();
-        let mut served = Some(self.begin(&mut serving, &mesh, self.card.clone(), &stop));
+        let (mut serving, own_stop) = (JoinSet::new(), stop.child_token());
+        let mut served = self.serve_cards(&mut serving, &mesh, &own_stop).await;
+        // An agent of another card must not go on alone after a failure.
+        own_stop.cancel();
+        while let Some(ended) = serving.join_next().await {
+            served = served.and(agent_ended(ended));
+        }
+        served
+    }
+
+    /// Serves an agent for each state of the card until `stop` fires or an agent fails.
+    async fn serve_cards(
+        &self,
+        serving: &mut JoinSet<Result<(), sinew_agent::AgentError>>,
+        mesh: &Mesh,
+        stop: &CancellationToken,
+    ) -> Result<(), BridgeError> {
+        let mut served = Some(self.begin(serving, mesh, self.card.clone(), stop));
         let (mut failed_looks, mut next_look) = (0, Instant::now() + self.settings.refresh);
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => return Ok(()),
                 Some(ended) = serving.join_next() => agent_ended(ended)?,
                 () = sleep_until(next_look) => {
                     next_look = Instant::now() + self.settings.refresh;
-                    let looked = fetch_card(&self.settings, &self.hosts, &self.credentials).await;
+                    let looked = tokio::select! {
+                        biased;
+                        // An outside agent that does not answer must not keep a process from ending.
+                        () = stop.cancelled() => return Ok(()),
+                        looked = fetch_card(&self.settings, &self.hosts, &self.credentials) => looked,
+                    };
                     let name = self.name();
                     match looked {
                         Ok(card) => {
@@ -102,7 +123,7 @@ impl Bridge {
                                 continue;
                             }
                             tracing::info!(agent = name, "the card of the outside agent is new");
-                            let newer = self.begin(&mut serving, &mesh, self.named(card), &stop);
+                            let newer = self.begin(serving, mesh, self.named(card), stop);
                             // The new one is there before the old one leaves.
                             if let Some(old) = served.replace(newer) {
                                 old.generation.cancel();
@@ -122,10 +143,6 @@ impl Bridge {
                 }
             }
         }
-        while let Some(ended) = serving.join_next().await {
-            agent_ended(ended)?;
-        }
-        Ok(())
     }
 
     /// The card under the name that the agent has on the mesh, whatever the outside agent calls itself now.
@@ -183,9 +200,6 @@ fn agent_ended(
         Ok(Ok(())) => Ok(()),
         Ok(Err(sinew_agent::AgentError::Mesh(error))) => Err(error.into()),
         Ok(Err(error)) => Err(BridgeError::Agent { code: error.code(), reason: error.to_string() }),
-        Err(error) => {
-            let code = sinew_protocol::code::AGENT_DIED.as_str();
-            Err(BridgeError::Agent { code, reason: error.to_string() })
-        }
+        Err(error) => Err(BridgeError::died(&error)),
     }
 }

@@ -167,6 +167,18 @@ static FORM: LazyLock<Result<Schema, String>> =
     LazyLock::new(|| Schema::compile(&bridge_file_schema()).map_err(|error| error.to_string()));
 
 impl BridgeSettings {
+    /// Name of the agent on the mesh. `None` if it is that of the card.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Address of the card without its query, which may hold secrets.
+    pub(crate) fn shown_address(&self) -> String {
+        let mut url = self.card.clone();
+        url.set_query(None);
+        url.into()
+    }
+
     /// Settings for an address alone: no credentials, the name of the card. Fails if it is not an address of HTTP.
     pub fn of_address(address: &str) -> Result<Self, BridgeError> {
         Ok(Self {

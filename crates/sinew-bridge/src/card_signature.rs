@@ -6,9 +6,8 @@ use data_encoding::BASE64URL_NOPAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_protocol::canonical_json::canonical_json;
 use sinew_protocol::unique_keys::read_unique;
-
-use crate::canonical_json::canonical_json;
 
 /// Signatures of one card that are looked at.
 const MAX_SIGNATURES: usize = 8;
@@ -137,7 +136,7 @@ impl CardKeys {
         }
         let payloads = [canonical_json(&unsigned), canonical_json(&without_defaults(&unsigned))];
         let fits = |key: &CardKey| {
-            payloads.iter().flatten().any(|payload| {
+            payloads.iter().any(|payload| {
                 let signed = format!("{protected}.{}", BASE64URL_NOPAD.encode(payload.as_bytes()));
                 let key = UnparsedPublicKey::new(key.algorithm.verification(), &key.public_key);
                 key.verify(signed.as_bytes(), &bytes).is_ok()

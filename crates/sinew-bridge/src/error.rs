@@ -133,6 +133,11 @@ impl BridgeError {
         }
     }
 
+    /// The error of a task of this process that panicked.
+    pub(crate) fn died(error: &tokio::task::JoinError) -> Self {
+        Self::Agent { code: code::AGENT_DIED.as_str(), reason: error.to_string() }
+    }
+
     /// Whether the outside agent may be there later.
     pub(crate) fn may_pass(&self) -> bool {
         match self {

@@ -16,7 +16,7 @@
 
 mod bridge;
 mod bridge_file;
-mod canonical_json;
+mod bridge_set;
 mod card_signature;
 mod credentials;
 mod error;
@@ -31,4 +31,5 @@ mod task_view;
 
 pub use bridge::Bridge;
 pub use bridge_file::{BridgeSettings, bridge_file_schema};
+pub use bridge_set::serve_bridges;
 pub use error::BridgeError;

@@ -57,7 +57,7 @@ pub(crate) async fn fetch_card(
     let body = fetch_bytes(settings, hosts, credentials).await?;
     let raw: Value = read_unique(&body).map_err(|error| bad_card(settings, &error.to_string()))?;
     if let Some(keys) = &settings.card_keys {
-        let untrusted = |reason| BridgeError::Untrusted { address: shown_address(&settings.card), reason };
+        let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
         keys.check(&raw).map_err(untrusted)?;
     }
     read_card(settings, raw)
@@ -83,7 +83,7 @@ async fn fetch_bytes(
             timeout: FETCH_TIMEOUT,
         };
         let failed = |error: &dyn std::fmt::Display, may_pass| BridgeError::Card {
-            address: shown_address(&settings.card),
+            address: settings.shown_address(),
             reason: quoted(&error.to_string()),
             may_pass,
         };
@@ -102,7 +102,7 @@ async fn fetch_bytes(
             status @ (401 | 403) => {
                 credentials.forget_token().await;
                 let reason =
-                    format!("the card at {} asks for others: status {status}", shown_address(&settings.card));
+                    format!("the card at {} asks for others: status {status}", settings.shown_address());
                 return Err(BridgeError::Credentials { reason });
             }
             status => {
@@ -114,15 +114,8 @@ async fn fetch_bytes(
     Err(bad_card(settings, "too many redirects"))
 }
 
-/// An address without its query, which may hold secrets.
-fn shown_address(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.into()
-}
-
 fn bad_card(settings: &BridgeSettings, reason: &str) -> BridgeError {
-    BridgeError::Card { address: shown_address(&settings.card), reason: quoted(reason), may_pass: false }
+    BridgeError::Card { address: settings.shown_address(), reason: quoted(reason), may_pass: false }
 }
 
 /// Checks a card and chooses the interface.

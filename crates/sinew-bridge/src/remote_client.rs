@@ -27,6 +27,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// Most bytes of one stream.
 const MAX_STREAM_BYTES: usize = 64 << 20;
+/// Status of a request that was not taken, because there are too many.
+const TOO_MANY_REQUESTS: u16 = 429;
+/// Status of a request that may have been taken.
+const SERVICE_UNAVAILABLE: u16 = 503;
 /// Tasks of one context that are looked at.
 const LIST_PAGE: u32 = 100;
 
@@ -35,8 +39,8 @@ const LIST_PAGE: u32 = 100;
 pub(crate) enum CallFailure {
     /// The agent answered that it does not do it.
     Refused(A2aError),
-    /// The service is busy; it did not take the request.
-    Busy { status: u16, retry_after_ms: Option<u64> },
+    /// The service limits its callers; it did not take the request.
+    Busy { retry_after_ms: Option<u64> },
     /// The request did not reach the service.
     Unsent(String),
     /// No answer came; the request may have been taken.
@@ -61,9 +65,9 @@ impl CallFailure {
                     retry_after_ms,
                 }
             }
-            Self::Busy { status, retry_after_ms } => BridgeError::Refused {
+            Self::Busy { retry_after_ms } => BridgeError::Refused {
                 operation,
-                reason: format!("status {status}"),
+                reason: format!("status {TOO_MANY_REQUESTS}"),
                 may_pass: true,
                 retry_after_ms,
             },
@@ -259,10 +263,12 @@ impl RemoteClient {
                 let reason = format!("status {status}");
                 return Err(CallFailure::Credentials(BridgeError::Credentials { reason }));
             }
-            429 | 503 => {
+            TOO_MANY_REQUESTS => {
                 let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
-                return Err(CallFailure::Busy { status, retry_after_ms });
+                return Err(CallFailure::Busy { retry_after_ms });
             }
+            // A proxy says so too when the connection to the agent breaks behind a request that was passed on.
+            SERVICE_UNAVAILABLE => return Err(CallFailure::Lost(format!("status {status}"))),
             _ => {}
         }
         let body = within(response.body(MAX_ANSWER_BYTES)).await?;

@@ -1,9 +1,11 @@
 //! Cards that change, vanish, move and need credentials.
 
 use serde_json::json;
+use sinew_agent::CancellationToken;
+use sinew_bridge::serve_bridges;
 
 use crate::fake_agent::FakeAgent;
-use crate::world::{BridgeWorld, PATIENCE, output};
+use crate::world::{BridgeWorld, PATIENCE, connect, output};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_card_is_mirrored_refreshed_and_taken_back() {
@@ -35,6 +37,57 @@ async fn a_card_is_mirrored_refreshed_and_taken_back() {
     description(Some("does more")).await;
     let echoed = world.ask("outside", "m1", json!({"text": "echo again"})).await;
     assert_eq!(output(&echoed)["text"], "again");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_cannot_be_served_keep_none_of_the_others_off() {
+    let world = BridgeWorld::bare().await;
+    let (absent, silent, changed, good) = (
+        FakeAgent::start("JSONRPC", true).await,
+        FakeAgent::start("JSONRPC", true).await,
+        FakeAgent::start("JSONRPC", true).await,
+        FakeAgent::start("JSONRPC", true).await,
+    );
+    absent.record(|record| record.card_status = 404);
+    silent.record(|record| record.card_status = 0);
+    // A status that ends `Bridge::open`, as a card that is not trusted does.
+    changed.record(|record| record.card_status = 410);
+    let settings = [
+        ("absent", &absent),
+        ("silent", &silent),
+        ("changed", &changed),
+        ("good", &good),
+        ("good", &good),
+        ("refused", &good),
+    ]
+    .map(|(name, fake)| world.settings(&format!("name: {name}\ncard: {}\nrefresh: 1s\n", fake.base)));
+    let stop = CancellationToken::new();
+    let admit = |name: String| async move {
+        if name == "refused" { Err("the name of a workflow".to_owned()) } else { Ok(()) }
+    };
+    let own = connect(&world.url(), "bridge", "test").await;
+    let serving = tokio::spawn(serve_bridges(settings.to_vec(), own, admit, stop.clone()));
+    world.is_announced("good").await;
+    let echoed = world.ask("good", "m1", json!({"text": "echo hello"})).await;
+    assert_eq!(output(&echoed)["text"], "hello");
+    changed.until("the card is asked for", |record| record.card_requests > 0).await;
+    for fake in [&absent, &changed] {
+        fake.record(|record| record.card_status = 200);
+    }
+    world.is_announced("absent").await;
+    world.is_announced("changed").await;
+    let cards = world.mesh.cards().follow();
+    cards.wait_for("good").await;
+    assert!(cards.get("refused").is_none());
+    // The stop comes while cards are fetched: for the first time, and again.
+    good.record(|record| record.card_status = 0);
+    let seen = good.record(|record| record.card_requests);
+    good.until("the card is looked at", |record| record.card_requests > seen).await;
+    assert!(silent.record(|record| record.card_requests) > 0);
+    stop.cancel();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), serving).await;
+    assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
     world.end().await;
 }
 

@@ -58,6 +58,26 @@ async fn a_message_without_an_answer_is_looked_for_and_never_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_answered_by_503_is_never_sent_again() {
+    let world = BridgeWorld::bare().await;
+    for (name, binding) in [("by-rpc", "JSONRPC"), ("by-paths", "HTTP+JSON")] {
+        let fake = FakeAgent::start(binding, false).await;
+        world.serve(&format!("name: {name}\ncard: {}\n", fake.base)).await;
+        let finding = world.ask(name, "m1", json!({"text": "unavailable"}));
+        let finishing = async {
+            fake.until("the task is looked for", |record| record.headers.len() >= 3).await;
+            fake.finish_all();
+        };
+        let (found, ()) = tokio::join!(finding, finishing);
+        assert_eq!(output(&found)["text"], "held to the end", "{name}: {found:#}");
+        let lost = world.ask(name, "m2", json!({"text": "unavailable unlisted"})).await;
+        assert!(lost.to_string().contains("SINEW-9037"), "{name}: {lost:#}");
+        assert_eq!(fake.most_of_one_message(), 1, "{name}");
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_sent_again_where_the_agent_recognises_it() {
     let fake = FakeAgent::start("HTTP+JSON", false).await;
     let world = BridgeWorld::bare().await;

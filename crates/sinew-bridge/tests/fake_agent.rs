@@ -44,7 +44,7 @@ pub(crate) struct FakeRecord {
     pub(crate) cancelled: Vec<String>,
     pub(crate) tokens: u32,
     pub(crate) card_requests: u32,
-    /// Status of the card; 200 serves it.
+    /// Status of the card; 200 serves it, 0 never answers.
     pub(crate) card_status: u16,
     pub(crate) card_location: Option<String>,
     pub(crate) description: String,
@@ -161,6 +161,9 @@ async fn answer(
             record.headers.push(headers);
             (record.card_status, record.card_location.clone())
         });
+        if status == 0 {
+            return std::future::pending().await;
+        }
         let status = StatusCode::from_u16(status).unwrap();
         return match location {
             Some(location) => (StatusCode::FOUND, [("location", location)]).into_response(),
@@ -287,7 +290,7 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
         _ => {}
     }
     let mut made = json!({"id": task, "contextId": context, "status": status, "history": [message]});
-    if word == "vanish" {
+    if word == "vanish" || rest == "unlisted" {
         made["metadata"] = json!({"unlisted": true});
     }
     if word == "file" {
@@ -310,6 +313,7 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
             };
         }
         "drop" | "vanish" => return broken(),
+        "unavailable" => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         "refuse" => {
             return json_response(
                 &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "not like that"}}),

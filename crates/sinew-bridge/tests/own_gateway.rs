@@ -5,12 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use sinew_agent::{Agent, CancellationToken};
+use sinew_agents::{ReachableAddresses, WebClient, WebMethod, WebRequest};
 use sinew_gateway::{Gateway, GatewayOptions, TlsFiles, TransportSecurity};
 use sinew_operations::gateway_keys::{NewKey, create_key};
 use sinew_operations::mesh_operator;
 use sinew_protocol::access::{AccessRole, KeyLimits};
 
-use crate::world::{BridgeWorld, SINGLE, connect, output};
+use crate::world::{BridgeWorld, PATIENCE, SINGLE, connect, output};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_of_one_mesh_is_an_agent_of_another() {
@@ -52,6 +53,40 @@ workflow:
     gateway.drain().await;
     away.end().await;
     home.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signatures_of_a_gateway_hold_over_fractions() {
+    let world = BridgeWorld::bare().await;
+    let stop = CancellationToken::new();
+    let schema = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": {"n": {"type": "number", "minimum": 0.5, "maximum": 1e300, "multipleOf": 1e-7}},
+    });
+    let halves = Agent::dynamic("halves", Some(schema), None, |input, _| async move { Ok(input) });
+    tokio::spawn(halves.serve(connect(&world.url(), "halves", "test").await, stop.clone()));
+    world.is_announced("halves").await;
+    let mut options = GatewayOptions::new(mesh_operator::adapter);
+    options.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let gateway = Gateway::start(connect(&world.url(), "gateway", "test").await, options).await.unwrap();
+    let base = format!("http://{}", gateway.address());
+    let keys = WebRequest {
+        method: WebMethod::Get,
+        address: &format!("{base}/.well-known/jwks.json"),
+        headers: &[],
+        body: Vec::new(),
+        timeout: PATIENCE,
+    };
+    let web = WebClient::new(ReachableAddresses::All).unwrap();
+    let keys = web.open(keys).await.unwrap().body(10_000).await.unwrap();
+    std::fs::write(world.folder().join("keys.json"), keys).unwrap();
+    let text = format!("name: outside\ncard: {base}/agents/halves\ncard_keys: keys.json\n");
+    world.serve(&text).await;
+    let halved = world.ask("outside", "m1", json!({"data": {"n": 0.5}})).await;
+    assert!(halved.to_string().contains("\"n\":0.5"), "{halved:#}");
+    stop.cancel();
+    gateway.drain().await;
+    world.end().await;
 }
 
 /// An authority of certificates.

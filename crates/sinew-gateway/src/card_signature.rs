@@ -3,9 +3,9 @@
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value, json};
 use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::canonical_json::canonical_json;
 
 use crate::a2a_schema::without_defaults;
-use crate::canonical_json::canonical_json;
 use crate::gateway_signer::GatewaySigner;
 
 /// Required members of a card, which stay where they are empty.

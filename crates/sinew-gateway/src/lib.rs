@@ -13,7 +13,6 @@ mod allowed_origins;
 mod api;
 mod call_observer;
 mod caller_stream;
-mod canonical_json;
 mod card_signature;
 mod card_times;
 mod cards;

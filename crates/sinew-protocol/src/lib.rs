@@ -10,6 +10,7 @@ pub mod a2a;
 pub mod access;
 pub mod artifact;
 pub mod behalf;
+pub mod canonical_json;
 pub mod card;
 pub mod command;
 pub mod deployment;

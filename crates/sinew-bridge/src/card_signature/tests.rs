@@ -7,7 +7,7 @@ use super::*;
 
 fn signed(card: &Value, header: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> Value {
     let protected = BASE64URL_NOPAD.encode(header.to_string().as_bytes());
-    let payload = BASE64URL_NOPAD.encode(canonical_json(card).unwrap().as_bytes());
+    let payload = BASE64URL_NOPAD.encode(canonical_json(card).as_bytes());
     let signature = BASE64URL_NOPAD.encode(&sign(format!("{protected}.{payload}").as_bytes()));
     let mut card = card.clone();
     card["signatures"] = json!([{"protected": protected, "signature": signature}]);

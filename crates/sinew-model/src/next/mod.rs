@@ -148,7 +148,7 @@ impl ConversationSpec {
         StepBody::Turn { turn: ask.turn, alias: model.alias.clone(), answer: Box::new(answer), cost }
     }
 
-    /// Returns the milliseconds of work that the budget leaves at this time. Waiting for people is no work.
+    /// Returns the milliseconds of work that the budget leaves at this time. Waiting for people does not count.
     pub fn wall_left_ms(&self, state: &ConversationState, now: u64) -> u64 {
         self.budget.wall_ms.saturating_sub(worked_ms(state, now))
     }

@@ -8,6 +8,7 @@ mod line_limit;
 mod server;
 mod server_place;
 mod server_tool;
+mod tool_announcement;
 mod tool_answer;
 mod tool_choice;
 mod tool_lock;
@@ -82,7 +83,7 @@ impl McpAgent {
             let connection = McpConnection::open(&self.server, around, None).await?;
             let tools = connection.tools().await;
             connection.close().await;
-            Ok(tool_choice::announced(&tools?, self.tool.as_deref(), &self.allow))
+            Ok(tool_announcement::announced(&tools?, self.tool.as_deref(), &self.allow))
         };
         tokio::select! {
             biased;

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use clap::Args;
-use sinew_bridge::{Bridge, BridgeError, BridgeSettings};
+use sinew_bridge::{BridgeError, BridgeSettings, serve_bridges};
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_protocol::code;
-use tokio::task::JoinSet;
 
 use super::{Care, Stop};
 use crate::connect::Connection;
@@ -26,7 +25,8 @@ const EXAMPLES: &str = "Examples:
     long_about = "Serve agents outside, of A2A 1.0 by JSON-RPC or HTTP+JSON, as agents of the mesh. Each file (NAME.bridge.yaml) or \
                   address names one: its card is fetched, announced, and refreshed; a task becomes a task of the outside agent, \
                   whose id is recorded before it is waited for. So any bridge of the same name takes it up after a death, and no \
-                  message is sent twice. Credentials come from variables and files that the bridge file names.\n\nOn SIGTERM it \
+                  message is sent twice. Credentials come from variables and files that the bridge file names. An agent whose card cannot \
+                  be had or used is logged and tried again, while the others are served.\n\nOn SIGTERM it \
                   takes nothing new and gives tasks that take long to other bridges of the name; the outside tasks go on.",
     after_help = EXAMPLES
 )]
@@ -43,59 +43,40 @@ pub(crate) struct BridgeArgs {
 /// Serves until told to stop.
 pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Failure> {
     let settings = args.agents.iter().map(|agent| settings_of(agent)).collect::<Result<Vec<_>, _>>()?;
+    refuse_names_twice(&settings)?;
     let stop = Stop::listen()?;
     let up = Arc::new(OnceLock::new());
     let ready = Arc::clone(&up);
     let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
     let telemetry = args.care.begin("bridge", None, ready, output).await?;
     let starting = async {
-        let mut bridges = Vec::new();
-        for one in settings {
-            match Bridge::open(one, &stop.token).await.map_err(bridge_failure)? {
-                Some(bridge) => bridges.push(bridge),
-                None => return Ok(None),
-            }
-        }
         let mesh = args.mesh.open("agent").await?;
         mesh.admin().layout().await?;
-        refuse_names_of_workflows(&mesh, bridges.iter().map(Bridge::name)).await?;
-        refuse_names_twice(&bridges)?;
-        Ok::<_, Failure>(Some((mesh, bridges)))
+        Ok::<_, Failure>(mesh)
     };
-    let started = tokio::select! { biased;
-        started = starting => started?,
+    let mesh = tokio::select! { biased;
+        mesh = starting => mesh?,
         // A broker that does not answer must not keep a process from ending.
-        () = stop.asked() => None,
-    };
-    let Some((mesh, bridges)) = started else {
-        super::end(telemetry).await;
-        return Ok(Exit::Ok);
-    };
-    let names = bridges.iter().map(Bridge::name).collect::<Vec<_>>().join(", ");
-    tracing::info!(agents = names, "serving");
-    let mut serving = JoinSet::new();
-    for bridge in bridges {
-        serving.spawn(bridge.serve(mesh.clone(), stop.token.clone()));
-    }
-    let _ = up.set(());
-    let mut failed = None;
-    while let Some(ended) = serving.join_next().await {
-        let failure = match ended {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(bridge_failure(error)),
-            Err(error) => {
-                let text = format!("a bridge died: {error}");
-                Some(Failure::new(FailureKind::Failed, code::AGENT_DIED.as_str(), text))
-            }
-        };
-        if failure.is_some() {
-            stop.token.cancel();
-            failed = failure;
+        () = stop.asked() => {
+            super::end(telemetry).await;
+            return Ok(Exit::Ok);
         }
+    };
+    let _ = up.set(());
+    let names = mesh.clone();
+    let admit = move |name: String| {
+        let mesh = names.clone();
+        async move {
+            let refused = refuse_names_of_workflows(&mesh, std::iter::once(name.as_str())).await;
+            refused.map_err(|failure| failure.message)
+        }
+    };
+    let (served, ()) = tokio::join!(serve_bridges(settings, mesh, admit, stop.token.clone()), async {
+        stop.asked().await;
         telemetry.drain();
-    }
+    });
     super::end(telemetry).await;
-    failed.map_or(Ok(Exit::Ok), Err)
+    served.map(|()| Exit::Ok).map_err(bridge_failure)
 }
 
 fn settings_of(agent: &str) -> Result<BridgeSettings, Failure> {
@@ -105,8 +86,8 @@ fn settings_of(agent: &str) -> Result<BridgeSettings, Failure> {
     BridgeSettings::load(Path::new(agent)).map_err(Failure::diagnostics)
 }
 
-fn refuse_names_twice(bridges: &[Bridge]) -> Result<(), Failure> {
-    let mut names: Vec<&str> = bridges.iter().map(Bridge::name).collect();
+fn refuse_names_twice(settings: &[BridgeSettings]) -> Result<(), Failure> {
+    let mut names: Vec<&str> = settings.iter().filter_map(BridgeSettings::name).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Canonical JSON by RFC 8785 (JCS): what signatures are made over.
+//! Canonical JSON by RFC 8785 (JCS): the form that signatures of cards are made over.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 const EXPONENT_BELOW: f64 = 1e-6;
 const EXPONENT_FROM: f64 = 1e21;
 
-/// The canonical text of a value. Numbers are those of IEEE 754, as everywhere in the format.
-pub(crate) fn canonical_json(value: &Value) -> String {
+/// Returns the canonical text of a value. Numbers are those of IEEE 754, as everywhere in the format.
+pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
     write_value(value, &mut out);
     out
@@ -86,8 +86,8 @@ mod tests {
             "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}",
         );
         check(
-            "[-0.0, 0, 1e21, 1e-7, 1e-6, 100000000000000000000, 18446744073709551615, -1.5]",
-            "[0,0,1e+21,1e-7,0.000001,100000000000000000000,18446744073709552000,-1.5]",
+            "[-0.0, 0, 0.5, 1e21, 1e-7, 1e-6, 100000000000000000000, 18446744073709551615, -1.5]",
+            "[0,0,0.5,1e+21,1e-7,0.000001,100000000000000000000,18446744073709552000,-1.5]",
         );
     }
 }
