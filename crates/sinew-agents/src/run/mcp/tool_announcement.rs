@@ -66,14 +66,14 @@ fn combined_schema(tools: &[&Tool], room: usize) -> Option<Value> {
             None => unchecked.push(&tool.name),
         }
     }
-    // The largest schema leaves first, so that as many as possible stay.
-    checked.sort_by_key(|schema| schema.bytes);
     loop {
         let is_fitting = checked.iter().map(|schema| schema.bytes).sum::<usize>() <= room;
         if let Some(union) = is_fitting.then(|| usable(union_of(&checked, &unchecked), room)).flatten() {
             return Some(union);
         }
-        unchecked.push(checked.pop()?.tool);
+        // The largest schema leaves first, so that as many as possible stay.
+        let largest = checked.iter().enumerate().max_by_key(|(_, schema)| schema.bytes)?.0;
+        unchecked.push(checked.remove(largest).tool);
     }
 }
 
