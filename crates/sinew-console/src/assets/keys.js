@@ -95,6 +95,12 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A list that was read again has the focus on the same link, so the row of that link stays chosen.
+document.addEventListener("part-replaced", ({ target }) => {
+  const row = document.activeElement?.closest("[data-row]");
+  if (row && target.contains(row)) row.classList.add("chosen");
+});
+
 const button = document.getElementById("keys");
 if (button) {
   button.hidden = false;

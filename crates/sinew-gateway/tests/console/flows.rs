@@ -154,10 +154,21 @@ async fn keys_open_help_and_can_be_switched_off() {
     browser.click("dialog input[type=checkbox]").await;
     browser.click("dialog button").await;
     browser.press(&["g", "w"]).await;
-    browser.wait_until("location.pathname === '/console/workflows'").await;
+    browser
+        .wait_until("location.pathname === '/console/workflows' && document.documentElement.dataset.keys")
+        .await;
     // Rows, and the actions of a page.
     let chosen = "return [...document.querySelectorAll('[data-row]')].findIndex((row) => row.classList.contains('chosen'))";
     browser.press(&["j", "j", "j"]).await;
+    assert_eq!(browser.script(chosen).await, 2);
+    // A list that is read anew, because something changed, keeps the row.
+    let anew = "const part = document.querySelector('[data-row]').closest('[data-part]'); \
+                const href = document.activeElement.getAttribute('href'); \
+                part.replaceChildren(...part.cloneNode(true).childNodes); \
+                for (const row of part.querySelectorAll('.chosen')) row.classList.remove('chosen'); \
+                part.querySelector(`a[href=\"${CSS.escape(href)}\"]`).focus(); \
+                part.dispatchEvent(new CustomEvent('part-replaced', { bubbles: true }));";
+    browser.script(anew).await;
     assert_eq!(browser.script(chosen).await, 2);
     browser.press(&["k"]).await;
     assert_eq!(browser.script(chosen).await, 1);

@@ -204,7 +204,7 @@ fn what_a_result_may_not_be() {
         broken(&|task| {
             task.status.message.as_mut().unwrap().parts = vec![event.to_part(Vocabulary::Current)];
         })
-        .contains("no result")
+        .contains("is not a result")
     );
     assert!(read_result_bytes(&vec![b' '; MAX_RESULT + 1]).is_err());
 }
