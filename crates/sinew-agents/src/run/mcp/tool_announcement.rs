@@ -251,7 +251,7 @@ mod tests {
         let properties: Vec<&Value> =
             branches.as_array().unwrap().iter().map(|it| &it["properties"]).collect();
         let read = json!({"tool": {"const": "read"}, "arguments": {"type": "object"}});
-        assert_eq!(properties, [&read, &json!({"tool": {"const": "add"}, "arguments": number})]);
+        assert_eq!(properties, [&json!({"tool": {"const": "add"}, "arguments": number}), &read]);
         assert!(announced(&tools, Some("gone"), &[]).input_schema.is_none());
     }
 
