@@ -22,7 +22,7 @@ mod start_desk;
 mod store_desk;
 mod takeover_notes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -123,8 +123,8 @@ struct Shared {
     may_send_nodes: bool,
     /// Whether starts by request may be heard.
     may_serve_starts: bool,
-    /// Agents whose queue is known to exist.
-    queues: Mutex<HashSet<String>>,
+    /// Agents whose queue is known to exist, with the place of the last task that it had given out then.
+    queues: Mutex<HashMap<String, u64>>,
     /// The ways to agents that are called directly.
     gates: DashMap<String, Arc<Gate>>,
     /// Tells this process from the one that had its name before.
@@ -138,18 +138,29 @@ struct Shared {
 impl Shared {
     /// Makes sure that an agent's queue exists, once: agents may not make their own.
     async fn ensure_queue(&self, agent: &str) {
-        if self.queues.lock().is_ok_and(|queues| queues.contains(agent)) {
+        if self.has_queue(agent) {
             return;
         }
         match self.mesh.tasks().make_queue(&Token::of(agent)).await {
-            Ok(()) => {
+            Ok(given_out) => {
                 if let Ok(mut queues) = self.queues.lock() {
-                    queues.insert(agent.to_owned());
+                    queues.insert(agent.to_owned(), given_out);
                 }
             }
             // The task is stored all the same; the next one tries again.
             Err(error) => debug!(agent, %error, "the agent's queue could not be made"),
         }
+    }
+
+    /// Returns whether an agent's queue is known to exist.
+    fn has_queue(&self, agent: &str) -> bool {
+        self.queues.lock().is_ok_and(|queues| queues.contains_key(agent))
+    }
+
+    /// Returns whether the queue of an agent passes over what was stored at a place, because it was further before: its stream
+    /// lost its end with the power of a cluster. nats-server sets back a consumer that has no copies, and no other.
+    fn is_passed_over(&self, agent: &str, place: u64) -> bool {
+        self.queues.lock().is_ok_and(|queues| queues.get(agent).is_some_and(|given_out| place <= *given_out))
     }
 
     /// The way to an agent that is called directly.

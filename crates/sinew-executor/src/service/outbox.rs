@@ -172,8 +172,8 @@ async fn perform(
         Outgoing::Task { call, meta, chain } => {
             let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
             match sent {
-                Ok(PutOutcome::New) => {}
-                Ok(PutOutcome::Same | PutOutcome::Taken) => return Some(StoredTask { call, meta }),
+                Ok(TaskPlace::Waiting) => {}
+                Ok(TaskPlace::PassedOver) => return Some(StoredTask { call, meta }),
                 Err(error) => {
                     let agent = Token::of(call.ask.target.name());
                     let result = Err(Fault::from(error).with_retryable(false));
@@ -233,22 +233,36 @@ async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::Unbounde
     }
 }
 
+/// What became of the message of a task.
+enum TaskPlace {
+    /// It is stored by this executor, and whoever it is for will read it.
+    Waiting,
+    /// It was stored before, or where its reader has been already.
+    PassedOver,
+}
+
 /// Sends a task to its agent's queue, or starts the workflow it is for.
 async fn send(
     shared: &Shared,
     call: &Call,
     meta: &ExecutionMeta,
     chain: &[String],
-) -> Result<PutOutcome, MeshError> {
+) -> Result<TaskPlace, MeshError> {
     if shared.is_workflow(call) {
-        return start_child(shared, call, meta, chain).await;
+        return Ok(match start_child(shared, call, meta, chain).await? {
+            PutOutcome::New => TaskPlace::Waiting,
+            PutOutcome::Same | PutOutcome::Taken => TaskPlace::PassedOver,
+        });
     }
     let (headers, body) = shared.task(call, meta).await?;
     let agent = Token::of(call.ask.target.name());
     shared.ensure_queue(call.ask.target.name()).await;
     crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
-    shared.mesh.tasks().put_once(&subject, headers, body).await
+    let (outcome, place) = shared.mesh.tasks().put_numbered(&subject, headers, body).await?;
+    let is_waiting = outcome == PutOutcome::New
+        && !place.is_some_and(|place| shared.is_passed_over(call.ask.target.name(), place));
+    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver })
 }
 
 async fn start_child(

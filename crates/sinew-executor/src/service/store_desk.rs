@@ -13,7 +13,6 @@ use sinew_protocol::{Subject, Token};
 use sinew_shard::{Outgoing, PendingCommit, ShardInput};
 use tokio::time::Instant;
 
-use super::Shared;
 use super::intake::Handle;
 
 /// How long an acknowledgement is waited for before the message counts as doubtful.
@@ -184,11 +183,15 @@ impl StoreDesk {
 
     fn take(&mut self, report: PublishReport) {
         let Some(outgoing) = self.pending.remove(&report.ticket) else { return };
-        if report.stored.is_none() {
+        let Some(place) = report.stored else {
             self.doubtful.push(outgoing);
             return;
-        }
+        };
         match outgoing {
+            // Told as stored already, it is looked at until it has a result.
+            Outgoing::Task { ref call, .. } if self.shared.is_passed_over(call.ask.target.name(), place) => {
+                self.doubtful.push(outgoing);
+            }
             Outgoing::Finish { record, reopened, .. } => {
                 crash::point("history.after");
                 crash::point("finish.archived");
@@ -216,11 +219,4 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         fault_code: outcome.fault.as_ref().map(|fault| fault.code.to_string()),
         plan: Some(record.meta.plan.clone()),
     })
-}
-
-impl Shared {
-    /// Returns whether an agent's queue is known to exist.
-    pub(super) fn has_queue(&self, agent: &str) -> bool {
-        self.queues.lock().is_ok_and(|queues| queues.contains(agent))
-    }
 }

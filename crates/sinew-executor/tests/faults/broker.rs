@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::json;
+use sinew_agent::Delivery;
 use sinew_executor::service::{Service, ServiceOptions};
+use sinew_mesh::async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use sinew_mesh::async_nats::jetstream::stream::Config;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::task::queue_name;
 use sinew_mesh::{HeaderMap, Provision};
 use sinew_protocol::Token;
 use sinew_protocol::command::Command as Asked;
 use sinew_protocol::subject::Operation;
 
 use crate::faults::agents::begun;
-use crate::faults::audit::{CHAIN, succeeded};
+use crate::faults::audit::{CHAIN, given, succeeded};
 use crate::support::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server, start};
 
 /// Starts both agents of the chain; returns what `one` was asked.
@@ -80,6 +83,50 @@ async fn streams_made_anew_are_read_from_their_first_message() {
     }
     executor.drain().await;
     assert_eq!(asked.lock().unwrap().len(), 3 + 1 + accepted.len(), "an ended execution ran again");
+}
+
+/// Lets the queue of an agent pass over all that is stored below a place, as in a cluster whose streams lost their ends with
+/// its power: the queue remembers how far it was.
+async fn pass_over(site: &Site, agent: &str, below: u64) {
+    let agent = Token::of(agent);
+    site.mesh.tasks().make_queue(&agent).await.unwrap();
+    let stream = site.mesh.admin().jetstream().get_stream(format!("{}_TASKS", site.namespace)).await.unwrap();
+    let name = queue_name(&agent);
+    let made: Consumer<pull::Config> = stream.get_consumer(&name).await.unwrap();
+    let config = pull::Config {
+        durable_name: Some(name.clone()),
+        deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: below },
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: made.cached_info().config.ack_wait,
+        filter_subject: made.cached_info().config.filter_subject.clone(),
+        ..pull::Config::default()
+    };
+    stream.delete_consumer(&name).await.unwrap();
+    stream.create_consumer(config).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_that_a_queue_passes_over_reach_their_agent() {
+    let mesh = TestMesh::with(ServerOptions::default(), 1).await;
+    mesh.deploy("chain", CHAIN).await;
+    // The last tasks are stored where the queue goes on by itself.
+    for agent in ["one", "two"] {
+        pass_over(&mesh, agent, 6).await;
+    }
+    let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let executor = mesh.executor("one").await;
+    let client = mesh.client().await;
+    let mut executions = Vec::new();
+    for nth in 0..5 {
+        executions.push(begun(&client, &format!("k{nth}"), "chain", json!({ "value": nth })).await);
+    }
+    for (nth, execution) in executions.iter().enumerate() {
+        assert_eq!(succeeded(&client, execution).await, json!({ "value": nth }));
+    }
+    executor.drain().await;
+    agents.end().await;
+    assert!(given(&[&agents]).values().all(|times| *times == 1), "a task was worked on twice");
 }
 
 async fn client_mesh(site: &Site) -> sinew_mesh::Mesh {

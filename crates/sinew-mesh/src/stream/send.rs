@@ -72,9 +72,19 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<PutOutcome, MeshError> {
+        self.put_numbered(subject, headers, body).await.map(|(outcome, _)| outcome)
+    }
+
+    /// Stores a message under a subject that takes one, and tells its place in the stream if this call has stored it.
+    async fn put_numbered(
+        &self,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
         let stream = stream_of(subject).ok_or_else(|| self.no_stream(subject))?;
-        let name = self.subject(subject);
-        self.put_once_at(&bucket(self.namespace(), stream), &name, headers, body).await
+        let (stream, name) = (bucket(self.namespace(), stream), self.subject(subject));
+        self.put_while_full(&stream, &name, passed_on(&headers), body, ROOM_TIMEOUT).await
     }
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
@@ -105,10 +115,8 @@ impl Mesh {
         body: Bytes,
         room_timeout: Duration,
     ) -> Result<PutOutcome, MeshError> {
-        // Nor a message id: the server compares it over the whole stream, so that a stranger who used it first would keep
-        // this message out. That a subject takes one message is what makes a repetition harmless.
-        let headers = only(&headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID));
-        self.put_while_full(stream, subject, headers, body, room_timeout).await
+        let put = self.put_while_full(stream, subject, passed_on(&headers), body, room_timeout);
+        put.await.map(|(outcome, _)| outcome)
     }
 
     /// Stores a message under a subject that takes one. Its headers may be orders to the server.
@@ -119,7 +127,8 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<PutOutcome, MeshError> {
-        self.put_while_full(stream, subject, headers, body, ROOM_TIMEOUT).await
+        let put = self.put_while_full(stream, subject, headers, body, ROOM_TIMEOUT);
+        put.await.map(|(outcome, _)| outcome)
     }
 
     async fn put_while_full(
@@ -129,7 +138,7 @@ impl Mesh {
         mut headers: HeaderMap,
         body: Bytes,
         room_timeout: Duration,
-    ) -> Result<PutOutcome, MeshError> {
+    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
         const WHAT: &str = "store a message";
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
         headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
@@ -138,14 +147,15 @@ impl Mesh {
         let mut attempt = 0;
         loop {
             let (reason, full) = match self.publish(subject, headers.clone(), body.clone()).await? {
-                PublishAnswer::At(_) => return Ok(PutOutcome::New),
+                PublishAnswer::At(seq) => return Ok((PutOutcome::New, Some(seq))),
                 PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
             // A server that cannot be read either is asked again, like one that has not stored the message.
             let stored = self.stored(stream, subject).await;
             if let Ok(Some(stored)) = &stored {
-                return Ok(if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken });
+                let outcome = if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken };
+                return Ok((outcome, None));
             }
             if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);
@@ -258,6 +268,16 @@ impl TaskExchange<'_> {
         body: Bytes,
     ) -> Result<PutOutcome, MeshError> {
         self.mesh.put_once(subject, headers, body).await
+    }
+
+    /// Stores a message under a subject that takes one, and tells its place in the stream if this call has stored it.
+    pub async fn put_numbered(
+        self,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
+        self.mesh.put_numbered(subject, headers, body).await
     }
 
     /// Stores many messages, many at once; the outcomes are in the order of the messages.
@@ -402,6 +422,13 @@ pub(crate) fn clean(headers: HeaderMap) -> HeaderMap {
         return headers;
     }
     only(&headers, may_pass)
+}
+
+/// The headers that go along with a message that its subject takes once. No orders to the server, nor a message id: the server
+/// compares it over the whole stream, so that a stranger who used it first would keep this message out. That a subject takes
+/// one message is what makes a repetition harmless.
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    only(headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID))
 }
 
 /// The headers whose names these are, with all their values.
