@@ -38,6 +38,8 @@ use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
 const BATCH: usize = 512;
+/// So many messages of a commit leave together with its events, in one write: the server wakes up once for both.
+const FEW_MESSAGES: usize = 2;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// How long an owner that loses its shard tries to clear its note.
@@ -417,7 +419,10 @@ impl Shard {
         self.gauges.note_commit();
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
-        self.dispatch().await;
+        let sent = self.dispatch().await;
+        if sent <= FEW_MESSAGES {
+            self.publish_reports().await;
+        }
         // The connection sends the messages now: agents work meanwhile.
         yield_now().await;
         self.reports.extend(self.state.take_reports(&mut FactMeter));
@@ -495,11 +500,13 @@ impl Shard {
         self.outbox.send(doubtful.into_iter().map(Job::Send).collect());
     }
 
-    /// Sends the messages of a stored commit that others wait for: most from here, the rest by the outbox.
-    async fn dispatch(&mut self) {
+    /// Sends the messages of a stored commit that others wait for: most from here, the rest by the outbox. Returns their number.
+    async fn dispatch(&mut self) -> usize {
         let mut rest = Vec::new();
+        let mut sent = 0;
         while let Some(outgoing) = self.state.poll_outgoing() {
             effects::count(&outgoing);
+            sent += 1;
             match outgoing {
                 Outgoing::StartAnswer { reply, decision, .. } => {
                     self.starts.answer(reply, decision, self.clock.now()).await;
@@ -511,6 +518,13 @@ impl Shard {
             }
         }
         self.outbox.send(rest);
+        sent
+    }
+
+    /// Publishes the events of stored commits.
+    async fn publish_reports(&mut self) {
+        self.reports.extend(self.state.take_reports(&mut FactMeter));
+        effects::publish(&self.shared, std::mem::take(&mut self.reports)).await;
     }
 
     /// Publishes what is left of stored commits: events, then the records of ended executions.
