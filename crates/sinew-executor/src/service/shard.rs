@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +39,9 @@ use crate::measures::round_time::RoundTime;
 
 /// Messages of one round.
 const BATCH: usize = 512;
-/// So many messages of a commit leave together with its events, in one write: the server wakes up once for both.
-const FEW_MESSAGES: usize = 2;
+/// Numbers of messages of a commit that leave together with its events, in one write: the server wakes up once for both. Of more
+/// messages the last would wait, and where there are none the events have time.
+const FEW_MESSAGES: RangeInclusive<usize> = 1..=2;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// How long an owner that loses its shard tries to clear its note.
@@ -420,7 +422,7 @@ impl Shard {
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
         let sent = self.dispatch().await;
-        if sent <= FEW_MESSAGES {
+        if FEW_MESSAGES.contains(&sent) {
             self.publish_reports().await;
         }
         // The connection sends the messages now: agents work meanwhile.
