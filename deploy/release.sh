@@ -20,6 +20,8 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 # No path of this machine gets into the program.
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=/sinew --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+# Functions of equal code are kept once. Rust links with lld there; linkers of other targets may not know the option.
+[[ $host != x86_64-unknown-linux-gnu ]] || RUSTFLAGS+=" -C link-arg=-Wl,--icf=all"
 target=$(cargo metadata --no-deps --format-version 1 --locked | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 
 say "building $version for $host"
