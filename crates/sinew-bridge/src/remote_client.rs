@@ -6,7 +6,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sinew_agents::{WebClient, WebMethod, WebRequest, WebResponse};
+use sinew_agents::{WebMethod, WebRequest, WebResponse};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, CoreMethod, ErrorCode, Message, SendMessageResponse, StreamResponse, Task,
     TaskListResponse,
@@ -19,6 +19,7 @@ use crate::bridge_file::RemoteBinding;
 use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
 use crate::event_reader::EventReader;
+use crate::outside_hosts::OutsideHosts;
 use crate::remote_card::RemoteEndpoint;
 
 /// Time for the answer of an operation that does not wait for the task.
@@ -95,7 +96,7 @@ impl CallFailure {
 #[derive(Debug)]
 pub(crate) struct RemoteClient {
     pub(crate) endpoint: RemoteEndpoint,
-    web: WebClient,
+    hosts: Arc<OutsideHosts>,
     credentials: Arc<Credentials>,
 }
 
@@ -108,8 +109,12 @@ pub(crate) enum SendAnswer {
 }
 
 impl RemoteClient {
-    pub(crate) fn new(endpoint: RemoteEndpoint, web: WebClient, credentials: Arc<Credentials>) -> Self {
-        Self { endpoint, web, credentials }
+    pub(crate) fn new(
+        endpoint: RemoteEndpoint,
+        hosts: Arc<OutsideHosts>,
+        credentials: Arc<Credentials>,
+    ) -> Self {
+        Self { endpoint, hosts, credentials }
     }
 
     /// Sends a message. The answer comes as soon as there is a task, or a message instead of one.
@@ -229,7 +234,8 @@ impl RemoteClient {
         address: &str,
         body: Vec<u8>,
     ) -> Result<WebResponse, CallFailure> {
-        let authorization = self.credentials.header(&self.web).await.map_err(CallFailure::Credentials)?;
+        let web = self.hosts.named.client();
+        let authorization = self.credentials.header(&web).await.map_err(CallFailure::Credentials)?;
         let content_type = match self.endpoint.binding {
             RemoteBinding::JsonRpc => "application/json",
             RemoteBinding::HttpJson => A2A_JSON,
@@ -241,7 +247,7 @@ impl RemoteClient {
         }
         headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
         let request = WebRequest { method, address, headers: &headers, body, timeout: ANSWER_TIMEOUT };
-        self.web.open(request).await.map_err(|failure| {
+        web.open(request).await.map_err(|failure| {
             let reason = failure.error.to_string();
             if failure.is_unsent { CallFailure::Unsent(reason) } else { CallFailure::Lost(reason) }
         })
