@@ -88,7 +88,7 @@ impl Gateway {
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
-            mcp: McpEndpoint::new(tools, &options.limits, Arc::clone(&streams), &draining),
+            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams), &draining),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, Limited};
 use sinew_console::{ConsoleCaller, ConsoleMode};
@@ -17,14 +17,13 @@ use tower::Service as _;
 use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::caller_stream::end_with_caller;
 use crate::http_error::HttpProblem;
+use crate::protected_resource::challenge;
 use crate::sse::CountedStream;
 use crate::state::GatewayState;
 
 /// Names of the loopback interface.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Scheme by which callers present keys and tokens.
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
 /// Statuses of routes that refuse what is too much.
 const EXCESS: [StatusCode; 3] =
     [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
@@ -50,7 +49,7 @@ pub(crate) async fn answer_allowed(
     let (mut parts, mut body) = request.into_parts();
     let caller = match state.gate.caller_of(&parts).await {
         Ok(caller) => caller,
-        Err(refusal) => return refuse_credentials(&refusal, parts.uri.path()),
+        Err(refusal) => return refuse_credentials(state, &refusal, &parts.headers, &parts.uri),
     };
     let Some(caller) = caller else { return answer(&mut routes, Request::from_parts(parts, body)).await };
     let permit = match state.meters.enter(&caller) {
@@ -117,15 +116,20 @@ fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
 }
 
 /// Refuses a request whose credentials are missing or do not open.
-pub(crate) fn refuse_credentials(refusal: &AccessRefusal, path: &str) -> Response {
-    tracing::info!(path, %refusal, "a request was refused");
+pub(crate) fn refuse_credentials(
+    state: &GatewayState,
+    refusal: &AccessRefusal,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Response {
+    tracing::info!(path = uri.path(), %refusal, "a request was refused");
     let status = match refusal {
         AccessRefusal::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::UNAUTHORIZED,
     };
     let problem = HttpProblem::new(status, code::GATEWAY_CALLER_UNKNOWN, refusal.to_string());
     let mut response = problem.into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(state, headers, uri));
     response
 }
 

@@ -26,10 +26,12 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 68] = [
+const ROUTES: [(&str, &str, Needs); 70] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
+    ("GET", "/.well-known/oauth-protected-resource", Nothing),
+    ("GET", "/.well-known/oauth-protected-resource/mcp", Nothing),
     ("POST", "/hooks/{name}", Nothing),
     ("GET", "/mcp", Operator),
     ("POST", "/mcp", Operator),
