@@ -26,6 +26,7 @@ mod mcp_support;
 mod mcp_tasks;
 mod node_sdk;
 mod oidc;
+mod page_matrix;
 mod page_threads;
 mod pushes;
 mod python_sdk;
