@@ -8,6 +8,7 @@ use sinew_gateway::{ConsoleMode, described_routes};
 use sinew_operations::gateway_keys::{NewKey, create_key};
 use sinew_protocol::access::{AccessRole, KeyLimits};
 
+use crate::api_answers::check_answer;
 use crate::page_matrix::{MatrixKeys, wrong_pages};
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, message, now};
 
@@ -154,9 +155,9 @@ impl Probe<'_> {
             (_, true) => format!("?with={}", self.execution),
             _ => String::new(),
         };
-        let mut request =
-            self.world.request(Method::from_bytes(method.as_bytes()).unwrap(), &format!("{path}{query}"));
-        if method == "POST" {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = self.world.request(method.clone(), &format!("{path}{query}"));
+        if method == Method::POST {
             request = match path.trim_end_matches('/') {
                 "/mcp" => request
                     .header("Accept", "application/json, text/event-stream")
@@ -179,7 +180,10 @@ impl Probe<'_> {
         if content_type.is_some_and(|it| it.starts_with("text/event-stream")) {
             return (status, path);
         }
-        (status, answer.text().await.unwrap_or_default())
+        let media_type = content_type.unwrap_or_default().to_owned();
+        let body = answer.text().await.unwrap_or_default();
+        check_answer(&method, &path, status, &media_type, &body);
+        (status, body)
     }
 }
 

@@ -9,6 +9,7 @@
 mod access;
 mod access_matrix;
 mod api;
+mod api_answers;
 mod binding_equivalence;
 mod bindings;
 mod bindings_support;

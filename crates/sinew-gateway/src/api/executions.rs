@@ -69,8 +69,8 @@ fn status_of(word: &str) -> Option<ExecutionStatus> {
 }
 
 /// A page of executions.
-#[derive(Serialize)]
-struct ExecutionPage {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ExecutionPage {
     executions: Vec<ExecutionRow>,
     /// Cursor of the next page; `None` on the last.
     next: Option<String>,
@@ -190,7 +190,7 @@ pub(super) async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: RecordQuery = call.query()?;
     let found = call.found().await?;
     let record = if query.redact { record::redact(&found.record) } else { found.record };
-    answer(&record.to_json())
+    answer(&record.document())
 }
 
 /// Query of a tree.
@@ -351,8 +351,8 @@ enum EventVocabulary {
 }
 
 /// A page of events.
-#[derive(Serialize)]
-struct EventPage {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EventPage {
     events: Vec<events::EventLine>,
     /// The `seq` of the last event, if more follow; what `after` takes, and `before` where the newest come first.
     next: Option<String>,
