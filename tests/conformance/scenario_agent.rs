@@ -24,6 +24,8 @@ use crate::scenarios::{
 
 /// Tasks on a page that names no size.
 const DEFAULT_PAGE: u64 = 50;
+/// Refusal of webhooks, which the binding to NATS leaves to gateways.
+const NO_PUSH: &str = "webhooks are the business of a gateway over HTTP";
 /// When a task changed last, in milliseconds since 1970.
 static LAST_CHANGE: AtomicI64 = AtomicI64::new(0);
 /// A task, and the number of its last event.
@@ -151,8 +153,11 @@ impl ScenarioAgent {
             Ok(params) => params,
             Err(error) => return respond(call, &id, Err(error)).await,
         };
-        let at_once =
-            params.configuration.as_ref().and_then(|wanted| wanted.return_immediately) == Some(true);
+        let configuration = params.configuration.as_ref();
+        if configuration.is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
+            return respond(call, &id, Err(A2aError::push_not_supported(NO_PUSH))).await;
+        }
+        let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
         let (task, mut steps) = match self.begin(&caller, &params, is_streaming) {
             Ok(begun) => begun,
             Err(error) => return respond(call, &id, Err(error)).await,
@@ -379,6 +384,10 @@ impl ScenarioAgent {
             CoreMethod::GetExtendedAgentCard => {
                 Err(A2aError::extended_card_not_configured("the public card is the whole card"))
             }
+            CoreMethod::CreateTaskPushNotificationConfig
+            | CoreMethod::GetTaskPushNotificationConfig
+            | CoreMethod::ListTaskPushNotificationConfigs
+            | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(NO_PUSH)),
             other => Err(A2aError::unsupported_operation(other.wire_name())),
         }
     }

@@ -30,7 +30,7 @@ const HALT_MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Bridge {
     settings: Arc<BridgeSettings>,
-    hosts: OutsideHosts,
+    hosts: Arc<OutsideHosts>,
     credentials: Arc<Credentials>,
     card: RemoteCard,
 }
@@ -48,7 +48,7 @@ impl Bridge {
         settings: BridgeSettings,
         stop: &CancellationToken,
     ) -> Result<Option<Self>, BridgeError> {
-        let hosts = OutsideHosts::new(&settings)?;
+        let hosts = Arc::new(OutsideHosts::new(&settings)?);
         let credentials = Arc::new(Credentials::new(settings.credentials.clone()));
         let mut wait = FETCH_BACKOFF.0;
         loop {
@@ -172,9 +172,9 @@ impl Bridge {
     fn agent(&self, card: &RemoteCard, halting: CancellationToken) -> Agent {
         let shown = &card.shown;
         let (input, output) = (input_schema(shown).cloned(), output_schema(shown).cloned());
-        let web = self.hosts.named.clone();
+        let hosts = Arc::clone(&self.hosts);
         let outside = Arc::new(OutsideAgent {
-            client: RemoteClient::new(card.endpoint.clone(), web, Arc::clone(&self.credentials)),
+            client: RemoteClient::new(card.endpoint.clone(), hosts, Arc::clone(&self.credentials)),
             settings: Arc::clone(&self.settings),
             has_input_schema: input.is_some(),
             has_output_schema: output.is_some(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_agents::{FileTime, WebIdentity};
+use sinew_agents::FileTime;
 use sinew_files::{read_file, read_text_file};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Limits, LoadOptions, Schema, Sources, Variables, check_node};
@@ -16,6 +16,7 @@ use url::Url;
 use crate::card_signature::CardKeys;
 use crate::credentials::{CredentialKind, SecretPlace};
 use crate::error::BridgeError;
+use crate::named_hosts::IdentityFiles;
 
 /// Largest file that a bridge file names, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 10;
@@ -149,7 +150,7 @@ pub struct BridgeSettings {
     pub(crate) transport: Option<RemoteBinding>,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<CredentialKind>,
-    pub(crate) identity: WebIdentity,
+    pub(crate) identity: IdentityFiles,
     pub(crate) card_keys: Option<CardKeys>,
     pub(crate) refresh: Duration,
     pub(crate) timeout: Duration,
@@ -188,7 +189,7 @@ impl BridgeSettings {
             transport: None,
             hosts: Vec::new(),
             credentials: None,
-            identity: WebIdentity::default(),
+            identity: IdentityFiles::default(),
             card_keys: None,
             refresh: DEFAULT_REFRESH,
             timeout: DEFAULT_TIMEOUT,
@@ -252,19 +253,17 @@ impl BridgeSettings {
 impl BridgeFile {
     fn settings(self, folder: &Path) -> Result<BridgeSettings, BridgeError> {
         let base = BridgeSettings::of_address(&self.card)?;
-        let pem = |which: &'static str, name: &String| {
-            read_file(&folder.join(name), MAX_FILE_BYTES).map_err(|error| setting(which, error.to_string()))
-        };
         let mut hosts = Vec::new();
         for host in &self.hosts {
             let url = web_address("hosts", host)?;
             hosts.push(url.origin().ascii_serialization());
         }
-        let certificate = match &self.certificate {
-            None => None,
-            Some(file) => Some((pem("certificate", &file.certificate)?, pem("certificate", &file.key)?)),
+        let identity = IdentityFiles {
+            certificate: self.certificate.map(|file| (folder.join(file.certificate), folder.join(file.key))),
+            authorities: self.authorities.map(|name| folder.join(name)),
         };
-        let authorities = self.authorities.as_ref().map(|name| pem("authorities", name)).transpose()?;
+        // They are read again at each request; defects of today are findings of the file.
+        identity.read()?;
         let card_keys = match &self.card_keys {
             None => None,
             Some(name) => {
@@ -280,7 +279,7 @@ impl BridgeFile {
             transport: self.transport,
             hosts,
             credentials: self.credentials.map(|file| file.kind(folder)).transpose()?,
-            identity: WebIdentity { certificate, authorities },
+            identity,
             card_keys,
             refresh: duration(self.refresh, DEFAULT_REFRESH).max(MIN_REFRESH),
             timeout: duration(self.timeout, DEFAULT_TIMEOUT),

@@ -21,6 +21,7 @@ mod card_signature;
 mod credentials;
 mod error;
 mod event_reader;
+mod named_hosts;
 mod outside_hosts;
 mod outside_task;
 mod remote_card;

@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use sinew_agent::{CancellationToken, Context, Failure, QuestionToPerson, StepEffect};
 use sinew_mesh::crash;
 use sinew_protocol::a2a::{
-    ErrorCode, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus,
-    is_terminal,
+    Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskState, TaskStatus, is_terminal,
 };
 use sinew_protocol::card::PERSON_QUESTION;
-use sinew_protocol::jsonrpc::{REFUSED, fault_of};
 use sinew_protocol::{Fault, code};
 use tokio::time::{Instant, sleep};
 
@@ -230,13 +228,7 @@ impl OutsideAgent {
                     wait *= 2;
                     continue;
                 }
-                Err(CallFailure::Lost(reason)) => reason,
-                // Only Sinew says with an internal error whether the request was taken.
-                Err(CallFailure::Refused(error))
-                    if error.code == ErrorCode::InternalError && fault_of(&error).code == REFUSED =>
-                {
-                    error.message
-                }
+                Err(failure) if failure.leaves_fate_open() => failure.into_error("SendMessage").to_string(),
                 Err(other) => return Err(other.into_error("SendMessage")),
             };
             if self.settings.resend && tried < tries {

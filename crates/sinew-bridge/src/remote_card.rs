@@ -72,7 +72,8 @@ async fn fetch_bytes(
     let mut url = settings.card.clone();
     for _ in 0..=MAX_REDIRECTS {
         let is_named = settings.is_named(&url);
-        let authorization = if is_named { credentials.header(&hosts.named).await? } else { None };
+        let client = if is_named { hosts.named.client() } else { hosts.strangers.clone() };
+        let authorization = if is_named { credentials.header(&client).await? } else { None };
         let mut headers = vec![("accept", "application/json"), ("a2a-version", "1.0")];
         headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
         let request = WebRequest {
@@ -87,7 +88,6 @@ async fn fetch_bytes(
             reason: quoted(&error.to_string()),
             may_pass,
         };
-        let client = if is_named { &hosts.named } else { &hosts.strangers };
         let response = client.open(request).await.map_err(|failure| failed(&failure.error, true))?;
         match response.status() {
             200 => {
@@ -219,6 +219,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::named_hosts::{IdentityFiles, NamedHosts};
 
     fn card(interfaces: &Value) -> Value {
         json!({
@@ -304,8 +305,9 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let settings = BridgeSettings::load(&file).unwrap();
         // The stranger is on this machine here, so its client may reach that.
-        let open = || WebClient::new(ReachableAddresses::All).unwrap();
-        let hosts = OutsideHosts { named: open(), strangers: open() };
+        let own = NamedHosts::open(IdentityFiles::default()).unwrap();
+        let strangers = WebClient::new(ReachableAddresses::All).unwrap();
+        let hosts = OutsideHosts { named: own, strangers };
         let moved = format!(
             "HTTP/1.1 302 Found\r\nlocation: http://{stranger_at}/card\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         );

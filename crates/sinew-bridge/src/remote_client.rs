@@ -6,12 +6,13 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sinew_agents::{WebClient, WebMethod, WebRequest, WebResponse};
+use sinew_agents::{WebMethod, WebRequest, WebResponse};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, CoreMethod, ErrorCode, Message, SendMessageResponse, StreamResponse, Task,
     TaskListResponse,
 };
-use sinew_protocol::jsonrpc::{A2A_JSON, Method, Request, Response};
+use sinew_protocol::code::{self, Code};
+use sinew_protocol::jsonrpc::{A2A_JSON, Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::read_unique;
 use tokio::time::timeout;
 
@@ -19,6 +20,7 @@ use crate::bridge_file::RemoteBinding;
 use crate::credentials::Credentials;
 use crate::error::{BridgeError, quoted};
 use crate::event_reader::EventReader;
+use crate::outside_hosts::OutsideHosts;
 use crate::remote_card::RemoteEndpoint;
 
 /// Time for the answer of an operation that does not wait for the task.
@@ -29,8 +31,11 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 const MAX_STREAM_BYTES: usize = 64 << 20;
 /// Status of a request that was not taken, because there are too many.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// Status of a request that may have been taken.
-const SERVICE_UNAVAILABLE: u16 = 503;
+/// Errors of a gateway of Sinew that come before any work, so that the message was not taken.
+const NOT_TAKEN: [Code; 4] =
+    [code::AGENT_BUSY, code::GATEWAY_BUSY, code::GATEWAY_CALLER_LIMIT, code::NOBODY_ANSWERS];
+/// Media type of refusals outside A2A.
+const PROBLEM_JSON: &str = "application/problem+json";
 /// Tasks of one context that are looked at.
 const LIST_PAGE: u32 = 100;
 
@@ -77,6 +82,24 @@ impl CallFailure {
         }
     }
 
+    /// Whether a message that failed like this may have been taken: no answer came, or the agent failed while it had the
+    /// message.
+    pub(crate) fn leaves_fate_open(&self) -> bool {
+        match self {
+            Self::Lost(_) => true,
+            Self::Refused(error) => match error.code {
+                ErrorCode::InternalError => {
+                    let code = fault_of(error).code;
+                    NOT_TAKEN.iter().all(|known| code != known.as_str())
+                }
+                // A server that stands before the agent passed the message on, and could not read the answer.
+                ErrorCode::InvalidAgentResponse => true,
+                _ => false,
+            },
+            Self::Busy { .. } | Self::Unsent(_) | Self::Wrong(_) | Self::Credentials(_) => false,
+        }
+    }
+
     /// Whether the same question may be answered later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
@@ -95,7 +118,7 @@ impl CallFailure {
 #[derive(Debug)]
 pub(crate) struct RemoteClient {
     pub(crate) endpoint: RemoteEndpoint,
-    web: WebClient,
+    hosts: Arc<OutsideHosts>,
     credentials: Arc<Credentials>,
 }
 
@@ -108,8 +131,12 @@ pub(crate) enum SendAnswer {
 }
 
 impl RemoteClient {
-    pub(crate) fn new(endpoint: RemoteEndpoint, web: WebClient, credentials: Arc<Credentials>) -> Self {
-        Self { endpoint, web, credentials }
+    pub(crate) fn new(
+        endpoint: RemoteEndpoint,
+        hosts: Arc<OutsideHosts>,
+        credentials: Arc<Credentials>,
+    ) -> Self {
+        Self { endpoint, hosts, credentials }
     }
 
     /// Sends a message. The answer comes as soon as there is a task, or a message instead of one.
@@ -229,7 +256,8 @@ impl RemoteClient {
         address: &str,
         body: Vec<u8>,
     ) -> Result<WebResponse, CallFailure> {
-        let authorization = self.credentials.header(&self.web).await.map_err(CallFailure::Credentials)?;
+        let web = self.hosts.named.client();
+        let authorization = self.credentials.header(&web).await.map_err(CallFailure::Credentials)?;
         let content_type = match self.endpoint.binding {
             RemoteBinding::JsonRpc => "application/json",
             RemoteBinding::HttpJson => A2A_JSON,
@@ -241,7 +269,7 @@ impl RemoteClient {
         }
         headers.extend(authorization.as_ref().map(|(name, value)| (name.as_str(), value.as_str())));
         let request = WebRequest { method, address, headers: &headers, body, timeout: ANSWER_TIMEOUT };
-        self.web.open(request).await.map_err(|failure| {
+        web.open(request).await.map_err(|failure| {
             let reason = failure.error.to_string();
             if failure.is_unsent { CallFailure::Unsent(reason) } else { CallFailure::Lost(reason) }
         })
@@ -257,22 +285,24 @@ impl RemoteClient {
             return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id))));
         }
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse::<u64>().ok());
+        let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
         match status {
             300..=399 => return Err(CallFailure::Wrong("redirects are not followed".to_owned())),
             401 | 403 => {
                 let reason = format!("status {status}");
                 return Err(CallFailure::Credentials(BridgeError::Credentials { reason }));
             }
-            TOO_MANY_REQUESTS => {
-                let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
-                return Err(CallFailure::Busy { retry_after_ms });
-            }
-            // A proxy says so too when the connection to the agent breaks behind a request that was passed on.
-            SERVICE_UNAVAILABLE => return Err(CallFailure::Lost(format!("status {status}"))),
+            TOO_MANY_REQUESTS => return Err(CallFailure::Busy { retry_after_ms }),
             _ => {}
         }
-        let body = within(response.body(MAX_ANSWER_BYTES)).await?;
         let is_good = (200..300).contains(&status);
+        let body = match within(response.body(MAX_ANSWER_BYTES)).await {
+            Err(CallFailure::Wrong(_)) if !is_good => return Err(unread_status(status)),
+            body => body?,
+        };
+        if media_type == PROBLEM_JSON && is_early_refusal(&body) {
+            return Err(CallFailure::Busy { retry_after_ms });
+        }
         if is_rpc {
             return match rpc_result(&body, &id) {
                 Err(CallFailure::Wrong(_)) if !is_good => Err(unread_status(status)),
@@ -282,7 +312,7 @@ impl RemoteClient {
         if is_good {
             return read_unique(&body).map(RemoteAnswer::Value).map_err(|error| CallFailure::wrong(&error));
         }
-        match read_unique::<Value>(&body).ok().as_ref().and_then(path_error) {
+        match read_unique::<Value>(&body).ok().and_then(|body| path_error(&body, status)) {
             Some(error) => Err(CallFailure::Refused(error)),
             None => Err(unread_status(status)),
         }
@@ -296,6 +326,7 @@ enum RemoteAnswer {
 }
 
 /// A status without an error of A2A: the request of a client error was not taken, that of a server error may have been.
+/// A proxy says 503 too when the connection to the agent breaks behind a request that was passed on.
 fn unread_status(status: u16) -> CallFailure {
     if status < 500 {
         CallFailure::Refused(A2aError::new(ErrorCode::InvalidRequest, format!("status {status}")))
@@ -304,9 +335,17 @@ fn unread_status(status: u16) -> CallFailure {
     }
 }
 
+/// Whether a problem of a gateway of Sinew says that the request came to no work.
+fn is_early_refusal(body: &[u8]) -> bool {
+    let problem = read_unique::<Value>(body).unwrap_or_default();
+    let code = problem.get("code").and_then(Value::as_str).unwrap_or_default();
+    NOT_TAKEN.iter().any(|known| code == known.as_str())
+}
+
 /// The error of A2A over paths: `{"error": {code, status, message, details}}`.
-fn path_error(body: &Value) -> Option<A2aError> {
-    let error = body.get("error")?;
+fn path_error(body: &Value, status: u16) -> Option<A2aError> {
+    let error = body.get("error").filter(|error| error.is_object())?;
+    let is_of_server = status >= 500;
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let details = error.get("details").and_then(Value::as_array);
     let reason = details.into_iter().flatten().find_map(|detail| detail.get("reason")?.as_str());
@@ -320,10 +359,14 @@ fn path_error(body: &Value) -> Option<A2aError> {
         ("EXTENSION_SUPPORT_REQUIRED", _) => ErrorCode::ExtensionSupportRequired,
         (_, "INVALID_ARGUMENT") => ErrorCode::InvalidParams,
         (_, "NOT_FOUND") => ErrorCode::TaskNotFound,
+        ("INVALID_AGENT_RESPONSE", _) => ErrorCode::InvalidAgentResponse,
         (_, "INTERNAL" | "UNAVAILABLE" | "UNKNOWN") => ErrorCode::InternalError,
+        _ if is_of_server => ErrorCode::InternalError,
         _ => ErrorCode::InvalidRequest,
     };
-    Some(A2aError::new(code, message))
+    let mut error = A2aError::new(code, message);
+    error.data = details.map(|details| Value::Array(details.clone()));
+    Some(error.with_retry_info_from_details())
 }
 
 fn rpc_result(body: &[u8], id: &str) -> Result<Value, CallFailure> {

@@ -58,22 +58,35 @@ async fn a_message_without_an_answer_is_looked_for_and_never_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_answered_by_503_is_never_sent_again() {
+async fn a_message_whose_fate_is_open_is_never_sent_again() {
     let world = BridgeWorld::bare().await;
-    for (name, binding) in [("by-rpc", "JSONRPC"), ("by-paths", "HTTP+JSON")] {
+    let check = async |name: &str, binding: &'static str| {
         let fake = FakeAgent::start(binding, false).await;
         world.serve(&format!("name: {name}\ncard: {}\n", fake.base)).await;
-        let finding = world.ask(name, "m1", json!({"text": "unavailable"}));
-        let finishing = async {
-            fake.until("the task is looked for", |record| record.headers.len() >= 3).await;
-            fake.finish_all();
-        };
-        let (found, ()) = tokio::join!(finding, finishing);
-        assert_eq!(output(&found)["text"], "held to the end", "{name}: {found:#}");
-        let lost = world.ask(name, "m2", json!({"text": "unavailable unlisted"})).await;
-        assert!(lost.to_string().contains("SINEW-9037"), "{name}: {lost:#}");
+        // 503, which proxies answer too, and an error of a gateway whose agent was silent.
+        for word in ["unavailable", "unanswered"] {
+            let asked = fake.record(|record| record.headers.len());
+            let id = format!("{word}-1");
+            let finding = world.ask(name, &id, json!({"text": word}));
+            let finishing = async {
+                fake.until("the task is looked for", |record| record.headers.len() >= asked + 2).await;
+                fake.finish_all();
+            };
+            let (found, ()) = tokio::join!(finding, finishing);
+            assert_eq!(output(&found)["text"], "held to the end", "{name}, {word}: {found:#}");
+            let unlisted = json!({"text": format!("{word} unlisted")});
+            let lost = world.ask(name, &format!("{word}-2"), unlisted).await;
+            assert!(lost.to_string().contains("SINEW-9037"), "{name}, {word}: {lost:#}");
+        }
+        // An error that comes before any work: the message was not taken, so there is no task to look for.
+        let full = world.ask(name, "full", json!({"text": "full"})).await;
+        assert!(full.to_string().contains("SINEW-9035"), "{name}: {full:#}");
         assert_eq!(fake.most_of_one_message(), 1, "{name}");
-    }
+        // So does a gateway that answers as many requests as it may.
+        let late = world.ask(name, "crowded", json!({"text": "crowded hello"})).await;
+        assert_eq!(output(&late)["text"], "hello", "{name}: {late:#}");
+    };
+    tokio::join!(check("by-rpc", "JSONRPC"), check("by-paths", "HTTP+JSON"));
     world.end().await;
 }
 

@@ -257,6 +257,20 @@ fn not_found(state: &FakeState, id: &Value) -> Response {
     (StatusCode::NOT_FOUND, json_response(&error)).into_response()
 }
 
+/// An error that a gateway of Sinew says may pass.
+fn sinew_error(state: &FakeState, id: &Value, code: &str) -> Response {
+    let details = json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code.replace('-', "_"),
+        "domain": "github.com/sinew-mesh/sinew",
+        "metadata": {"code": code, "kind": "error", "retryable": "true"}}]);
+    if state.binding == "JSONRPC" {
+        let error = json!({"code": -32603, "message": "not now", "data": details});
+        return json_response(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    }
+    let error =
+        json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "not now", "details": details}});
+    (StatusCode::SERVICE_UNAVAILABLE, json_response(&error)).into_response()
+}
+
 /// Takes a message; its first word says what happens.
 async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool) -> Response {
     let message_id = message["messageId"].as_str().unwrap().to_owned();
@@ -314,6 +328,15 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
         }
         "drop" | "vanish" => return broken(),
         "unavailable" => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        "unanswered" => return sinew_error(&state, &id, "SINEW-7055"),
+        "crowded" if state.record(|record| record.messages[&message_id]) == 1 => {
+            let problem =
+                json!({"status": 503, "code": "SINEW-9005", "detail": "too many requests"}).to_string();
+            let headers = [("content-type", "application/problem+json")];
+            return (StatusCode::SERVICE_UNAVAILABLE, headers, problem).into_response();
+        }
+        "crowded" => state.complete(&task, rest),
+        "full" => return sinew_error(&state, &id, "SINEW-5113"),
         "refuse" => {
             return json_response(
                 &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "not like that"}}),

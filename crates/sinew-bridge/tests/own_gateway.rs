@@ -108,6 +108,7 @@ async fn a_bridge_proves_itself_by_a_certificate() {
     for (file, name, issuer) in [
         ("server", "localhost", &servers),
         ("bridge", "bridge.internal", &clients),
+        ("renamed", "another.internal", &clients),
         ("forged", "bridge.internal", &strangers),
     ] {
         let key = KeyPair::generate().unwrap();
@@ -150,6 +151,21 @@ async fn a_bridge_proves_itself_by_a_certificate() {
     let echoed = world.ask("outside", "m1", json!({"data": {"n": 7}})).await;
     assert_eq!(echoed["status"]["state"], "TASK_STATE_COMPLETED", "{echoed:#}");
     assert!(echoed.to_string().contains("\"n\":7"), "{echoed:#}");
+    // Rotated files count without a restart: a certificate that does not fit its key yet does not, and one of a stranger's
+    // name is refused.
+    let read = |file: &str| std::fs::read_to_string(world.folder().join(file)).unwrap();
+    let (certificate, private_key) = (read("bridge.crt"), read("bridge.key"));
+    let replace = async |id: &str, file: &str, text: String| {
+        write(file, text);
+        world.ask("outside", id, json!({"data": {"n": 7}})).await.to_string()
+    };
+    let torn = replace("m2", "bridge.crt", read("renamed.crt")).await;
+    assert!(torn.contains("TASK_STATE_COMPLETED"), "{torn}");
+    let renamed = replace("m3", "bridge.key", read("renamed.key")).await;
+    assert!(renamed.contains("SINEW-9039"), "{renamed}");
+    write("bridge.crt", certificate);
+    let restored = replace("m4", "bridge.key", private_key).await;
+    assert!(restored.contains("TASK_STATE_COMPLETED"), "{restored}");
     stop.cancel();
     gateway.drain().await;
     world.end().await;

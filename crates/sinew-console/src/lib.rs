@@ -38,4 +38,4 @@ pub use console_state::{
 };
 pub use page_request::BASE;
 pub use pages::PROVIDER_RETURN;
-pub use routes::console_router;
+pub use routes::{console_router, described_pages};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::assets::serve_file;
 use crate::console_error::ConsoleError;
@@ -17,58 +18,104 @@ use crate::page_request::{BASE, PageRequest};
 use crate::pages::{provider_visit, sign_in};
 use crate::{confirmations, pages};
 
+/// A page, or a form that is sent to one.
+struct ConsoleRoute {
+    method: &'static str,
+    path: &'static str,
+    handler: MethodRouter<Arc<ConsoleState>>,
+}
+
+fn page<H, T>(path: &'static str, handler: H) -> ConsoleRoute
+where
+    H: Handler<T, Arc<ConsoleState>>,
+    T: 'static,
+{
+    ConsoleRoute { method: "GET", path, handler: get(handler) }
+}
+
+fn form<H, T>(path: &'static str, handler: H) -> ConsoleRoute
+where
+    H: Handler<T, Arc<ConsoleState>>,
+    T: 'static,
+{
+    ConsoleRoute { method: "POST", path, handler: post(handler) }
+}
+
+/// Every page and form of a console.
+fn console_routes() -> Vec<ConsoleRoute> {
+    vec![
+        page("/", async || Redirect::to(BASE)),
+        page("/console", pages::pulse::show),
+        page("/console/", async || Redirect::to(BASE)),
+        page("/console/assets/{name}", serve_file),
+        page("/console/executions", pages::executions::show),
+        page("/console/executions/{id}", pages::execution::graph),
+        page("/console/executions/{id}/timeline", pages::timeline::show),
+        page("/console/executions/{id}/events", pages::events::show),
+        page("/console/executions/{id}/data", pages::data::show),
+        page("/console/executions/{id}/artifacts", pages::artifacts::show),
+        page("/console/executions/{id}/artifact-image", pages::artifact_preview::image),
+        page("/console/executions/{id}/agents", pages::execution_agents::show),
+        page("/console/executions/{id}/compare", pages::compare::show),
+        page("/console/executions/{id}/source", pages::source::of_execution),
+        page("/console/executions/{id}/case", pages::recorded_case::show),
+        page("/console/executions/{id}/cancel", confirmations::cancel),
+        form("/console/executions/{id}/cancel", confirmations::do_cancel),
+        page("/console/executions/{id}/pause", confirmations::pause),
+        form("/console/executions/{id}/pause", confirmations::do_pause),
+        page("/console/executions/{id}/resume", confirmations::resume),
+        form("/console/executions/{id}/resume", confirmations::do_resume),
+        page("/console/executions/{id}/retry", confirmations::retry),
+        form("/console/executions/{id}/retry", confirmations::do_retry),
+        page("/console/executions/{id}/fork", confirmations::fork),
+        form("/console/executions/{id}/fork", confirmations::do_fork),
+        page("/console/executions/{id}/approval", pages::approval::show),
+        form("/console/executions/{id}/approval", pages::approval::decide),
+        form("/console/bulk", pages::bulk::work),
+        page("/console/approvals", pages::approvals::show),
+        page("/console/workflows", pages::workflows::show),
+        page("/console/workflows/{name}", pages::workflow::show),
+        page("/console/workflows/{name}/start", pages::start::show),
+        form("/console/workflows/{name}/start", pages::start::start),
+        page("/console/workflows/{name}/remove", pages::desk::removal),
+        form("/console/workflows/{name}/remove", pages::desk::remove),
+        page("/console/desk", pages::desk::show),
+        form("/console/desk", pages::desk::work),
+        page("/console/agents", pages::agents::show),
+        page("/console/agents/{name}", pages::agent::show),
+        page("/console/artifacts", pages::mesh_artifacts::show),
+        page("/console/traffic", pages::traffic::show),
+        page("/console/import", pages::import::show),
+        form("/console/import", pages::import::open),
+        page("/console/chat", pages::chat::choose),
+        page("/console/chat/{name}", pages::chat::show),
+        form("/console/chat/{name}", pages::chat::send),
+        form("/console/chat/{name}/decision", pages::chat_turn::decide),
+        page("/console/sign-in", sign_in::show),
+        form("/console/sign-in", sign_in::sign_in),
+        page(provider_visit::PROVIDER_VISIT, provider_visit::begin),
+        page(provider_visit::PROVIDER_RETURN, provider_visit::end),
+        form("/console/sign-out", sign_in::sign_out),
+        page("/console/help", pages::help::show),
+        page("/console/help/{code}", pages::help::code),
+        page("/console/{*rest}", no_page),
+        form("/console/{*rest}", no_page),
+    ]
+}
+
+/// Methods and paths of all pages and forms, with names in braces.
+pub fn described_pages() -> Vec<(&'static str, &'static str)> {
+    console_routes().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
 /// Returns the routes of a console: `/`, and all below `/console`.
 pub fn console_router(options: ConsoleOptions) -> Router {
     let ConsoleOptions { api, mode, is_secure, sign_in } = options;
     let state = Arc::new(ConsoleState { api, mode, is_secure, sign_in });
-    let page = |path: &str| format!("{BASE}{path}");
-    let execution = |rest: &str| format!("{BASE}/executions/{{id}}{rest}");
-    Router::new()
-        .route("/", get(async || Redirect::to(BASE)))
-        .route(&page(""), get(pages::pulse::show))
-        .route(&page("/"), get(async || Redirect::to(BASE)))
-        .route(&page("/assets/{name}"), get(serve_file))
-        .route(&page("/executions"), get(pages::executions::show))
-        .route(&execution(""), get(pages::execution::graph))
-        .route(&execution("/timeline"), get(pages::timeline::show))
-        .route(&execution("/events"), get(pages::events::show))
-        .route(&execution("/data"), get(pages::data::show))
-        .route(&execution("/artifacts"), get(pages::artifacts::show))
-        .route(&execution("/artifact-image"), get(pages::artifact_preview::image))
-        .route(&execution("/agents"), get(pages::execution_agents::show))
-        .route(&execution("/compare"), get(pages::compare::show))
-        .route(&execution("/source"), get(pages::source::of_execution))
-        .route(&execution("/case"), get(pages::recorded_case::show))
-        .route(&execution("/cancel"), get(confirmations::cancel).post(confirmations::do_cancel))
-        .route(&execution("/pause"), get(confirmations::pause).post(confirmations::do_pause))
-        .route(&execution("/resume"), get(confirmations::resume).post(confirmations::do_resume))
-        .route(&execution("/retry"), get(confirmations::retry).post(confirmations::do_retry))
-        .route(&execution("/fork"), get(confirmations::fork).post(confirmations::do_fork))
-        .route(&execution("/approval"), get(pages::approval::show).post(pages::approval::decide))
-        .route(&page("/bulk"), post(pages::bulk::work))
-        .route(&page("/approvals"), get(pages::approvals::show))
-        .route(&page("/workflows"), get(pages::workflows::show))
-        .route(&page("/workflows/{name}"), get(pages::workflow::show))
-        .route(&page("/workflows/{name}/start"), get(pages::start::show).post(pages::start::start))
-        .route(&page("/workflows/{name}/remove"), get(pages::desk::removal).post(pages::desk::remove))
-        .route(&page("/desk"), get(pages::desk::show).post(pages::desk::work))
-        .route(&page("/agents"), get(pages::agents::show))
-        .route(&page("/agents/{name}"), get(pages::agent::show))
-        .route(&page("/artifacts"), get(pages::mesh_artifacts::show))
-        .route(&page("/traffic"), get(pages::traffic::show))
-        .route(&page("/import"), get(pages::import::show).post(pages::import::open))
-        .route(&page("/chat"), get(pages::chat::choose))
-        .route(&page("/chat/{name}"), get(pages::chat::show).post(pages::chat::send))
-        .route(&page("/chat/{name}/decision"), post(pages::chat_turn::decide))
-        .route(&page("/sign-in"), get(sign_in::show).post(sign_in::sign_in))
-        .route(provider_visit::PROVIDER_VISIT, get(provider_visit::begin))
-        .route(provider_visit::PROVIDER_RETURN, get(provider_visit::end))
-        .route(&page("/sign-out"), post(sign_in::sign_out))
-        .route(&page("/help"), get(pages::help::show))
-        .route(&page("/help/{code}"), get(pages::help::code))
-        .route(&page("/{*rest}"), get(no_page).post(no_page))
-        .layer(from_fn_with_state(Arc::clone(&state), guard_pages))
-        .with_state(state)
+    let router = console_routes()
+        .into_iter()
+        .fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    router.layer(from_fn_with_state(Arc::clone(&state), guard_pages)).with_state(state)
 }
 
 async fn no_page(State(state): State<Arc<ConsoleState>>, request: Request) -> Response {

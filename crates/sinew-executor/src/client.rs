@@ -190,6 +190,14 @@ impl Client {
         self.start_within(command, TraceParent::fresh()).await
     }
 
+    /// Fails if the command of a start could not be sent, whatever the mesh says. For callers who store something before they
+    /// start.
+    pub fn check_start(&self, command: &StartCommand) -> Result<(), ClientError> {
+        Token::parse(command.execution.as_str())
+            .map_err(|_| ClientError::NotFound(command.execution.clone()))?;
+        checked_body(&Command::Start(Box::new(command.clone()))).map(drop)
+    }
+
     /// Like [`Client::start`], in a trace that somebody began.
     pub(crate) async fn start_within(
         &self,
@@ -275,12 +283,7 @@ impl Client {
         command: Command,
         trace: TraceParent,
     ) -> Result<PutOutcome, ClientError> {
-        command.check()?;
-        let body = command.to_json();
-        // Executors set aside what is larger, and nobody would answer.
-        if body.len() > MAX_BODY {
-            return Err(BadCommand::Size(body.len()).into());
-        }
+        let body = checked_body(&command)?;
         let shards = self.mesh.admin().layout().await?.shards;
         let mut headers = HeaderMap::new();
         trace.put(&mut headers);
@@ -649,4 +652,15 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("mesh", &self.mesh).finish_non_exhaustive()
     }
+}
+
+/// A command as it is sent.
+fn checked_body(command: &Command) -> Result<String, ClientError> {
+    command.check()?;
+    let body = command.to_json();
+    // Executors set aside what is larger, and nobody would answer.
+    if body.len() > MAX_BODY {
+        return Err(BadCommand::Size(body.len()).into());
+    }
+    Ok(body)
 }

@@ -24,14 +24,11 @@ use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::PushDispatcher;
 use crate::request_metrics::begin_counts;
-use crate::state::GatewayState;
+use crate::state::{BODY_PLACE_BYTES, GatewayState};
 use crate::tls::TlsListener;
 use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 use crate::{console_mount, routes, server};
-
-/// Files that are on their way at once: each is held whole, until its client has it.
-const FILES_AT_ONCE: usize = 8;
 
 /// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
 #[derive(Debug)]
@@ -91,7 +88,7 @@ impl Gateway {
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
-            mcp: McpEndpoint::new(tools, &options.limits, Arc::clone(&streams), &draining),
+            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams), &draining),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
@@ -103,7 +100,8 @@ impl Gateway {
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,
-            file_places: Arc::new(Semaphore::new(FILES_AT_ONCE)),
+            file_places: Arc::new(Semaphore::new(options.limits.files)),
+            body_places: Arc::new(Semaphore::new(options.limits.large_bodies / BODY_PLACE_BYTES)),
             draining: draining.clone(),
             public_url: options.public_url,
             traffic: TrafficMeter::default(),

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, Limited};
 use sinew_console::{ConsoleCaller, ConsoleMode};
@@ -17,13 +17,18 @@ use tower::Service as _;
 use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::caller_stream::end_with_caller;
 use crate::http_error::HttpProblem;
+use crate::protected_resource::challenge;
 use crate::sse::CountedStream;
 use crate::state::GatewayState;
 
 /// Names of the loopback interface.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-/// Scheme by which callers present keys and tokens.
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
+
+/// Statuses of routes that refuse what is too much.
+const EXCESS: [StatusCode; 3] =
+    [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+/// Bytes of the largest form of the console.
+const MAX_FORM_BYTES: usize = 64 << 20;
 
 /// Lets a request through to the routes, with its caller, or refuses it.
 pub(crate) async fn answer_allowed(
@@ -36,6 +41,7 @@ pub(crate) async fn answer_allowed(
         return problem.into_response();
     }
     let Ok(_permit) = Arc::clone(&state.in_flight).try_acquire_owned() else {
+        tracing::info!(path = request.uri().path(), "a request was refused: too many are answered");
         let text = "the gateway answers as many requests as it may; try again in a moment";
         let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
         return ([(header::RETRY_AFTER, "1")], problem).into_response();
@@ -43,7 +49,7 @@ pub(crate) async fn answer_allowed(
     let (mut parts, mut body) = request.into_parts();
     let caller = match state.gate.caller_of(&parts).await {
         Ok(caller) => caller,
-        Err(refusal) => return refuse_credentials(&refusal, parts.uri.path()),
+        Err(refusal) => return refuse_credentials(state, &refusal, &parts.headers, &parts.uri),
     };
     let Some(caller) = caller else { return answer(&mut routes, Request::from_parts(parts, body)).await };
     let permit = match state.meters.enter(&caller) {
@@ -53,6 +59,17 @@ pub(crate) async fn answer_allowed(
     if let Some(most) = permit.body_bytes() {
         body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
     }
+    // Forms of the console hold exports and files; the API counts its own bodies.
+    let _places = match parts.uri.path().starts_with(sinew_console::BASE) {
+        true => match state.take_body_places(&body, MAX_FORM_BYTES) {
+            Ok(places) => places,
+            Err(problem) => {
+                tracing::info!(path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
+                return problem.into_response();
+            }
+        },
+        false => None,
+    };
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
     // Of a long name only a digest is known.
     let name = caller.token.name().unwrap_or_else(|| caller.token.to_string());
@@ -61,6 +78,10 @@ pub(crate) async fn answer_allowed(
     parts.extensions.insert(permit.streams());
     let uri = parts.uri.clone();
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
+    if EXCESS.contains(&response.status()) {
+        let status = response.status().as_u16();
+        tracing::info!(path = uri.path(), caller = %caller.label(), status, "a request was refused");
+    }
     let response = end_with_caller(response, state, &caller);
     count_stream(response, &permit).unwrap_or_else(|| {
         tracing::info!(path = uri.path(), caller = %caller.label(), "a stream too many was refused");
@@ -95,15 +116,20 @@ fn count_stream(response: Response, permit: &CallerPermit) -> Option<Response> {
 }
 
 /// Refuses a request whose credentials are missing or do not open.
-pub(crate) fn refuse_credentials(refusal: &AccessRefusal, path: &str) -> Response {
-    tracing::info!(path, %refusal, "a request was refused");
+pub(crate) fn refuse_credentials(
+    state: &GatewayState,
+    refusal: &AccessRefusal,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Response {
+    tracing::info!(path = uri.path(), %refusal, "a request was refused");
     let status = match refusal {
         AccessRefusal::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::UNAUTHORIZED,
     };
     let problem = HttpProblem::new(status, code::GATEWAY_CALLER_UNKNOWN, refusal.to_string());
     let mut response = problem.into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, CHALLENGE);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(state, headers, uri));
     response
 }
 

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_protocol::code::{self, Code};
@@ -20,17 +21,25 @@ pub(crate) struct HttpProblem {
     findings: Option<Box<Value>>,
 }
 
-/// The members of RFC 9457, the operator code, advice and findings.
-#[derive(Serialize)]
-struct ProblemBody<'a> {
+/// A refusal (RFC 9457), with the operator code, advice and findings.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemBody<'a> {
     r#type: &'static str,
+    /// Title of the page of the code.
     title: &'a str,
+    /// HTTP status.
     status: u16,
+    /// One sentence.
     detail: &'a str,
+    /// Operator code; `sinew explain CODE` has its page.
     code: &'a str,
+    /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
+    /// Findings in files.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<serde_json::Map<String, Value>>>")]
     findings: Option<&'a Value>,
 }
 

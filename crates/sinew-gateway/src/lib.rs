@@ -32,6 +32,7 @@ mod layout_cache;
 mod mcp;
 pub mod operations;
 mod options;
+mod protected_resource;
 mod push;
 mod request_body;
 mod request_metrics;

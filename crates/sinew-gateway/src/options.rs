@@ -116,6 +116,8 @@ impl std::fmt::Debug for GatewayOptions {
 pub struct GatewayLimits {
     /// Bytes of a request's body. The broker's largest message is a limit of its own.
     pub body_bytes: usize,
+    /// Bytes of larger bodies, such as exports and files, that are held at once.
+    pub large_bodies: usize,
     /// How long the body of a request may take to arrive.
     pub body_timeout: Duration,
     /// How long the head of a request may take to arrive.
@@ -128,8 +130,14 @@ pub struct GatewayLimits {
     pub streams: usize,
     /// Sessions of clients of MCP before 2026-07-28 that are open at once.
     pub sessions: usize,
+    /// Those of one caller, where requests need credentials.
+    pub sessions_per_caller: usize,
     /// How long a blocking call waits before it answers with the task as it is.
     pub blocking: Duration,
+    /// Files that are on their way from the mesh to clients at once: each is held whole.
+    pub files: usize,
+    /// How long a file waits for its place among them.
+    pub file_wait: Duration,
     /// How long a client may read nothing of what waits for it, before its connection is cut.
     pub slow_client: Duration,
 }
@@ -138,13 +146,17 @@ impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             body_bytes: 1 << 20,
+            large_bodies: 256 << 20,
             body_timeout: Duration::from_secs(30),
             head_timeout: Duration::from_secs(10),
             connections: 10_000,
             in_flight: 10_000,
             streams: 8_000,
             sessions: 1_000,
+            sessions_per_caller: 100,
             blocking: Duration::from_mins(10),
+            files: 8,
+            file_wait: Duration::from_secs(10),
             slow_client: Duration::from_secs(30),
         }
     }
@@ -163,6 +175,10 @@ pub struct OidcOptions {
     pub scope_claim: String,
     /// Difference of clocks that is forgiven.
     pub clock_skew: Duration,
+    /// How long a document of the provider may take.
+    pub answer_timeout: Duration,
+    /// Age after which keys are fetched again when a token comes.
+    pub max_key_age: Duration,
     /// The gateway as a client of the provider, through which people sign in to the console. `None`: they cannot.
     pub client: Option<OidcClient>,
 }
@@ -204,6 +220,8 @@ impl OidcOptions {
             caller_claim: "sub".to_owned(),
             scope_claim: "scope".to_owned(),
             clock_skew: Duration::from_mins(1),
+            answer_timeout: Duration::from_secs(10),
+            max_key_age: Duration::from_mins(10),
             client: None,
         }
     }

@@ -19,14 +19,17 @@ use crate::api::{self, API_ROUTES, ApiOperation};
 use crate::cards;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, Endpoint, role_for, short};
+use crate::protected_resource::{MCP_PATH, METADATA_PATH};
 use crate::state::GatewayState;
-use crate::{files, grpc, guard, jsonrpc, rest, webhook};
+use crate::{files, grpc, guard, jsonrpc, protected_resource, rest, webhook};
 
 /// Work behind a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteWork {
     /// Public keys of the gateways.
     SigningKeys,
+    /// Providers of tokens for the gateway, or for a part of it.
+    ProtectedResource,
     /// The card of the mesh.
     MeshCard,
     /// The card of the agent in the path.
@@ -60,7 +63,7 @@ impl RouteWork {
     fn role(self) -> Option<AccessRole> {
         match self {
             // A delivery and the address of a file prove themselves by their signatures.
-            Self::SigningKeys | Self::MeshCard | Self::Webhook | Self::File => None,
+            Self::SigningKeys | Self::ProtectedResource | Self::MeshCard | Self::Webhook | Self::File => None,
             // Reading and cancelling share a path; the operation decides.
             Self::AgentCard | Self::Mcp | Self::JsonRpc | Self::Grpc | Self::TaskVerb => {
                 Some(AccessRole::Operator)
@@ -140,10 +143,12 @@ pub(crate) fn all_routes() -> Vec<GatewayRoute> {
         ("GET", "/.well-known/agent-card.json", RouteWork::MeshCard),
         ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::AgentCard),
         ("GET", "/.well-known/jwks.json", RouteWork::SigningKeys),
+        ("GET", METADATA_PATH, RouteWork::ProtectedResource),
+        ("GET", "/.well-known/oauth-protected-resource/mcp", RouteWork::ProtectedResource),
         ("POST", "/hooks/{name}", RouteWork::Webhook),
-        ("GET", "/mcp", RouteWork::Mcp),
-        ("POST", "/mcp", RouteWork::Mcp),
-        ("DELETE", "/mcp", RouteWork::Mcp),
+        ("GET", MCP_PATH, RouteWork::Mcp),
+        ("POST", MCP_PATH, RouteWork::Mcp),
+        ("DELETE", MCP_PATH, RouteWork::Mcp),
         ("POST", "/a2a", RouteWork::JsonRpc),
         ("POST", "/a2a/", RouteWork::JsonRpc),
         ("POST", "/agents/{agent}", RouteWork::JsonRpc),
@@ -231,6 +236,7 @@ async fn serve(
                 [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
             (headers, keys.to_string()).into_response()
         }
+        RouteWork::ProtectedResource => protected_resource::respond(&state, &request),
         RouteWork::Webhook => {
             let name = path.get("name").cloned().unwrap_or_default();
             webhook::serve(state, &name, request).await
@@ -309,7 +315,10 @@ fn allowed_caller(
         }
         (Some(caller), _) => Ok(caller.clone()),
         (None, None) => Ok(CallerIdentity::nobody(state.operations.client().mesh().caller().clone())),
-        (None, Some(_)) => refuse(guard::refuse_credentials(&AccessRefusal::Missing, request.uri().path())),
+        (None, Some(_)) => {
+            let (headers, uri) = (request.headers(), request.uri());
+            refuse(guard::refuse_credentials(state, &AccessRefusal::Missing, headers, uri))
+        }
     }
 }
 

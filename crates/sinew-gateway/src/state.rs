@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::body::{Body, HttpBody as _};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use sinew_mesh::history_index::HistoryIndex;
-use tokio::sync::Semaphore;
+use sinew_protocol::code;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessGate, CallerIdentity, CallerMeters};
@@ -14,12 +16,16 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::gateway_signer::GatewaySigner;
+use crate::http_error::HttpProblem;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
 use crate::options::GatewayLimits;
 use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
+
+/// Bytes of a large body that take a place.
+pub(crate) const BODY_PLACE_BYTES: usize = 64 << 10;
 
 /// State that all requests share.
 pub(crate) struct GatewayState {
@@ -42,6 +48,8 @@ pub(crate) struct GatewayState {
     pub(crate) streams: Arc<Semaphore>,
     /// Places of files that are read from the mesh, and held until their clients have them.
     pub(crate) file_places: Arc<Semaphore>,
+    /// Places of bodies that are larger than those of usual requests, one for each [`BODY_PLACE_BYTES`].
+    pub(crate) body_places: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
     /// Figures of the traffic.
@@ -60,6 +68,25 @@ impl GatewayState {
     /// The operations on what a caller may see.
     pub(crate) fn operations_of(&self, caller: &CallerIdentity) -> A2aOperations {
         self.operations.limited_to(&caller.patterns)
+    }
+
+    /// The places of a body that is larger than those of usual requests: many of them at once must not fill the memory. A body
+    /// that does not tell its length counts as the largest one. `None` for a usual body.
+    pub(crate) fn take_body_places(
+        &self,
+        body: &Body,
+        most_bytes: usize,
+    ) -> Result<Option<OwnedSemaphorePermit>, HttpProblem> {
+        let told = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = told.unwrap_or(most_bytes).min(most_bytes);
+        if bytes <= self.limits.body_bytes {
+            return Ok(None);
+        }
+        let places = u32::try_from(bytes.div_ceil(BODY_PLACE_BYTES)).unwrap_or(u32::MAX);
+        Arc::clone(&self.body_places).try_acquire_many_owned(places).map(Some).map_err(|_| {
+            let text = "as many large bodies are read at this gateway as may be; try again in a moment";
+            HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text)
+        })
     }
 
     /// The address that the client of this request uses, without a slash at its end.

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sinew_gateway::described_routes;
+use sinew_gateway::{ConsoleMode, described_routes};
 use sinew_operations::gateway_keys::{NewKey, create_key};
 use sinew_protocol::access::{AccessRole, KeyLimits};
 
+use crate::api_answers::check_answer;
+use crate::page_matrix::{MatrixKeys, wrong_pages};
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, message, now};
 
 /// Key that a route needs.
@@ -26,10 +28,12 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 68] = [
+const ROUTES: [(&str, &str, Needs); 70] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
+    ("GET", "/.well-known/oauth-protected-resource", Nothing),
+    ("GET", "/.well-known/oauth-protected-resource/mcp", Nothing),
     ("POST", "/hooks/{name}", Nothing),
     ("GET", "/mcp", Operator),
     ("POST", "/mcp", Operator),
@@ -151,9 +155,9 @@ impl Probe<'_> {
             (_, true) => format!("?with={}", self.execution),
             _ => String::new(),
         };
-        let mut request =
-            self.world.request(Method::from_bytes(method.as_bytes()).unwrap(), &format!("{path}{query}"));
-        if method == "POST" {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = self.world.request(method.clone(), &format!("{path}{query}"));
+        if method == Method::POST {
             request = match path.trim_end_matches('/') {
                 "/mcp" => request
                     .header("Accept", "application/json, text/event-stream")
@@ -176,7 +180,10 @@ impl Probe<'_> {
         if content_type.is_some_and(|it| it.starts_with("text/event-stream")) {
             return (status, path);
         }
-        (status, answer.text().await.unwrap_or_default())
+        let media_type = content_type.unwrap_or_default().to_owned();
+        let body = answer.text().await.unwrap_or_default();
+        check_answer(&method, &path, status, &media_type, &body);
+        (status, body)
     }
 }
 
@@ -193,7 +200,11 @@ const CLOSED: [StatusCode; 2] = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN
 
 #[tokio::test]
 async fn every_route_opens_to_the_right_key_only() {
-    let world = GatewayWorld::with(&[("single", SINGLE)], |options| options.access.is_required = true).await;
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        options.access.is_required = true;
+        options.console = Some(ConsoleMode::Full);
+    })
+    .await;
     world.serve_echo_behind_keys().await;
     let key = async |role, patterns: &str, expires_at| {
         let made = world.key(|new| {
@@ -221,7 +232,8 @@ async fn every_route_opens_to_the_right_key_only() {
     let foreign = create_key(&world.other_mesh("other").await, foreign, now()).await.unwrap().key.unwrap();
 
     let sent = world.request(Method::POST, "/agents/single/message:send").bearer_auth(&client);
-    let sent = sent.json(&message("m", json!([{"data": {"value": "v"}}]))).send().await.unwrap();
+    let marker = "for-its-owners";
+    let sent = sent.json(&message("m", json!([{"data": {"value": marker}}]))).send().await.unwrap();
     let sent: Value = sent.json().await.unwrap();
     let execution = sent["task"]["id"].as_str().unwrap_or_else(|| panic!("{sent}")).to_owned();
     let probe = Probe { world: &world, execution: &execution };
@@ -274,8 +286,6 @@ async fn every_route_opens_to_the_right_key_only() {
         };
         expect("the right key", right, &is_open).await;
     }
-    assert!(wrong_rows.is_empty(), "{}:\n{}", wrong_rows.len(), wrong_rows.join("\n"));
-
     // Another tenant in the path is absent, whatever the key.
     for endpoint in ["/a2a/other", "/agents/single/other"] {
         let answer = world.request(Method::GET, &format!("{endpoint}/tasks")).bearer_auth(&admin);
@@ -283,6 +293,15 @@ async fn every_route_opens_to_the_right_key_only() {
         assert_eq!(answer.status(), 400, "{endpoint}");
         assert!(!answer.text().await.unwrap().contains(&execution), "{endpoint}");
     }
+    let keys = MatrixKeys {
+        operator: &operator,
+        client: &client,
+        admin: &admin,
+        elsewhere: &elsewhere,
+        unknown: [("a wrong key", &wrong), ("an expired key", &expired), ("a key of another mesh", &foreign)],
+    };
+    wrong_rows.extend(wrong_pages(&world, &keys, (&execution, marker)).await);
+    assert!(wrong_rows.is_empty(), "{}:\n{}", wrong_rows.len(), wrong_rows.join("\n"));
     world.end().await;
 }
 

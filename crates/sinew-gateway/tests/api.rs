@@ -4,21 +4,27 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Failure};
 
+use crate::api_answers::check_answer;
 use crate::support::{GatewayWorld, SINGLE, review};
 
 /// A request with a JSON body; gives status and document.
 async fn ask(world: &GatewayWorld, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-    let request = world.http.request(method, format!("{}/api/v1{path}", world.base));
+    let request = world.http.request(method.clone(), format!("{}/api/v1{path}", world.base));
     let request = match body {
         Some(body) => request.json(&body),
         None => request,
     };
-    document(request.send().await.unwrap()).await
+    let method_and_path = (method, format!("/api/v1{path}"));
+    document(&method_and_path, request.send().await.unwrap()).await
 }
 
-async fn document(answer: Response) -> (StatusCode, Value) {
+/// Status and document of an answer, which is one that the OpenAPI document describes.
+async fn document((method, path): &(Method, String), answer: Response) -> (StatusCode, Value) {
     let status = answer.status();
+    let media_type =
+        answer.headers().get("content-type").map_or("", |value| value.to_str().unwrap()).to_owned();
     let text = answer.text().await.unwrap();
+    check_answer(method, path, status, &media_type, &text);
     (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{status} {error}: {text}")))
 }
 
@@ -228,8 +234,9 @@ async fn a_person_decides_and_an_operator_steers() {
 async fn workflows_are_checked_deployed_drawn_and_removed() {
     let world = GatewayWorld::new(&[]).await;
     let send = async |path: &str, text: &str| {
-        let request = world.http.post(format!("{}/api/v1{path}", world.base)).body(text.to_owned());
-        document(request.send().await.unwrap()).await
+        let path = format!("/api/v1{path}");
+        let request = world.http.post(format!("{}{path}", world.base)).body(text.to_owned());
+        document(&(Method::POST, path), request.send().await.unwrap()).await
     };
     let (status, found) =
         send("/validations?name=w.yaml", &SINGLE.replace("type: agent", "type: agnet")).await;
@@ -351,13 +358,14 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
     ];
     for (method, path, media_type, body, status, code) in cases {
         let url = format!("{}/api/v1{path}", world.base);
-        let mut request = world.http.request(method.parse().unwrap(), url).body((*body).to_owned());
+        let method_and_path = (method.parse::<Method>().unwrap(), format!("/api/v1{path}"));
+        let mut request = world.http.request(method_and_path.0.clone(), url).body((*body).to_owned());
         if !media_type.is_empty() {
             request = request.header("content-type", *media_type);
         }
         let answer = request.send().await.unwrap();
         assert_eq!(answer.headers()["content-type"], "application/problem+json", "{method} {path} {body}");
-        let (found, problem) = document(answer).await;
+        let (found, problem) = document(&method_and_path, answer).await;
         assert_eq!(found.as_u16(), *status, "{method} {path} {body}: {problem}");
         assert!(code.is_empty() || problem["code"] == *code, "{method} {path} {body}: {problem}");
         assert!(problem["code"].as_str().unwrap().starts_with("SINEW-"), "{problem}");

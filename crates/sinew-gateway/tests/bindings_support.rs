@@ -126,8 +126,11 @@ impl BindingClient {
     }
 
     fn rest(&self, agent: &str, method: &str, params: &Value) -> reqwest::RequestBuilder {
-        let id =
-            || utf8_percent_encode(params["id"].as_str().unwrap_or_default(), NON_ALPHANUMERIC).to_string();
+        let named = |name: &str| {
+            utf8_percent_encode(params[name].as_str().unwrap_or_default(), NON_ALPHANUMERIC).to_string()
+        };
+        let id = || named("id");
+        let configs = || format!("tasks/{}/pushNotificationConfigs", named("taskId"));
         let (verb, path) = match method {
             "SendMessage" => (Method::POST, "message:send".to_owned()),
             "SendStreamingMessage" => (Method::POST, "message:stream".to_owned()),
@@ -135,6 +138,10 @@ impl BindingClient {
             "ListTasks" => (Method::GET, "tasks".to_owned()),
             "CancelTask" => (Method::POST, format!("tasks/{}:cancel", id())),
             "SubscribeToTask" => (Method::POST, format!("tasks/{}:subscribe", id())),
+            "CreateTaskPushNotificationConfig" => (Method::POST, configs()),
+            "GetTaskPushNotificationConfig" => (Method::GET, format!("{}/{}", configs(), id())),
+            "ListTaskPushNotificationConfigs" => (Method::GET, configs()),
+            "DeleteTaskPushNotificationConfig" => (Method::DELETE, format!("{}/{}", configs(), id())),
             "GetExtendedAgentCard" => (Method::GET, "extendedAgentCard".to_owned()),
             other => panic!("{other} has no path"),
         };
@@ -142,7 +149,8 @@ impl BindingClient {
         if verb == Method::POST {
             return self.http.request(verb, url).header("A2A-Version", "1.0").json(params);
         }
-        let members = params.as_object().unwrap().iter().filter(|(name, _)| *name != "id");
+        let members = params.as_object().unwrap().iter();
+        let members = members.filter(|(name, _)| !["id", "taskId"].contains(&name.as_str()));
         let pair = |(name, value): (&String, &Value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             format!("{name}={}", utf8_percent_encode(&text, NON_ALPHANUMERIC))

@@ -6,6 +6,7 @@ use data_encoding::{BASE64, BASE64URL_NOPAD};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
+use sinew_protocol::ExecutionId;
 
 use crate::bindings_support::{BindingClient, TaskBinding};
 use crate::support::{GatewayWorld, SINGLE, message};
@@ -131,8 +132,10 @@ async fn every_binding_names_files_by_an_address_that_opens() {
 
 #[tokio::test]
 async fn files_of_messages_are_artifacts() {
-    let workflow =
-        SINGLE.replace("properties: {value: {type: string}}, required: [value]", "required: [files]");
+    let workflow = SINGLE.replace(
+        "properties: {value: {type: string}}, required: [value]",
+        "properties: {n: {type: integer}}, required: [files]",
+    );
     let workflow = workflow.replace(
         "input: {value: \"{{workflow.input.value}}\"}",
         "input: {value: \"{{workflow.input.files}}\"}",
@@ -154,20 +157,79 @@ async fn files_of_messages_are_artifacts() {
     let answer: Value = answer.json().await.unwrap();
     let output = &answer["task"]["artifacts"][0]["parts"][0]["data"]["value"];
     assert_eq!(output, &json!({"name": "a.bin", "type": "image/x-a", "size": SIZE}), "{answer}");
+    let kept = |id: &str| {
+        let execution = ExecutionId::of("test", "gateway", id);
+        let artifacts = world.mesh.artifacts();
+        async move { artifacts.list(&execution).await.unwrap().len() }
+    };
+    assert_eq!(kept("m").await, 1);
+    let large = BASE64.encode(&[b'x'; SIZE]);
+    let long = "x".repeat((1 << 20) - 2_000);
     for (nth, bad) in [
         json!([{"raw": "not base64!", "filename": "a"}]),
+        json!([{"raw": "AAEC"}, {"raw": "not base64!"}]),
         json!([{"raw": "AAEC", "filename": "../secret"}]),
+        json!([{"raw": "AAEC"}, {"raw": "AAEC", "mediaType": "a\u{e9}"}]),
         json!([{"raw": "AAEC"}, {"data": [1]}]),
         json!([{"raw": "AAEC"}, {"data": {"files": 1}}]),
+        // Only the schema of the workflow speaks against these.
+        json!([{"raw": "AAEC"}, {"data": {"n": "no number"}}]),
+        json!([{"raw": "e30", "mediaType": "application/json"}]),
+        // Only their size, or that they are not JSON.
+        json!([{"raw": "AAEC"}, {"text": long}]),
+        json!([{"raw": large, "mediaType": "application/json"}]),
     ]
     .into_iter()
     .enumerate()
     {
-        let sent = message(&format!("bad-{nth}"), bad.clone());
+        let id = format!("bad-{nth}");
+        let sent = message(&id, bad.clone());
         let answer =
             world.request(Method::POST, "/agents/single/message:send").json(&sent).send().await.unwrap();
-        assert_eq!(answer.status(), 400, "{bad}");
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        let shown = &bad.to_string()[..bad.to_string().len().min(200)];
+        assert_eq!(status, 400, "{shown}: {text}");
+        assert_eq!(kept(&id).await, 0, "a refused message leaves nothing: {shown}");
+    }
+    let mut long_context = message("bad-context", json!([{"raw": "AAEC"}, {"data": {"n": 1}}]));
+    long_context["message"]["contextId"] = "c".repeat(300).into();
+    let sent = world.request(Method::POST, "/agents/single/message:send").json(&long_context).send().await;
+    assert_eq!((sent.unwrap().status(), kept("bad-context").await), (StatusCode::BAD_REQUEST, 0));
+    // Starts of the REST API leave nothing either.
+    let start = json!({"workflow": "single", "id": "started", "input": {"n": 1}, "files": [{"name": "a", "base64": "AAEC"}]});
+    for (member, value) in [
+        ("input", json!({"n": "no number"})),
+        ("labels", json!({"team": "x".repeat(300)})),
+        ("session", json!("s".repeat(300))),
+        ("input", json!({"n": 1, "text": "x".repeat(600 << 10)})),
+        ("files", json!([{"name": "a", "base64": "AAEC"}, {"name": "b", "base64": "!"}])),
+        (
+            "files",
+            json!([{"name": "a", "base64": "AAEC"}, {"name": "b", "base64": "AAEC", "media_type": "\u{e9}"}]),
+        ),
+    ] {
+        let mut bad = start.clone();
+        bad[member] = value;
+        let answer = world.request(Method::POST, "/api/v1/executions").json(&bad).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{member}: {}", answer.text().await.unwrap());
+        let left = world.mesh.artifacts().list(&ExecutionId::parse("started").unwrap()).await.unwrap();
+        assert!(left.is_empty(), "{member}: {left:?}");
     }
     assert_eq!(world.executions().await, 1);
+    // A gateway that sends as many files as it may sends no artifact of the API either.
+    let full = world.gateway(|options| {
+        (options.limits.files, options.limits.file_wait) = (0, Duration::from_millis(10));
+    });
+    let full = full.await;
+    let execution = answer["task"]["id"].as_str().unwrap();
+    let path = format!("/api/v1/executions/{execution}/artifact?name=a.bin");
+    let busy = world.http.get(format!("http://{}{path}", full.address())).send().await.unwrap();
+    assert_eq!(busy.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(busy.text().await.unwrap().contains("SINEW-9005"));
+    full.drain().await;
+    // An agent gets large files by their address: none is stored for a message with a file that cannot be read.
+    let sent = message("bad-agent", json!([{"raw": raw}, {"raw": "!".repeat(SIZE)}]));
+    let answer = world.request(Method::POST, "/agents/one/message:send").json(&sent).send().await.unwrap();
+    assert_eq!((answer.status(), kept("bad-agent").await), (StatusCode::BAD_REQUEST, 0));
     world.end().await;
 }

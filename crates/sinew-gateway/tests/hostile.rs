@@ -208,6 +208,55 @@ async fn half_open_requests_are_cut() {
 }
 
 #[tokio::test]
+async fn large_bodies_are_bounded_together() {
+    let world = GatewayWorld::with(&[], |options| {
+        (options.limits.body_bytes, options.limits.large_bodies) = (1 << 10, 1 << 20);
+        options.console = Some(sinew_console::ConsoleMode::Full);
+    })
+    .await;
+    let address = world.base.trim_start_matches("http://").to_owned();
+    let text = "x".repeat(600 << 10);
+    let body = format!("{{\"first\": \"{text}\", \"second\": \"\"}}");
+    for path in ["/api/v1/comparisons", "/console/import"] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\norigin: http://{address}\r\ncontent-type: application/json\r\n\
+             cookie: sinew-console=0123456789abcdef0123456789abcdef\r\ncontent-length: {}\r\n\r\n{{",
+            body.len()
+        );
+        // A body that does not arrive yet takes its place.
+        let mut held = TcpStream::connect(&address).await.unwrap();
+        held.write_all(head.as_bytes()).await.unwrap();
+        let post = async || {
+            let request = world.http.post(format!("{}{path}", world.base)).header("origin", &world.base);
+            let request = request.header("content-type", "application/json").body(body.clone());
+            let answer = request.send().await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        };
+        let refused = async {
+            loop {
+                let (status, text) = post().await;
+                if status == 503 {
+                    return text;
+                }
+            }
+        };
+        let refused = tokio::time::timeout(PATIENCE, refused).await.unwrap();
+        assert!(refused.contains("SINEW-9005"), "{path}: {refused}");
+        drop(held);
+        let taken = async { while post().await.0 == 503 {} };
+        assert!(tokio::time::timeout(PATIENCE, taken).await.is_ok(), "{path}: the place is given back");
+    }
+    // Usual bodies need no place, and those of unknown length count as the largest.
+    let small = world.http.post(format!("{}/api/v1/comparisons", world.base)).json(&json!({}));
+    assert_eq!(small.send().await.unwrap().status(), 400);
+    let pieces = futures_util::stream::iter([Ok::<_, std::io::Error>("{}")]);
+    let endless = world.http.post(format!("{}/api/v1/comparisons", world.base));
+    let endless = endless.header("content-type", "application/json").body(reqwest::Body::wrap_stream(pieces));
+    assert_eq!(endless.send().await.unwrap().status(), 503);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn clients_that_do_not_read_are_cut() {
     let world = GatewayWorld::with(&[], |options| {
         options.limits.slow_client = std::time::Duration::from_millis(500);

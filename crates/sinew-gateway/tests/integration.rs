@@ -9,6 +9,7 @@
 mod access;
 mod access_matrix;
 mod api;
+mod api_answers;
 mod binding_equivalence;
 mod bindings;
 mod bindings_support;
@@ -26,6 +27,7 @@ mod mcp_support;
 mod mcp_tasks;
 mod node_sdk;
 mod oidc;
+mod page_matrix;
 mod page_threads;
 mod pushes;
 mod python_sdk;

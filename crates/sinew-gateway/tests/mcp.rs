@@ -259,7 +259,11 @@ async fn bodies_and_names_of_others_are_refused() {
 
 #[tokio::test]
 async fn a_session_is_open_to_the_caller_who_began_it() {
-    let world = GatewayWorld::with(&[], |options| options.access.is_required = true).await;
+    let world = GatewayWorld::with(&[], |options| {
+        options.access.is_required = true;
+        options.limits.sessions_per_caller = 3;
+    })
+    .await;
     let (_, own) = world.key(|new| new.name = "ann".to_owned()).await;
     let (_, other) = world.key(|new| new.name = "bob".to_owned()).await;
     let request = |method: Method, key: &str| {
@@ -278,5 +282,14 @@ async fn a_session_is_open_to_the_caller_who_began_it() {
     };
     assert_eq!(end(&other).await, 404);
     assert!(end(&own).await.is_success());
+    // One caller does not use up the sessions of all, not by many requests at once either.
+    let begin_one = async |key: &str| {
+        let answer = request(Method::POST, key).json(&begin).send().await.unwrap();
+        answer.status().as_u16()
+    };
+    let mut many = futures_util::future::join_all((0..8).map(|_| begin_one(&own))).await;
+    many.sort_unstable();
+    assert_eq!(many, [200, 200, 200, 429, 429, 429, 429, 429]);
+    assert_eq!((begin_one(&own).await, begin_one(&other).await), (429, 200));
     world.end().await;
 }

@@ -1,15 +1,19 @@
 //! Tokens of an OpenID provider: the right ones open, all others are refused, and keys may change.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use data_encoding::BASE64URL_NOPAD;
 use reqwest::Method;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use sinew_gateway::OidcOptions;
+use sinew_gateway::{ConsoleMode, OidcClient, OidcOptions};
 
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
 
@@ -17,6 +21,8 @@ use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
 pub(crate) struct Provider {
     pub(crate) issuer: String,
     keys: Arc<Mutex<Vec<Value>>>,
+    /// Whether connections are taken and never answered.
+    hangs: Arc<AtomicBool>,
 }
 
 impl Provider {
@@ -35,13 +41,19 @@ impl Provider {
             "authorization_endpoint": format!("{issuer}/authorize"), "token_endpoint": format!("{issuer}/token"),
         });
         let discovery = description.to_string();
+        let hangs = Arc::new(AtomicBool::new(false));
+        let is_hanging = Arc::clone(&hangs);
+        let hang = from_fn(move |request: Request, next: Next| {
+            let is_hanging = is_hanging.load(Ordering::SeqCst);
+            async move { if is_hanging { std::future::pending().await } else { next.run(request).await } }
+        });
         let router =
             more.route("/realm/.well-known/openid-configuration", get(async move || discovery)).route(
                 "/realm/keys",
                 get(async move || json!({"keys": published.lock().unwrap().clone()}).to_string()),
             );
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { issuer, keys }
+        tokio::spawn(async move { axum::serve(listener, router.layer(hang)).await.unwrap() });
+        Self { issuer, keys, hangs }
     }
 
     pub(crate) fn publish(&self, keys: &[&SigningKey]) {
@@ -253,5 +265,103 @@ async fn keys_of_a_provider_may_change_and_the_provider_may_go() {
     assert_eq!(ask(&world, &old.token(&claims)).await.0, 401, "a key that is not published any more");
     provider.publish(&[]);
     assert_eq!(ask(&world, &new.token(&claims)).await.0, 200, "keys are kept for a while");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_stops_nobody_whose_key_is_known() {
+    let provider = Provider::start().await;
+    let (known, unknown) = (SigningKey::p256("known"), SigningKey::p256("unknown"));
+    provider.publish(&[&known]);
+    let provided = |answer_timeout| {
+        let mut oidc = OidcOptions::new(&provider.issuer, "sinew");
+        // Keys are always old, so each token asks for newer ones.
+        (oidc.max_key_age, oidc.answer_timeout) = (Duration::ZERO, answer_timeout);
+        oidc.client = Some(OidcClient::new("console"));
+        oidc
+    };
+    let patient = provided(10 * PATIENCE);
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        (options.access.is_required, options.access.oidc) = (true, vec![patient]);
+        options.console = Some(ConsoleMode::Full);
+    })
+    .await;
+    let (good, other) = (known.token(&provider.claims()), unknown.token(&provider.claims()));
+    assert_eq!(ask(&world, &good).await.0, 200);
+    provider.hangs.store(true, Ordering::SeqCst);
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+    let http = http.build().unwrap();
+    let get = async |address: String, token: &str| {
+        let answer = http.get(address).bearer_auth(token).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let sign_in = |base: &str| format!("{base}/console/sign-in/openid");
+    for _ in 0..3 {
+        let (status, body) = get(format!("{}/api/v1/workflows", world.base), &good).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    let begun = http.get(sign_in(&world.base)).send().await.unwrap();
+    assert_eq!(begun.status(), 303, "the page of the provider is known");
+
+    // A gateway that has heard nothing of the provider yet gives up in time.
+    let hasty = provided(Duration::from_millis(50));
+    let other_gateway = world
+        .gateway(|options| {
+            (options.access.is_required, options.access.oidc) = (true, vec![hasty]);
+            options.console = Some(ConsoleMode::Full);
+        })
+        .await;
+    let base = format!("http://{}", other_gateway.address());
+    for token in [&good, &other] {
+        let (status, body) = get(format!("{base}/api/v1/workflows"), token).await;
+        assert_eq!(status, 401, "{body}");
+        assert!(body.contains("the keys of the provider cannot be read"), "{body}");
+    }
+    let refused = http.get(sign_in(&base)).send().await.unwrap();
+    let (status, page) = (refused.status().as_u16(), refused.text().await.unwrap());
+    assert!((400..600).contains(&status), "{status}");
+    assert!(page.contains("the keys of the provider cannot be read"), "{page}");
+    other_gateway.drain().await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn clients_are_led_to_the_provider_of_their_tokens() {
+    let provider = Provider::start().await;
+    let world = world_of(&provider).await;
+    for (at, resource) in [("", ""), ("/mcp", "/mcp")] {
+        let path = format!("/.well-known/oauth-protected-resource{at}");
+        let document: Value = world.request(Method::GET, &path).send().await.unwrap().json().await.unwrap();
+        let expected = json!({
+            "resource": format!("{}{resource}", world.base),
+            "authorization_servers": [provider.issuer],
+            "bearer_methods_supported": ["header"],
+        });
+        assert_eq!(document, expected);
+    }
+    let challenge = async |path: &str, token: Option<&str>| {
+        let mut request = world.request(Method::POST, path).json(&json!({}));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 401, "{path}");
+        answer.headers()["www-authenticate"].to_str().unwrap().to_owned()
+    };
+    let led = format!(
+        "Bearer realm=\"sinew\", resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"",
+        world.base
+    );
+    assert_eq!(challenge("/mcp", None).await, led);
+    assert_eq!(challenge("/mcp", Some("nothing")).await, led);
+    assert_eq!(challenge("/a2a", None).await, "Bearer realm=\"sinew\"");
+    world.end().await;
+
+    // Without a provider there is no document, and no challenge names one.
+    let world = GatewayWorld::with(&[], |options| options.access.is_required = true).await;
+    let absent = world.request(Method::GET, "/.well-known/oauth-protected-resource").send().await.unwrap();
+    assert_eq!(absent.status(), 404);
+    let refused = world.request(Method::POST, "/mcp").json(&json!({})).send().await.unwrap();
+    assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"sinew\"");
     world.end().await;
 }

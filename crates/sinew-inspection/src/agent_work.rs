@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{ActivationId, Fact, RequestTarget, Time};
 use sinew_protocol::Fault;
@@ -13,7 +14,7 @@ use crate::record::Record;
 const MAX_NODES: usize = 50;
 
 /// Work of one agent or workflow for an execution.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct AgentWork {
     /// Name of the agent or workflow.
     pub agent: String,

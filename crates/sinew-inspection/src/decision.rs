@@ -1,5 +1,6 @@
 //! Decisions of people: who decided what, when, and with which words.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Fact, PersonAnswer, Time};
@@ -9,7 +10,7 @@ use crate::record::Record;
 use crate::words;
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PersonDecision {
     /// The node that asked, with its place in maps and loops.
     pub node: String,
@@ -21,6 +22,7 @@ pub struct PersonDecision {
     pub by: Option<String>,
     /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// Comment of the person, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

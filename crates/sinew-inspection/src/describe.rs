@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
@@ -26,7 +27,7 @@ const MAX_WARNINGS: usize = 50;
 const SHOWN: usize = 10;
 
 /// All that `describe` says.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExecutionDescription {
     /// Id of the execution.
     pub execution: String,
@@ -38,15 +39,18 @@ pub struct ExecutionDescription {
     pub dialect: String,
     /// Status.
     #[serde(serialize_with = "words::serialize_status")]
+    #[schemars(with = "String")]
     pub status: ExecutionStatus,
     /// On whose behalf it runs.
     #[serde(flatten)]
     pub about: RecordOrigin,
     /// When it began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub started: Time,
     /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
     /// Milliseconds from begin to end, or until now.
     pub duration_ms: Time,
@@ -82,7 +86,7 @@ pub struct ExecutionDescription {
 }
 
 /// A problem at a node that did not fail it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeWarning {
     /// The node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +96,7 @@ pub struct NodeWarning {
 }
 
 /// Nodes by how they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeCounts {
     /// Number of nodes.
     pub total: usize,
@@ -109,7 +113,7 @@ pub struct NodeCounts {
 }
 
 /// The first failure, outermost words first.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FailureDescription {
     /// Where it began; none if no node is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +123,7 @@ pub struct FailureDescription {
 }
 
 /// One link of the chain.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailureCause {
     /// The node; none for the execution itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,6 +136,7 @@ pub struct FailureCause {
     pub attempt: Option<u32>,
     /// When.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
     pub at: Option<Time>,
     /// The fault.
     #[serde(flatten)]

@@ -3,6 +3,7 @@
 //! How long something took, and how often it was tried, is shown and is not a difference: it never is the same.
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Time};
@@ -21,7 +22,7 @@ use sinew_protocol::query::ExecutionStatus;
 const SHOWN: usize = 100;
 
 /// Two executions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecutionComparison {
     /// True if they did the same.
     pub same: bool,
@@ -36,18 +37,21 @@ pub struct ExecutionComparison {
 }
 
 /// One of the two.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ComparedExecution")]
 struct Side {
     execution: String,
     workflow: String,
     version: String,
     #[serde(serialize_with = "words::serialize_status")]
+    #[schemars(with = "String")]
     status: ExecutionStatus,
     duration_ms: Time,
 }
 
 /// A node of either.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "NodeComparison")]
 struct Node {
     #[serde(rename = "node")]
     label: String,
@@ -61,7 +65,7 @@ struct Node {
 }
 
 /// How a node stood in one of them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 struct ComparedNode {
     status: NodeStatus,
     attempts: u32,

@@ -1,5 +1,6 @@
 //! `execution events`: what happened, one line each, as the mesh, the dialect or the engine words it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ExecutionState, Time};
@@ -21,7 +22,7 @@ pub enum EventWords {
 }
 
 /// One event.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EventLine {
     /// `round.index`: the round, counted from 1, and the place in it.
     pub seq: String,
@@ -29,6 +30,7 @@ pub struct EventLine {
     place: (usize, usize),
     /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// Kind of the event.
     #[serde(rename = "type")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::Time;
 
@@ -15,7 +16,7 @@ use sinew_protocol::usage::ModelTotals;
 use sinew_runtime::usage::execution_usage;
 
 /// One row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecutionRow {
     /// Id of the execution.
     pub execution: String,
@@ -23,12 +24,15 @@ pub struct ExecutionRow {
     pub workflow: String,
     /// Status.
     #[serde(serialize_with = "words::serialize_status")]
+    #[schemars(with = "String")]
     pub status: ExecutionStatus,
     /// When it began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub started: Time,
     /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
     /// Caller who started it.
     pub caller: String,
@@ -47,7 +51,7 @@ pub struct ExecutionRow {
 }
 
 /// Why an execution failed, in a few words.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RowFault {
     /// Operator code.
     pub code: String,

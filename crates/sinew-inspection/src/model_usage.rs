@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact};
@@ -15,7 +16,7 @@ use crate::words;
 const MAX_DECISIONS: usize = 8;
 
 /// Work of language models for one node, over all of its activations and attempts. The numbers are the word of its agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelUsage {
     /// The node.
     pub node: String,
@@ -34,7 +35,7 @@ pub struct ModelUsage {
 }
 
 /// Decision of a person about a call of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolDecision {
     /// Name of the tool.
     pub tool: String,

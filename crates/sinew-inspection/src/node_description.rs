@@ -1,5 +1,6 @@
 //! `execution describe --node`: one activation of a node, with the input it got and what came of it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact, Time};
@@ -22,7 +23,7 @@ const MAX_VALUE_LINES: usize = 40;
 const MAX_LOG_LINES: usize = 20;
 
 /// One activation of a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeDescription {
     /// The node with its place in maps and loops.
     pub node: String,
@@ -58,6 +59,7 @@ pub struct NodeDescription {
     pub failed_attempts: Vec<FailedAttempt>,
     /// Execution that answers the latest attempt, if a workflow was asked. It may not have begun, or be forgotten.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub execution: Option<ExecutionId>,
     /// Messages of its agents and scripts, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,24 +70,26 @@ pub struct NodeDescription {
 }
 
 /// A message of an agent or script.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeMessage {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// When it was said; milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// The text.
     pub text: String,
 }
 
 /// An attempt that failed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FailedAttempt {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// The fault of the latest attempt.
     pub error: Fault,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, AdapterContext, BoundValue, Fact, SeenCondition, Time};
@@ -20,12 +21,13 @@ const MAX_NOTES: usize = 50;
 const MAX_BOUND: usize = 20;
 
 /// One attempt of an activation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AttemptEvidence {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// When the task was sent; milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// Input of the task.
     pub input: Value,
@@ -38,13 +40,14 @@ pub struct AttemptEvidence {
 }
 
 /// Evidence of one activation.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct NodeEvidence {
     /// Attempts, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempt_list: Vec<AttemptEvidence>,
     /// Conditions of the node with their values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub conditions: Vec<SeenCondition>,
     /// Notes of the dialect: conversions and conditions that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

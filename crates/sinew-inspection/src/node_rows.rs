@@ -1,5 +1,6 @@
 //! An execution as a tree of nodes: what each does, for how long, and what it waits for.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
@@ -16,7 +17,7 @@ use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::duration;
 
 /// A line of the tree.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NodeRow {
     /// The node's id.
     pub node: String,

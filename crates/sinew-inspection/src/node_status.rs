@@ -1,9 +1,10 @@
 //! Statuses of nodes: words, icons and colours.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How a node stands. A word, because colour alone says nothing to some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// Not reached yet

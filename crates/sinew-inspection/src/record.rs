@@ -7,8 +7,9 @@ mod redact;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_engine::{ExecutionState, Round, Time};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
@@ -32,7 +33,7 @@ impl RecordError {
 }
 
 /// On whose behalf an execution runs, and where it comes from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RecordOrigin {
     /// Caller who started it.
@@ -82,8 +83,32 @@ pub struct Record {
     pub redacted: bool,
 }
 
-/// The file as it is written.
-#[derive(Serialize, Deserialize)]
+/// An execution as a document: plan, journal, and who asked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RecordDocument<'r> {
+    /// Version of this form.
+    format: u64,
+    /// Name of the workflow.
+    workflow: &'r str,
+    /// Id of the execution.
+    execution_id: &'r str,
+    /// Origin of the execution.
+    about: &'r RecordOrigin,
+    /// Commands that it got, each with its caller.
+    commands: &'r [Verdict],
+    /// Plan that it follows.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    plan: &'r Plan,
+    /// Facts, in the rounds in which they were decided.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
+    rounds: &'r [Round],
+    /// Whether values were taken out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    redacted: bool,
+}
+
+/// The file as it is read, without plan and rounds.
+#[derive(Deserialize)]
 struct ExportDocument {
     #[serde(default)]
     execution_id: Option<String>,
@@ -146,20 +171,23 @@ impl Record {
     }
 
     /// As a document: plan, journal, and who asked.
-    pub fn to_json(&self) -> Value {
-        let mut document = json!({
-            "format": FORMAT,
-            "workflow": self.execution.program().name(),
-            "execution_id": self.execution.id().as_str(),
-            "about": self.about,
-            "commands": self.commands,
-            "plan": self.execution.program().graph.plan(),
-            "rounds": self.execution.journal(),
-        });
-        if self.redacted {
-            document["redacted"] = json!(true);
+    pub fn document(&self) -> RecordDocument<'_> {
+        RecordDocument {
+            format: FORMAT,
+            workflow: self.execution.program().name(),
+            execution_id: self.execution.id().as_str(),
+            about: &self.about,
+            commands: &self.commands,
+            plan: self.execution.program().graph.plan(),
+            rounds: self.execution.journal(),
+            redacted: self.redacted,
         }
-        document
+    }
+
+    /// The document as a value.
+    pub fn to_json(&self) -> Value {
+        // Plain data with text keys can always be written.
+        serde_json::to_value(self.document()).unwrap_or_default()
     }
 
     /// The record as it was after so many rounds.

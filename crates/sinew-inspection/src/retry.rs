@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{InputRefusal, RetryRequest};
@@ -15,7 +16,7 @@ use crate::words;
 const INPUT_WIDTH: usize = 60;
 
 /// Effects that a retry would have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RetryPreview {
     /// Id of the execution.
     pub execution: String,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{Activation, ActivationId, ActivationPhase, AdapterContext, Fact, Time};
 use sinew_runtime::events;
@@ -13,7 +14,7 @@ use crate::record::Record;
 use crate::words;
 
 /// Kind of time that an activation spends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanKind {
     /// In the queue of the execution: limits of concurrency, or a person who is waited for first.
@@ -31,7 +32,7 @@ pub enum SpanKind {
 }
 
 /// A span of one kind of time; milliseconds since the start of the execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineSpan {
     /// Kind of time.
     pub kind: SpanKind,
@@ -44,7 +45,7 @@ pub struct TimelineSpan {
 }
 
 /// An activation with its spans, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineRow {
     /// The node, with its place in maps and loops.
     pub node: String,
@@ -59,10 +60,11 @@ pub struct TimelineRow {
 }
 
 /// Times of the activations of an execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Timeline {
     /// Start of the execution.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub started: Time,
     /// Milliseconds from the start to the end, or to the time of the view.
     pub duration_ms: Time,

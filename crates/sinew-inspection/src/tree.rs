@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{ActivationId, ROOT, Time};
 use sinew_plan::NodeIndex;
@@ -42,7 +43,7 @@ impl Default for TreeOptions {
 }
 
 /// A node, or one activation of it, with what is below.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TreeBranch {
     /// The node with its place in maps and loops: `each_3`.
     pub label: String,

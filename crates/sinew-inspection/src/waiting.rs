@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
@@ -16,7 +17,7 @@ use crate::words::duration;
 pub const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
 
 /// Kind of a reason of waiting; serialised as its word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
     /// An executor that serves the shard.
@@ -42,7 +43,7 @@ pub enum WaitKind {
 }
 
 /// One thing that is waited for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShownWait {
     /// The node, with its place in maps and loops; none for the whole execution.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,9 +64,11 @@ pub struct ShownWait {
     pub is_late: bool,
     /// Since when.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub since: Time,
     /// Until when, if there is an end to it.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
     pub until: Option<Time>,
     /// The agent that is waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +79,7 @@ pub struct ShownWait {
 }
 
 /// Question for a person.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PersonQuestion {
     /// Text that the person reads.
     pub prompt: String,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_mesh::card::{AnnouncedCard, Cards};
@@ -15,7 +16,7 @@ use crate::failure::{Failure, FailureKind};
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
 /// One agent in a list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AgentRow {
     /// Its name.
     pub name: String,
@@ -32,7 +33,7 @@ pub struct AgentRow {
 }
 
 /// One agent.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AgentDetails {
     /// Its name.
     pub name: String,
@@ -43,6 +44,7 @@ pub struct AgentDetails {
     /// Purpose of the agent.
     pub description: String,
     /// Its skills.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub skills: Vec<AgentSkill>,
     /// JSON Schema of its input; `None` for any JSON.
     pub input_schema: Option<Value>,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_mesh::Mesh;
@@ -24,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 const MAX_TEXT_CHARS: usize = 200;
 
 /// A process of an agent. All of it is the word of the process.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgentProcess {
     /// Id of the process.
     pub id: String,
@@ -40,7 +41,7 @@ pub struct AgentProcess {
 }
 
 /// Work that was done, since the process began.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WorkFigures {
     /// Pieces of work.
     pub count: u64,

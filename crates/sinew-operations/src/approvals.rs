@@ -1,6 +1,7 @@
 //! Questions that wait for people, and the decisions of people.
 
 use futures_util::StreamExt as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_inspection::decision::{self, PersonDecision};
@@ -19,7 +20,7 @@ use crate::mesh_operator::MeshOperator;
 const AT_ONCE: usize = 16;
 
 /// A question that waits for a person.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OpenApproval {
     /// The question and its node.
     #[serde(flatten)]
@@ -31,7 +32,7 @@ pub struct OpenApproval {
 }
 
 /// A question with the data to judge.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ApprovalDetails {
     /// The question.
     #[serde(flatten)]
@@ -63,7 +64,7 @@ pub struct DecisionRequest {
 }
 
 /// A decision that was recorded.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordedDecision {
     /// Id of the execution.
     pub execution: String,

@@ -1,5 +1,6 @@
 //! Where an artifact is used: tasks whose input names its address or its digest.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::Fact;
@@ -13,7 +14,7 @@ use crate::execution_artifacts::LeftArtifact;
 const MAX_DEPTH: usize = 32;
 
 /// A task that was given an artifact, or an execution that was started with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ArtifactUse {
     /// Execution of the task.
     pub execution: String,

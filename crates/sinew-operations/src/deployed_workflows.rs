@@ -1,14 +1,14 @@
 //! Workflows that are deployed on a mesh: lists, versions, descriptions, tools, and their removal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use sinew_dialects::{Lowered, PlanGraph};
 use sinew_inspection::words;
 use sinew_mesh::workflow::Workflows;
-use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanLimits, PlanNode, SchedulingProfile};
 use sinew_protocol::code;
 use sinew_protocol::tool::WorkflowTool;
 use sinew_source::Span;
@@ -19,7 +19,7 @@ use crate::mesh_operator::{MeshOperator, online};
 use crate::workflow_file::Loaded;
 
 /// One deployed workflow in a list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeployedRow {
     /// Its name.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct DeployedRow {
 }
 
 /// One version of a deployed workflow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VersionRow {
     /// Name of the workflow.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct VersionRow {
 }
 
 /// A workflow as a tool.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ToolRow {
     /// Name of the tool.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct ToolRow {
 }
 
 /// A deployed workflow that was removed, or would be.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorkflowRemoval {
     /// Its name.
     pub name: String,
@@ -167,66 +167,115 @@ pub fn find_tool<'t>(
 }
 
 /// Description of a workflow: its nodes in file order, its schemas, its partners and its limits.
-pub fn workflow_document(loaded: &Loaded, lowered: &Lowered) -> Value {
-    let plan = &lowered.plan;
-    plan_document(plan, &sinew_plan::digest(plan), &lowered.places, &loaded.path, usize::MAX)
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WorkflowDescription<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// Its dialect.
+    pub dialect: &'p str,
+    /// Its description.
+    pub description: &'p str,
+    /// Version that its file names.
+    pub version: Option<&'p str>,
+    /// Digest of its plan.
+    pub digest: String,
+    /// File that it was read from; its name for a workflow that is deployed.
+    pub file: String,
+    /// Its nodes, or the first of them.
+    pub nodes: Vec<NodeOutline<'p>>,
+    /// Agents that it asks.
+    pub agents: BTreeSet<&'p str>,
+    /// Workflows that it calls.
+    pub workflows: BTreeSet<&'p str>,
+    /// JSON Schema of its input.
+    pub input_schema: Option<&'p Value>,
+    /// JSON Schema of its output.
+    pub output_schema: Option<&'p Value>,
+    /// Limits of its executions.
+    #[schemars(with = "Map<String, Value>")]
+    pub limits: &'p PlanLimits,
+    /// Rules by which its nodes are scheduled.
+    #[schemars(with = "Value")]
+    pub profile: &'p SchedulingProfile,
+    /// Number of all nodes, for a workflow that is deployed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_count: Option<usize>,
 }
 
-/// Describes a plan of this digest that is deployed under a name, with so many of its nodes and the number of all.
-pub fn deployed_document(plan: &Plan, digest: &str, name: &str, nodes: usize) -> Value {
-    let mut document = plan_document(plan, digest, &[], Path::new(name), nodes);
-    document["node_count"] = json!(plan.nodes.len());
-    document
+/// A node of a workflow.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NodeOutline<'p> {
+    /// Its id.
+    pub id: &'p str,
+    /// Word of the dialect for its type.
+    pub kind: &'p str,
+    /// Agent or workflow that it asks.
+    pub agent: Option<&'p str>,
+    /// Nodes whose tokens it receives.
+    pub depends_on: Vec<&'p str>,
+    /// Name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<&'p str>,
+    /// Map, loop or fork that runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_by: Option<&'p str>,
+    /// Line in its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
 }
 
-fn plan_document(
-    plan: &Plan,
-    digest: &str,
-    places: &[Option<Span>],
-    path: &Path,
-    listed_nodes: usize,
-) -> Value {
-    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
-    let nodes: Vec<Value> = plan
-        .nodes
-        .iter()
-        .enumerate()
-        .take(listed_nodes)
-        .map(|(ix, node)| {
+impl<'p> WorkflowDescription<'p> {
+    /// Describes a workflow of a file.
+    pub fn of_file(loaded: &Loaded, lowered: &'p Lowered) -> Self {
+        let plan = &lowered.plan;
+        let path = loaded.path.display().to_string();
+        Self::of(plan, sinew_plan::digest(plan), &lowered.places, path, usize::MAX)
+    }
+
+    /// Describes a plan of this digest that is deployed under a name, with so many of its nodes and the number of all.
+    pub fn of_deployed(plan: &'p Plan, digest: &str, name: &str, nodes: usize) -> Self {
+        let node_count = Some(plan.nodes.len());
+        Self { node_count, ..Self::of(plan, digest.to_owned(), &[], name.to_owned(), nodes) }
+    }
+
+    fn of(
+        plan: &'p Plan,
+        digest: String,
+        places: &[Option<Span>],
+        file: String,
+        listed_nodes: usize,
+    ) -> Self {
+        let (graph, owners) = (PlanGraph::new(plan), owners(plan));
+        let outline = |(ix, node): (usize, &'p PlanNode)| {
+            let place = places.get(ix).copied().flatten();
             let ix = ix as NodeIndex;
-            let mut row = json!({
-                "id": node.id,
-                "kind": node.kind,
-                "agent": node.agent,
-                "depends_on": waits_for(&graph, ix),
-            });
-            if let Some(label) = &node.label {
-                row["label"] = json!(label);
+            NodeOutline {
+                id: &node.id,
+                kind: &node.kind,
+                agent: node.agent.as_deref(),
+                depends_on: waits_for(&graph, ix),
+                label: node.label.as_deref(),
+                run_by: owners.get(&ix).copied(),
+                line: place.map(|place| place.line),
             }
-            if let Some(owner) = owners.get(&ix) {
-                row["run_by"] = json!(owner);
-            }
-            if let Some(Some(place)) = places.get(ix as usize) {
-                row["line"] = json!(place.line);
-            }
-            row
-        })
-        .collect();
-    json!({
-        "name": plan.name,
-        "dialect": plan.dialect,
-        "description": plan.description,
-        "version": plan.version,
-        "digest": digest,
-        "file": path,
-        "nodes": nodes,
-        "agents": partners(plan, true),
-        "workflows": partners(plan, false),
-        "input_schema": plan.input_schema,
-        "output_schema": plan.output_schema,
-        "limits": plan.limits,
-        "profile": plan.profile,
-    })
+        };
+        Self {
+            name: &plan.name,
+            dialect: &plan.dialect,
+            description: &plan.description,
+            version: plan.version.as_deref(),
+            digest,
+            file,
+            nodes: plan.nodes.iter().enumerate().take(listed_nodes).map(outline).collect(),
+            agents: partners(plan, true),
+            workflows: partners(plan, false),
+            input_schema: plan.input_schema.as_ref(),
+            output_schema: plan.output_schema.as_ref(),
+            limits: &plan.limits,
+            profile: &plan.profile,
+            node_count: None,
+        }
+    }
 }
 
 /// Returns the ids of the nodes whose tokens a node receives.

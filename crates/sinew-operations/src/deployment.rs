@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_dialects::Lowered;
 use sinew_executor::client::ClientError;
@@ -31,7 +32,7 @@ const MAX_TEXT_BYTES: usize = 2 << 20;
 pub const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
 
 /// A deployed workflow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Deployed {
     /// The workflow.
     pub name: String,

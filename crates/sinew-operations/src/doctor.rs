@@ -4,6 +4,7 @@ mod rights;
 
 use std::future::Future;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_executor::client::Client;
 use sinew_inspection::words;
@@ -20,7 +21,7 @@ use crate::mesh_status::{self, MeshStatus};
 const PAYLOAD: usize = 1024 * 1024;
 
 /// A check of a mesh, and how it went.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DoctorCheck {
     /// Checked part of the mesh.
     #[serde(rename = "check")]
@@ -38,7 +39,7 @@ pub struct DoctorCheck {
 }
 
 /// How a check went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
     /// As it must be.

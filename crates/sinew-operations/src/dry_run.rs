@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ExecutionMode, Fact, Time};
@@ -18,7 +19,7 @@ use crate::workflow_file::{Loaded, program};
 const END_OF_TIME: Time = 100 * 365 * 24 * 3_600_000;
 
 /// A task that an agent or a workflow would be given.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WouldAsk {
     /// The node, as the plan names it.
     pub node: String,
@@ -29,7 +30,7 @@ pub struct WouldAsk {
 }
 
 /// Outcome of a dry run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DryRun {
     /// Name of the workflow.
     pub workflow: String,

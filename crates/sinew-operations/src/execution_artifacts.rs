@@ -1,6 +1,7 @@
 //! Artifacts of an execution: what agents left, and values of the record that events name.
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
@@ -27,7 +28,7 @@ pub struct LeftArtifact {
 }
 
 /// One artifact in a list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ArtifactRow {
     /// Name, version, size, digest and type.
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! Results of executions and nodes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_inspection::record::Record;
@@ -8,12 +9,13 @@ use sinew_protocol::Fault;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Result of an execution, as far as there is one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExecutionResult {
     /// Id of the execution.
     pub execution: String,
     /// Status of the execution.
     #[serde(serialize_with = "words::serialize_status")]
+    #[schemars(with = "String")]
     pub status: ExecutionStatus,
     /// Its output; `Null` while it goes on, and if there is none.
     pub output: Value,

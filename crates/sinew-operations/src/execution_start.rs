@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
@@ -33,7 +34,7 @@ pub struct NewExecution {
 }
 
 /// A new execution, before it is started.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StartPreview {
     /// Name of the workflow.
     pub would_start: String,

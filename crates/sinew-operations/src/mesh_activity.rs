@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::Time;
 use sinew_inspection::list::{ExecutionRow, RowFilter};
@@ -23,7 +24,7 @@ const MAX_ERRORS: usize = 10;
 const MAX_CODES: usize = 1_000;
 
 /// Activity of the latest minutes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeshActivity {
     /// Minutes, the oldest first; the last one is not over.
     pub minutes: Vec<MinuteActivity>,
@@ -34,10 +35,11 @@ pub struct MeshActivity {
 }
 
 /// Executions of one minute.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MinuteActivity {
     /// When the minute began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub at: Time,
     /// Executions that started.
     pub started: u64,
@@ -48,7 +50,7 @@ pub struct MinuteActivity {
 }
 
 /// Executions that failed by one error.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorCount {
     /// Operator code.
     pub code: String,
@@ -59,7 +61,7 @@ pub struct ErrorCount {
 }
 
 /// Executions by status.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ExecutionCounts {
     /// Number of executions of each status in the words of documents; statuses without an execution are left out.
     pub counts: BTreeMap<&'static str, u64>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_inspection::view_context::MeshPresence;
 use sinew_mesh::Mesh;
@@ -21,7 +22,7 @@ use crate::mesh_operator::{MeshOperator, waiting_for};
 use crate::traffic_figures::StreamSample;
 
 /// All of it, at one time.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MeshStatus {
     /// Name of the mesh.
     pub namespace: String,
@@ -56,7 +57,7 @@ pub struct MeshStatus {
 const MAX_WAITING: usize = 10;
 
 /// An open execution and what it waits for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WaitingExecution {
     /// Id of the execution.
     pub execution: String,
@@ -72,7 +73,7 @@ pub struct WaitingExecution {
 }
 
 /// An executor.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExecutorStatus {
     /// Id of the executor.
     pub id: String,
@@ -85,7 +86,7 @@ pub struct ExecutorStatus {
 }
 
 /// A stream.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StreamStatus {
     /// Name on the server.
     pub name: String,
@@ -96,7 +97,7 @@ pub struct StreamStatus {
 }
 
 /// An agent: its card, its queue, or both.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AgentStatus {
     /// Name of the agent.
     pub name: String,

@@ -2,9 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_inspection::words;
 use sinew_mesh::quarantine::QuarantinedMessage;
+
+/// A message of the quarantine without its body and headers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct QuarantineRow {
+    /// Its name, `STREAM.SEQUENCE`.
+    pub message: String,
+    /// Its subject.
+    pub subject: String,
+    /// Why it was set aside.
+    pub reason: String,
+    /// When it was published (RFC 3339).
+    pub time: String,
+    /// When it was set aside (RFC 3339).
+    pub set_aside: String,
+}
 
 /// Returns the name of a message, `STREAM.SEQUENCE`.
 pub fn message_name(one: &QuarantinedMessage) -> String {
@@ -12,14 +29,14 @@ pub fn message_name(one: &QuarantinedMessage) -> String {
 }
 
 /// Returns a message without its body and headers.
-pub fn message_row(one: &QuarantinedMessage) -> Value {
-    json!({
-        "message": message_name(one),
-        "subject": one.subject,
-        "reason": one.reason,
-        "time": words::instant(one.time),
-        "set_aside": words::instant(one.aside),
-    })
+pub fn message_row(one: &QuarantinedMessage) -> QuarantineRow {
+    QuarantineRow {
+        message: message_name(one),
+        subject: one.subject.to_string(),
+        reason: one.reason.to_string(),
+        time: words::instant(one.time),
+        set_aside: words::instant(one.aside),
+    }
 }
 
 /// Returns the headers of a message, without those between its publisher and the server.

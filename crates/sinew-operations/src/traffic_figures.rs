@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub struct StreamSample {
 }
 
 /// Messages a second of a group of subjects.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GroupRate {
     /// The group: `event.TYPE` for events, the name of the stream for all that is stored.
     pub group: String,
@@ -43,7 +44,7 @@ pub struct GroupRate {
 }
 
 /// Times of nodes, from start to result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GroupLatency {
     /// Agent or workflow that works for the nodes.
     pub group: String,
@@ -67,7 +68,7 @@ pub(crate) fn nearest_rank(values: &mut [u64], percent: usize) -> Option<u64> {
 }
 
 /// All figures at one time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TrafficReport {
     /// Seconds over which the rates were taken.
     pub seconds: f64,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::Time;
 use sinew_inspection::words;
@@ -26,7 +27,7 @@ const MAX_VERSIONS: usize = 1_000;
 const MAX_DURATIONS: usize = 2_000;
 
 /// Ends of the executions of a workflow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct WorkflowOutcomes {
     /// Ends by version, in the order of the digests; those of an unknown version first.
     pub versions: Vec<VersionOutcomes>,
@@ -35,7 +36,7 @@ pub struct WorkflowOutcomes {
 }
 
 /// Ends of the executions of one version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct VersionOutcomes {
     /// Digest of the version; `None` for executions whose record does not name it, as those of older releases.
     pub version: Option<String>,
@@ -48,10 +49,11 @@ pub struct VersionOutcomes {
 }
 
 /// Figures of all workflows by span of time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WorkflowFigures {
     /// When the first span begins, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
+    #[schemars(with = "String")]
     pub from: Time,
     /// Milliseconds of a span.
     pub span_ms: u64,
@@ -62,7 +64,7 @@ pub struct WorkflowFigures {
 }
 
 /// Figures of one workflow, the oldest span first.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WorkflowSeries {
     /// Name of the workflow.
     pub workflow: String,

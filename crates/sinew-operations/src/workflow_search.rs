@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use sinew_agents::{Agent, AgentSet};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
@@ -13,6 +15,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::file_agents;
 use crate::ready_made::add_ready_made;
 use crate::workflow_file::{self, Loaded, Options};
+use crate::workflow_sockets::NodeSockets;
 
 /// No workflow was found.
 pub const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
@@ -173,33 +176,67 @@ fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic 
     }
 }
 
-/// One document for all files: what was read, and the findings in order.
-pub fn validation_document(files: &[SearchedFile]) -> Value {
-    let read: Vec<Value> = files
-        .iter()
-        .map(|file| {
-            let workflows: Vec<&str> = file
-                .loaded
-                .iter()
-                .flat_map(|loaded| &loaded.workflows)
-                .map(|lowered| lowered.plan.name.as_str())
-                .collect();
-            json!({
-                "file": file.path,
-                "dialect": file.loaded.as_ref().map(|loaded| loaded.dialect.name()),
-                "workflows": workflows,
-                "errors": file.diagnostics.errors(),
-                "warnings": file.diagnostics.warnings(),
-            })
-        })
-        .collect();
-    json!({
-        "version": 1,
-        "errors": files.iter().map(|file| file.diagnostics.errors()).sum::<usize>(),
-        "warnings": files.iter().map(|file| file.diagnostics.warnings()).sum::<usize>(),
-        "files": read,
-        "diagnostics": findings(files),
-    })
+/// Outcome of a check of files: what was read, and the findings in order.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValidationReport {
+    /// Version of this form.
+    pub version: u32,
+    /// Number of errors in all files.
+    pub errors: usize,
+    /// Number of warnings in all files.
+    pub warnings: usize,
+    /// The files.
+    pub files: Vec<CheckedFile>,
+    /// Findings, each with code, severity, message and place.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
+    pub diagnostics: Vec<Value>,
+    /// Drawings of the workflows as SVG, by name, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drawings: Option<BTreeMap<String, String>>,
+    /// Sockets of the nodes, where drawings were asked for and the dialect has sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<Vec<NodeSockets>>,
+}
+
+/// A file that was checked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckedFile {
+    /// Path or name of the file.
+    #[schemars(with = "String")]
+    pub file: PathBuf,
+    /// Dialect; `None` if the file cannot be read.
+    pub dialect: Option<&'static str>,
+    /// Workflows of the file.
+    pub workflows: Vec<String>,
+    /// Number of errors.
+    pub errors: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+}
+
+impl ValidationReport {
+    /// The outcome for these files.
+    pub fn of(files: &[SearchedFile]) -> Self {
+        let read = files.iter().map(|file| {
+            let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
+            CheckedFile {
+                file: file.path.clone(),
+                dialect: file.loaded.as_ref().map(|loaded| loaded.dialect.name()),
+                workflows: workflows.map(|lowered| lowered.plan.name.clone()).collect(),
+                errors: file.diagnostics.errors(),
+                warnings: file.diagnostics.warnings(),
+            }
+        });
+        Self {
+            version: 1,
+            errors: files.iter().map(|file| file.diagnostics.errors()).sum(),
+            warnings: files.iter().map(|file| file.diagnostics.warnings()).sum(),
+            files: read.collect(),
+            diagnostics: findings(files),
+            drawings: None,
+            sockets: None,
+        }
+    }
 }
 
 /// The findings in all files, in order.

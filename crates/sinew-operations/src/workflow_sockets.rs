@@ -1,5 +1,6 @@
 //! Sockets of the nodes of a covalt file, with their types, colours and outlines.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_dialects::covalt::describe_kind;
@@ -10,7 +11,7 @@ use crate::workflow_file::Loaded;
 const DIALECT: &str = "covalt";
 
 /// Sockets of a node, as the catalogue of its kind describes them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeSockets {
     /// Name of the workflow.
     pub workflow: String,

@@ -1,5 +1,6 @@
 //! Files of deployed workflows, as they were deployed, with what was found in them then.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_mesh::workflow::{PlanFile, PlanTexts};
@@ -9,7 +10,7 @@ use crate::failure::Failure;
 use crate::mesh_operator::MeshOperator;
 
 /// Source of a version of a workflow.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorkflowSource {
     /// Name of the workflow.
     pub name: String,
@@ -18,6 +19,7 @@ pub struct WorkflowSource {
     /// Dialect of the file.
     pub dialect: String,
     /// The workflow file, then the files that it includes; empty if the mesh was not given them.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub files: Vec<PlanFile>,
     /// Findings, as `sinew workflow validate -o json` lists them.
     pub diagnostics: Vec<Value>,

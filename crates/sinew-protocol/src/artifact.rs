@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use unicode_normalization::is_nfc;
@@ -191,9 +192,10 @@ impl fmt::Display for ArtifactRef {
 }
 
 /// Description of one stored version, sufficient to check its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactMeta {
     /// The artifact's name.
+    #[schemars(with = "String")]
     pub name: ArtifactName,
     /// The version, counted from 0.
     pub version: u32,

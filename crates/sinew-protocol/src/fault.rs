@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Origin of a fault; decides whether a retry may help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// Infrastructure: the agent crashed, is gone, or the transport failed.
@@ -52,7 +53,7 @@ impl fmt::Display for FaultKind {
 }
 
 /// A reason for not succeeding, with the operator code whose page explains it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
     /// Operator code, `SINEW-NNNN`; see [`crate::code::page`].
     pub code: Cow<'static, str>,

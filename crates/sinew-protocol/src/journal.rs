@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prost::Message as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -98,13 +99,16 @@ pub enum EntryKind {
 }
 
 /// Answer to a command; also the body of the event `command`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The command's id.
+    #[schemars(with = "String")]
     pub id: Token,
     /// Operation of the command.
+    #[schemars(with = "String")]
     pub op: Operation,
     /// Caller of the command.
+    #[schemars(with = "String")]
     pub caller: Token,
     /// Whether it was done.
     pub accepted: bool,

@@ -3,11 +3,12 @@
 //! An agent tells what it used itself, and in `children` the sum of what agents and workflows used that it called. An execution
 //! that answers a task tells everything of its nodes as `children`: it asked no model itself.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Sums over model calls. The numbers are the word of the agents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelTotals {
     /// Answers of models.
     #[serde(default)]
@@ -74,7 +75,7 @@ impl ModelTotals {
 }
 
 /// Usage of one task: its agent's own, and that of the agents and workflows which it called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskUsage {
     /// Own sums.
     #[serde(flatten)]

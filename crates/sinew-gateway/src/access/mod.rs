@@ -11,6 +11,7 @@ mod gate;
 mod key_set;
 mod oidc;
 mod oidc_sign_in;
+mod provider_documents;
 mod ring_verifier;
 mod session;
 

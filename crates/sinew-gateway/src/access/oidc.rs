@@ -1,34 +1,25 @@
 //! Tokens of an OpenID provider: JWTs that name caller and rights, signed with keys that the provider publishes.
 
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_protocol::Token;
 use sinew_protocol::access::{AccessRole, OIDC_CALLER_PREFIX};
-use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::caller::CallerIdentity;
+use super::provider_documents::{MissingKey, ProviderDescription, ProviderDocuments, is_safe};
 use super::ring_verifier::{ALGORITHMS, install};
 use crate::error::GatewayError;
 use crate::options::{OidcClient, OidcOptions};
 
 /// Bytes of a token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Bytes of a document of the provider.
-const MAX_DOCUMENT_BYTES: usize = 512 << 10;
-/// How long a document of the provider may take.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Age after which keys are fetched again when a token comes.
-const MAX_KEY_AGE: Duration = Duration::from_mins(10);
-/// Shortest time between two fetches: a flood of tokens with unknown keys must not become one of fetches.
-const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 /// Codes of sign-ins that are exchanged at once: a flood of them must not reach the provider.
 const MAX_EXCHANGES: usize = 8;
 /// Scopes that give rights begin with this: `sinew:client`, `sinew:client:orders-*`.
@@ -66,37 +57,14 @@ pub(crate) enum TokenRefusal {
     Provider,
 }
 
-/// A provider as it described itself last.
-#[derive(Clone)]
-struct FetchedProvider {
-    keys: Arc<JwkSet>,
-    description: Arc<ProviderDescription>,
-    at: Instant,
-}
-
 /// A provider, with its keys as they were fetched last.
 pub(super) struct OidcProvider {
     options: OidcOptions,
     issuer: Url,
     http: WebClient,
-    fetched: RwLock<Option<FetchedProvider>>,
-    /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
-    last_fetch: tokio::sync::Mutex<Option<Instant>>,
+    documents: Arc<ProviderDocuments>,
     /// Places of codes that are exchanged: anybody can come back with a code.
     exchanges: Semaphore,
-}
-
-/// Description that a provider publishes of itself.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct ProviderDescription {
-    issuer: String,
-    jwks_uri: String,
-    /// Page on which people sign in.
-    #[serde(default)]
-    pub(super) authorization_endpoint: String,
-    /// Address that gives tokens for the code of a sign-in.
-    #[serde(default)]
-    pub(super) token_endpoint: String,
 }
 
 impl OidcProvider {
@@ -110,14 +78,8 @@ impl OidcProvider {
         }
         // The operator chose the provider, which may stand in a private network.
         let http = WebClient::new(ReachableAddresses::All).map_err(|error| bad(error.to_string()))?;
-        Ok(Self {
-            options,
-            issuer,
-            http,
-            fetched: RwLock::default(),
-            last_fetch: tokio::sync::Mutex::default(),
-            exchanges: Semaphore::new(MAX_EXCHANGES),
-        })
+        let documents = Arc::new(ProviderDocuments::new(&options, issuer.clone(), http.clone()));
+        Ok(Self { options, issuer, http, documents, exchanges: Semaphore::new(MAX_EXCHANGES) })
     }
 
     /// Address of the provider.
@@ -163,93 +125,16 @@ impl OidcProvider {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(TokenRefusal::Algorithm);
         }
-        let key = self.key(header.kid.as_deref()).await?;
+        let key = self.documents.key(header.kid.as_deref()).await.map_err(|missing| match missing {
+            MissingKey::Unknown => TokenRefusal::UnknownKey,
+            MissingKey::Unreachable => TokenRefusal::Provider,
+        })?;
         self.checked_claims(token, &key, header.alg)
     }
 
-    /// The description of the provider, at most [`MAX_KEY_AGE`] old unless the provider is away.
+    /// The description of the provider as it was fetched last.
     pub(super) async fn description(&self) -> Result<Arc<ProviderDescription>, TokenRefusal> {
-        let known = self.known();
-        if known.as_ref().is_none_or(|known| known.at.elapsed() >= MAX_KEY_AGE) {
-            self.fetch(known.map(|known| known.at)).await;
-        }
-        self.known().map(|known| known.description).ok_or(TokenRefusal::Provider)
-    }
-
-    /// The key of this id. Keys are fetched if it is not among those that are known, or those are old.
-    async fn key(&self, kid: Option<&str>) -> Result<Jwk, TokenRefusal> {
-        let known = self.known();
-        let seen = known.as_ref().map(|known| known.at);
-        let is_fetched = match known.as_ref().and_then(|known| pick(&known.keys, kid)) {
-            Some(key) if seen.is_some_and(|at| at.elapsed() < MAX_KEY_AGE) => return Ok(key),
-            // One request fetches keys that are old. The others take the old one meanwhile: the provider may be slow, or away.
-            Some(key) => match self.last_fetch.try_lock() {
-                Ok(last) => self.fetch_once(last, seen).await,
-                Err(_) => return Ok(key),
-            },
-            None => self.fetch(seen).await,
-        };
-        // Keys that were fetched before hold while the provider is away.
-        let known = self.known().ok_or(TokenRefusal::Provider)?;
-        pick(&known.keys, kid).ok_or(if is_fetched {
-            TokenRefusal::UnknownKey
-        } else {
-            TokenRefusal::Provider
-        })
-    }
-
-    fn known(&self) -> Option<FetchedProvider> {
-        self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Fetches description and keys, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
-    async fn fetch(&self, seen: Option<Instant>) -> bool {
-        self.fetch_once(self.last_fetch.lock().await, seen).await
-    }
-
-    async fn fetch_once(&self, mut last: MutexGuard<'_, Option<Instant>>, seen: Option<Instant>) -> bool {
-        if self.known().map(|known| known.at) != seen {
-            return true;
-        }
-        if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
-            return seen.is_some();
-        }
-        let read = self.read_provider().await;
-        // Requests that waited meanwhile must not ask a provider that is away once more, each for itself.
-        *last = Some(Instant::now());
-        match read {
-            Ok((description, keys)) => {
-                let (description, keys) = (Arc::new(description), Arc::new(keys));
-                let fetched = FetchedProvider { keys, description, at: Instant::now() };
-                *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
-                true
-            }
-            Err(reason) => {
-                tracing::warn!(issuer = self.options.issuer, reason, "the keys of a provider cannot be read");
-                false
-            }
-        }
-    }
-
-    async fn read_provider(&self) -> Result<(ProviderDescription, JwkSet), String> {
-        let path = format!("{}/.well-known/openid-configuration", self.issuer.path().trim_end_matches('/'));
-        let mut address = self.issuer.clone();
-        address.set_path(&path);
-        let description: ProviderDescription = self.read_document(address).await?;
-        if description.issuer != self.options.issuer {
-            return Err("its description names another issuer".to_owned());
-        }
-        let address = Url::parse(&description.jwks_uri).map_err(|error| error.to_string())?;
-        if !is_safe(&address) {
-            return Err("the address of its keys has no https".to_owned());
-        }
-        Ok((description, self.read_document(address).await?))
-    }
-
-    async fn read_document<T: serde::de::DeserializeOwned>(&self, address: Url) -> Result<T, String> {
-        let body = self.http.get(address.as_str(), MAX_DOCUMENT_BYTES, FETCH_TIMEOUT).await;
-        let body = body.map_err(|error| error.to_string())?;
-        serde_json::from_slice(&body).map_err(|error| error.to_string())
+        self.documents.description().await.ok_or(TokenRefusal::Provider)
     }
 
     fn checked_claims(
@@ -317,21 +202,6 @@ fn rights_of(scopes: &[&str]) -> Option<(AccessRole, Vec<String>)> {
     Some((role, named.into_iter().filter(|(one, _)| *one == role).map(|(_, pattern)| pattern).collect()))
 }
 
-/// The key of this id; without an id the only key.
-fn pick(keys: &JwkSet, kid: Option<&str>) -> Option<Jwk> {
-    match (kid, keys.keys.as_slice()) {
-        (Some(kid), _) => keys.find(kid).cloned(),
-        (None, [only]) => Some(only.clone()),
-        (None, _) => None,
-    }
-}
-
-/// Whether nobody on the way can replace what is read there.
-pub(super) fn is_safe(address: &Url) -> bool {
-    let is_own = matches!(address.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    address.scheme() == "https" || (address.scheme() == "http" && is_own)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,18 +222,5 @@ mod tests {
         for none in [&[][..], &["openid"], &["sinew:"], &["sinew:root"], &["client"], &["sinew:client:"]] {
             check(none, None);
         }
-    }
-
-    #[test]
-    fn keys_come_from_where_nobody_can_replace_them() {
-        let check = |address: &str, expected: bool| {
-            assert_eq!(is_safe(&Url::parse(address).unwrap()), expected, "{address}");
-        };
-        check("https://login.example.com/a", true);
-        check("http://127.0.0.1:9/a", true);
-        check("http://[::1]:9", true);
-        check("http://login.example.com", false);
-        check("http://127.0.0.1.example.com", false);
-        check("file:///etc/passwd", false);
     }
 }

@@ -14,7 +14,8 @@ use sinew_agents::{WebMethod, WebRequest};
 use url::{Url, form_urlencoded};
 
 use super::caller::CallerIdentity;
-use super::oidc::{OidcProvider, TokenRefusal, is_safe};
+use super::oidc::{OidcProvider, TokenRefusal};
+use super::provider_documents::is_safe;
 use crate::options::OidcClient;
 
 /// Bytes of each secret of a visit.

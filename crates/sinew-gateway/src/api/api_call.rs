@@ -16,6 +16,7 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::fault_of;
 use sinew_protocol::unique_keys::check_unique_keys;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
@@ -34,6 +35,8 @@ pub(super) struct ApiCall {
     path: BTreeMap<String, String>,
     /// The body, at most as large as the gateway reads.
     pub(super) body: Bytes,
+    /// Places of a large body, until the request is answered.
+    _places: Option<OwnedSemaphorePermit>,
 }
 
 impl ApiCall {
@@ -46,6 +49,7 @@ impl ApiCall {
         body_bytes: usize,
     ) -> Result<Self, HttpProblem> {
         let (parts, body) = request.into_parts();
+        let places = state.take_body_places(&body, body_bytes)?;
         let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
             BodyError::TooLarge => HttpProblem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -61,7 +65,7 @@ impl ApiCall {
         let operations = state.operations_of(caller);
         let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()))
             .with_history(Arc::clone(&state.history));
-        Ok(Self { state, operator, operations, parts, path, body })
+        Ok(Self { state, operator, operations, parts, path, body, _places: places })
     }
 
     /// A parameter of the path; empty if the route has none of this name.

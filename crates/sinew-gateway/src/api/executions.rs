@@ -1,6 +1,6 @@
 //! Reading executions.
 
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, bad_request, compute};
 use super::event_stream;
+use crate::files::{held_body, take_place};
 use crate::http_error::HttpProblem;
 
 /// Executions of a page, unless the client wants another number.
@@ -68,8 +69,8 @@ fn status_of(word: &str) -> Option<ExecutionStatus> {
 }
 
 /// A page of executions.
-#[derive(Serialize)]
-struct ExecutionPage {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ExecutionPage {
     executions: Vec<ExecutionRow>,
     /// Cursor of the next page; `None` on the last.
     next: Option<String>,
@@ -189,7 +190,7 @@ pub(super) async fn record(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: RecordQuery = call.query()?;
     let found = call.found().await?;
     let record = if query.redact { record::redact(&found.record) } else { found.record };
-    answer(&record.to_json())
+    answer(&record.document())
 }
 
 /// Query of a tree.
@@ -350,8 +351,8 @@ enum EventVocabulary {
 }
 
 /// A page of events.
-#[derive(Serialize)]
-struct EventPage {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EventPage {
     events: Vec<events::EventLine>,
     /// The `seq` of the last event, if more follow; what `after` takes, and `before` where the newest come first.
     next: Option<String>,
@@ -420,13 +421,16 @@ pub(crate) struct ArtifactQuery {
 pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ArtifactQuery = call.query()?;
     let found = call.found().await?;
+    let place = take_place(&call.state).await?;
     let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
+    let length = HeaderValue::from(bytes.len());
     // An artifact is data, whatever its name or type says: a browser saves it and shows nothing.
+    let length = [(header::CONTENT_LENGTH, length)];
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
         (header::CONTENT_DISPOSITION, "attachment"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((length, headers, held_body(bytes, place)).into_response())
 }

@@ -2,10 +2,9 @@
 
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use sinew_operations::failure::Failure;
-use sinew_operations::quarantine::message_row;
+use sinew_operations::quarantine::{QuarantineRow, message_row};
 use sinew_operations::workflow_figures::{count_outcomes, read_workflow_figures};
 use sinew_runtime::local;
 
@@ -65,6 +64,12 @@ pub(super) async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: QuarantineQuery = call.query()?;
     let limit = query.limit.unwrap_or(QUARANTINE_ROWS).clamp(1, MAX_QUARANTINE_ROWS);
     let found = call.operator.mesh().quarantine().list(limit).await.map_err(Failure::from)?;
-    let rows: Vec<Value> = found.iter().map(message_row).collect();
-    answer(&json!({ "messages": rows }))
+    answer(&QuarantinePage { messages: found.iter().map(message_row).collect() })
+}
+
+/// Messages that were set aside.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct QuarantinePage {
+    /// The messages, oldest first.
+    messages: Vec<QuarantineRow>,
 }

@@ -2,17 +2,17 @@
 
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_diagram::Direction;
-use sinew_inspection::describe::describe;
+use sinew_inspection::describe::{ExecutionDescription, describe};
 use sinew_inspection::diff;
 use sinew_inspection::drawing::{self, DrawnProgress};
-use sinew_inspection::events::{self, EventWords};
-use sinew_inspection::node_description::describe_node;
+use sinew_inspection::events::{self, EventLine, EventWords};
+use sinew_inspection::node_description::{NodeDescription, describe_node};
 use sinew_inspection::record::{self, Record};
-use sinew_inspection::timeline::timeline;
-use sinew_inspection::tree::{TreeOptions, tree};
+use sinew_inspection::timeline::{Timeline, timeline};
+use sinew_inspection::tree::{TreeBranch, TreeOptions, tree};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
 use sinew_operations::failure::{Failure, FailureKind};
@@ -77,6 +77,25 @@ fn read_export(bytes: &[u8]) -> Result<Record, Failure> {
     })
 }
 
+/// Everything that people look at in an export.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ExportViews<'a> {
+    /// Status, with causes and next steps.
+    description: ExecutionDescription,
+    /// Nodes, three levels deep.
+    tree: Option<Vec<TreeBranch>>,
+    /// The first activations with input and output.
+    nodes: Vec<NodeDescription>,
+    /// Times of activations.
+    timeline: Timeline,
+    /// The latest events.
+    events: &'a [EventLine],
+    /// Number of earlier events.
+    skipped_events: usize,
+    /// Drawing as SVG; `None` for one that is too large.
+    drawing: Option<String>,
+}
+
 fn views_of(record: &Record) -> Value {
     // Times of open nodes end with the export.
     let (now, presence) = (record.at(), MeshPresence::default());
@@ -89,13 +108,13 @@ fn views_of(record: &Record) -> Value {
     let mut lines = events::lines(record, EventWords::Mesh(Vocabulary::Current));
     let skipped = lines.len().saturating_sub(MAX_EVENTS);
     lines.drain(..skipped);
-    json!({
-        "description": describe(record, now, &presence),
-        "tree": tree(record, &context, &options),
-        "nodes": (0..count).map(|act| describe_node(record, act, &context)).collect::<Vec<_>>(),
-        "timeline": timeline(record, now, MAX_NODES),
-        "events": lines,
-        "skipped_events": skipped,
-        "drawing": sinew_diagram::svg(&drawing).ok(),
+    json!(ExportViews {
+        description: describe(record, now, &presence),
+        tree: tree(record, &context, &options),
+        nodes: (0..count).map(|act| describe_node(record, act, &context)).collect(),
+        timeline: timeline(record, now, MAX_NODES),
+        events: &lines,
+        skipped_events: skipped,
+        drawing: sinew_diagram::svg(&drawing).ok(),
     })
 }

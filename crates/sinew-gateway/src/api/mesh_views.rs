@@ -13,7 +13,7 @@ use sinew_inspection::list::RowFilter;
 use sinew_inspection::words;
 use sinew_mesh::event::{Event, EventFilter, EventStart, Events};
 use sinew_operations::agent_list::AgentRow;
-use sinew_operations::artifact_uses::{ArtifactMarks, uses_in};
+use sinew_operations::artifact_uses::{ArtifactMarks, ArtifactUse, uses_in};
 use sinew_operations::deployed_workflows::partners;
 use sinew_operations::execution_artifacts::{self, ArtifactRow, LeftArtifact};
 use sinew_operations::execution_list::{ExecutionCursor, ListDepth, RestOfList};
@@ -144,8 +144,26 @@ pub(crate) struct MeshArtifactsQuery {
     cursor: Option<String>,
 }
 
+/// Artifacts of a mesh.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MeshArtifactPage {
+    /// Artifacts, those of the latest executions first.
+    artifacts: Vec<MeshArtifact>,
+    /// Cursor of the next page; `None` on the last one.
+    next: Option<String>,
+}
+
+/// Tasks that were given an artifact.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ArtifactUses {
+    /// The tasks.
+    uses: Vec<ArtifactUse>,
+    /// Executions that were searched.
+    searched_executions: usize,
+}
+
 /// An artifact with its execution.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MeshArtifact {
     #[serde(flatten)]
     artifact: ArtifactRow,
@@ -191,7 +209,7 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
         }));
     }
     found.truncate(MAX_ARTIFACTS);
-    answer(&json!({ "artifacts": found, "next": next }))
+    answer(&MeshArtifactPage { artifacts: found, next })
 }
 
 /// Executions that are searched for uses of an artifact, beside its own.
@@ -224,7 +242,7 @@ pub(super) async fn artifact_uses(call: ApiCall) -> Result<Response, HttpProblem
             searched += 1;
         }
     }
-    answer(&json!({ "uses": uses, "searched_executions": searched }))
+    answer(&ArtifactUses { uses, searched_executions: searched })
 }
 
 /// Answers with the figures of the last minute.

@@ -4,6 +4,7 @@
 //! caller's own name and serialises its result. Nothing is decided here.
 
 mod agents;
+mod answer_schemas;
 mod api_call;
 mod approvals;
 mod change_stream;

@@ -7,7 +7,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::BASE;
+use super::answer_schemas::{answer_schema, of};
 use super::table::{API_ROUTES, ApiBody, ApiRoute};
+use crate::http_error::ProblemBody;
 
 /// Member of a JSON Schema with its definitions.
 const DEFINITIONS: &str = "$defs";
@@ -29,7 +31,8 @@ pub(crate) fn document() -> Value {
         let path = paths.entry(format!("{BASE}{}", route.path)).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
-    let mut schemas = Map::from_iter([("Problem".to_owned(), problem_schema())]);
+    let mut schemas = Map::new();
+    hoisted(of::<ProblemBody<'_>>(), &mut schemas);
     let paths = hoisted(Value::Object(paths), &mut schemas);
     json!({
         "openapi": "3.1.0",
@@ -52,13 +55,15 @@ pub(crate) fn document() -> Value {
 }
 
 fn operation(route: &ApiRoute) -> Value {
+    let content =
+        answer_schema(route.operation).map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
     let mut operation = json!({
         "operationId": format!("{:?}", route.operation),
         "summary": route.summary,
         "x-sinew-role": route.operation.role().as_str(),
         "parameters": parameters(route),
         "responses": {
-            "2XX": { "description": "Done", "content": { route.answer: {} } },
+            "2XX": { "description": "Done", "content": { route.answer: content } },
             "default": {
                 "description": "Refused or failed",
                 "content": { PROBLEM: { "schema": { "$ref": "#/components/schemas/Problem" } } },
@@ -139,23 +144,6 @@ fn hoisted(value: Value, schemas: &mut Map<String, Value>) -> Value {
     }
 }
 
-/// Members of a problem (RFC 9457), with the operator code.
-fn problem_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "code"],
-        "properties": {
-            "type": { "type": "string" },
-            "title": { "type": "string" },
-            "status": { "type": "integer" },
-            "detail": { "type": "string" },
-            "code": { "type": "string", "description": "Operator code; `sinew explain CODE` has its page." },
-            "hint": { "type": "string" },
-            "findings": { "type": "array", "description": "Findings in files.", "items": { "type": "object" } },
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +179,38 @@ mod tests {
             check(&document, &document) > API_ROUTES.len(),
             "each operation refers to the schema of problems"
         );
+    }
+
+    #[test]
+    fn answers_of_json_have_a_schema_and_others_none() {
+        for route in &API_ROUTES {
+            let is_json = route.answer == "application/json";
+            assert_eq!(answer_schema(route.operation).is_some(), is_json, "{:?}", route.operation);
+        }
+    }
+
+    #[test]
+    fn one_name_is_one_schema() {
+        fn collect(value: &Value, found: &mut Map<String, Value>) {
+            match value {
+                Value::Object(members) => {
+                    for (name, schema) in
+                        members.get(DEFINITIONS).and_then(Value::as_object).into_iter().flatten()
+                    {
+                        let other = found.insert(name.clone(), schema.clone());
+                        assert!(other.is_none_or(|other| other == *schema), "two schemas are named {name}");
+                    }
+                    members.values().for_each(|one| collect(one, found));
+                }
+                Value::Array(items) => items.iter().for_each(|one| collect(one, found)),
+                _ => {}
+            }
+        }
+        let mut found = Map::new();
+        for route in &API_ROUTES {
+            collect(&operation(route), &mut found);
+        }
+        assert!(found.len() > 40, "{:?}", found.keys().collect::<Vec<_>>());
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sinew_protocol::artifact::sha256;
+use sinew_protocol::a2a::PartContent;
 use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
 
 use super::api_call::{ApiCall, bad_request};
 use crate::http_error::HttpProblem;
 use crate::operations::message_files::{FILES, decode};
-use sinew_mesh::artifact::Place;
-use sinew_operations::failure::Failure;
+use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
 
 /// Files of one start.
 const MAX_FILES: usize = 20;
@@ -70,34 +69,32 @@ pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpP
 }
 
 impl ReadFile {
-    /// The entry of the file in the input, with its address on the mesh.
-    pub(super) fn entry(&self, url: &str) -> Value {
-        json!({
-            "name": self.name.as_str(),
-            "media_type": self.media_type,
-            "size": self.bytes.len(),
-            "sha256": sha256(&self.bytes),
-            "url": url,
-        })
-    }
-
-    /// Stores the file for an execution that is to be, and returns its entry.
-    pub(super) async fn store(
+    /// Prepares the file for an execution that is to be: the artifact, not stored yet, and its entry in the input.
+    pub(super) async fn prepare(
         self,
         call: &ApiCall,
         workflow: &str,
         execution: &ExecutionId,
-    ) -> Result<Value, HttpProblem> {
+    ) -> Result<(PreparedArtifact, Value), HttpProblem> {
         let activation = ActivationKey::of::<&str>(execution, Token::of(workflow).as_str(), &[], 0);
         let task = TaskId::of(execution, &activation, 1);
         let mesh = call.operator.mesh();
         let place = Place { app: workflow, user: mesh.caller().as_str(), execution, task: &task };
-        let bytes = self.bytes.clone().into();
-        let stored = mesh.artifacts().put_object(&place, self.name.clone(), 0, &self.media_type, bytes).await;
-        match stored.map_err(Failure::from)?.part.content {
-            sinew_protocol::a2a::PartContent::Url(url) => Ok(self.entry(&url)),
-            _ => Err(bad_request("files: a file has no address")),
-        }
+        let Self { name, media_type, bytes } = self;
+        let prepared = mesh.artifacts().prepare(&place, name, 0, &media_type, bytes.into()).await;
+        let prepared = prepared.map_err(|error| bad_request(format!("files: {error}")))?;
+        let StoredArtifact { meta, part } = prepared.shown();
+        let PartContent::Url(url) = part.content else {
+            return Err(bad_request("files: a file has no address"));
+        };
+        let entry = json!({
+            "name": meta.name.as_str(),
+            "media_type": meta.media_type,
+            "size": meta.size,
+            "sha256": meta.sha256,
+            "url": url,
+        });
+        Ok((prepared, entry))
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_engine::RetryRequest;
+use sinew_engine::{ExecutionMode, RetryRequest};
 use sinew_executor::client::ClientError;
 use sinew_operations::agent_list::AgentDetails;
 use sinew_operations::deployment::find_deployed;
@@ -77,8 +77,6 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         _ => return Err(bad_request("give a workflow, with or without a version, or an agent")),
     };
     let files = read_files(body.files)?;
-    let planned = input_with(body.input.clone(), files.iter().map(|file| file.entry("")).collect())?;
-    check_input(&program, &planned, &sinew_engine::ExecutionMode::default())?;
     let mut command = match (&body.id, &body.idempotency_key) {
         (Some(_), Some(_)) => return Err(bad_request("give an id or an idempotency_key, not both")),
         (Some(id), None) => {
@@ -95,14 +93,54 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         command.mode = json!({ "dry_run": true });
     }
     let execution = command.execution.clone();
-    let mut stored = Vec::new();
+    // Everything is checked before the first file is stored.
+    let (mut prepared, mut entries) = (Vec::new(), Vec::new());
     for file in files {
-        stored.push(file.store(&call, &workflow, &execution).await?);
+        let (artifact, entry) = file.prepare(&call, &workflow, &execution).await?;
+        prepared.push(artifact);
+        entries.push(entry);
     }
-    command.input = input_with(command.input, stored)?;
+    command.input = input_with(command.input, entries)?;
+    check_input(&program, &command.input, &ExecutionMode::default())?;
+    let checked = client.check_start(&command);
+    checked.map_err(Failure::from)?;
+    for artifact in prepared {
+        call.operator.mesh().artifacts().store(artifact).await.map_err(Failure::from)?;
+    }
     let is_new = client.start(command).await.map_err(Failure::from)?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    answer_with(status, &json!({ "execution": execution.as_str(), "workflow": workflow, "new": is_new }))
+    answer_with(status, &StartedExecution { execution: execution.as_str(), workflow, new: is_new })
+}
+
+/// An execution that was started.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct StartedExecution<'a> {
+    /// Id of the execution.
+    execution: &'a str,
+    /// Name of the workflow.
+    workflow: String,
+    /// Whether this request started it, and no earlier one of the same id or key.
+    new: bool,
+}
+
+/// An execution that got a command.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SteeredExecution<'a> {
+    /// Id of the execution.
+    execution: &'a str,
+    /// Status that the command leads to.
+    status: &'a str,
+}
+
+/// An execution that left the way of another one.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ForkedExecution<'a> {
+    /// Id of the new execution.
+    execution: &'a str,
+    /// Name of the workflow.
+    workflow: &'a str,
+    /// Id of the old execution.
+    fork_of: &'a str,
 }
 
 /// A command that may say why.
@@ -140,7 +178,7 @@ pub(super) async fn resume(call: ApiCall) -> Result<Response, HttpProblem> {
 async fn send_command(call: &ApiCall, command: Command, status: &str) -> Result<Response, HttpProblem> {
     let execution = command.execution().to_string();
     call.operator.signal(command).await?;
-    answer(&json!({ "execution": execution, "status": status }))
+    answer(&SteeredExecution { execution: &execution, status })
 }
 
 /// A retry.
@@ -172,7 +210,7 @@ pub(super) async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
         return answer(&preview);
     }
     call.operator.retry(&found.record, wanted, body.reason).await?;
-    answer(&json!({ "execution": found.record.id(), "status": "running" }))
+    answer(&SteeredExecution { execution: found.record.id(), status: "running" })
 }
 
 /// A fork.
@@ -202,5 +240,6 @@ pub(super) async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
         return answer(&new.preview(&record));
     }
     let launched = call.operator.launch(&record, new).await?;
-    answer_with(StatusCode::CREATED, &launched.document())
+    let (execution, workflow) = (launched.execution.as_str(), launched.workflow.as_str());
+    answer_with(StatusCode::CREATED, &ForkedExecution { execution, workflow, fork_of: &launched.of })
 }

@@ -1,20 +1,21 @@
 //! Workflows of the mesh, and files that become workflows.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
-use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, deployed_document};
+use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, WorkflowDescription, WorkflowRemoval};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
-use sinew_operations::workflow_search::{SearchedFile, validation_document};
+use sinew_operations::workflow_search::{SearchedFile, ValidationReport};
 use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
 use sinew_runtime::Program;
@@ -74,7 +75,7 @@ pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let (name, digest) = find_deployed(&call.operator, call.path("name"), query.version.as_deref()).await?;
     let program = program(&call, &digest).await?;
     let nodes = query.nodes.unwrap_or(usize::MAX);
-    answer(&deployed_document(program.graph.plan(), &digest, &name, nodes))
+    answer(&WorkflowDescription::of_deployed(program.graph.plan(), &digest, &name, nodes))
 }
 
 pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -144,15 +145,10 @@ pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
     let checked = compute(move || {
         let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
-        let drawings = if drawing { drawings_of(&file) } else { Map::new() };
-        let sockets =
-            if drawing { file.loaded.as_ref().map(sockets_of).unwrap_or_default() } else { Vec::new() };
-        let mut document = validation_document(&[file]);
-        if drawing {
-            document["drawings"] = Value::Object(drawings);
-            document["sockets"] = json!(sockets);
-        }
-        Ok::<_, Failure>(document)
+        let drawings = drawing.then(|| drawings_of(&file));
+        let sockets = drawing.then(|| file.loaded.as_ref().map(sockets_of).unwrap_or_default());
+        let report = ValidationReport::of(&[file]);
+        Ok::<_, Failure>(ValidationReport { drawings, sockets, ..report })
     });
     answer(&checked.await??)
 }
@@ -186,11 +182,11 @@ pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProble
 }
 
 /// Drawings of the workflows of a file, by name.
-fn drawings_of(file: &SearchedFile) -> Map<String, Value> {
+fn drawings_of(file: &SearchedFile) -> BTreeMap<String, String> {
     let workflows = file.loaded.iter().flat_map(|loaded| &loaded.workflows);
     let drawn = workflows.filter_map(|lowered| {
         let drawing = drawing::draw(&lowered.plan, sinew_diagram::Direction::TopDown, None);
-        Some((lowered.plan.name.clone(), Value::String(sinew_diagram::svg(&drawing).ok()?)))
+        Some((lowered.plan.name.clone(), sinew_diagram::svg(&drawing).ok()?))
     });
     drawn.collect()
 }
@@ -223,10 +219,19 @@ pub(super) async fn delete(call: ApiCall) -> Result<Response, HttpProblem> {
         call.operator.remove_workflow(&removal).await?;
     }
     let status = if query.dry_run { "would delete" } else { "deleted" };
-    answer(&json!({
-        "name": removal.name,
-        "version": removal.version,
-        "status": status,
-        "open_executions": removal.open_executions,
-    }))
+    let WorkflowRemoval { name, version, open_executions } = removal;
+    answer(&RemovedWorkflow { name: &name, version: &version, status, open_executions })
+}
+
+/// A workflow that was removed, or would be.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RemovedWorkflow<'a> {
+    /// Name of the workflow.
+    name: &'a str,
+    /// Its newest version.
+    version: &'a str,
+    /// `deleted`, or `would delete`.
+    status: &'static str,
+    /// Executions of it that go on.
+    open_executions: usize,
 }

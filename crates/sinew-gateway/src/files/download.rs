@@ -1,14 +1,12 @@
 //! `GET /files/TOKEN/NAME`: the bytes of a file, or a range of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sinew_mesh::MeshError;
 use sinew_mesh::artifact::LARGEST_OBJECT;
@@ -18,12 +16,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::byte_range::{WantedBytes, wanted_bytes};
 use super::file_link::read_token;
+use super::file_place::{held_body, take_place};
 use crate::access::now_ms;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
-/// How long a file waits for a place.
-const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Media type of bytes whose kind nobody names.
 const UNKNOWN_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -89,29 +86,13 @@ async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Resu
     Ok(response)
 }
 
-/// A body that keeps the place of its file until it was sent or given up: slow clients hold as many files as fast ones.
-fn held_body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
-    Body::new(Full::new(bytes).map_frame(move |frame| {
-        // Held until the body is dropped.
-        let _place = &place;
-        frame
-    }))
-}
-
 /// The bytes at an address, with their place. None if the mesh does not keep them any more.
 async fn stored_bytes(
     state: &GatewayState,
     address: &StoredAt,
 ) -> Result<Option<(OwnedSemaphorePermit, Bytes)>, HttpProblem> {
     let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
-    // Files are held whole, so only some are on their way at once.
-    let place = Arc::clone(&state.file_places).acquire_owned();
-    let place = match tokio::time::timeout(PLACE_TIMEOUT, place).await {
-        Ok(place) => place.map_err(|error| busy(error.to_string()))?,
-        Err(_) => {
-            return Err(busy("as many files are on their way as may be; try again in a moment".to_owned()));
-        }
-    };
+    let place = take_place(state).await?;
     let artifacts = state.operations.client().mesh().artifacts();
     match artifacts.fetch_within(&address.to_string(), LARGEST_OBJECT).await {
         Ok(bytes) => Ok(Some((place, bytes))),
@@ -123,22 +104,5 @@ async fn stored_bytes(
             tracing::debug!(%error, "a file cannot be read");
             Ok(None)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::sync::Semaphore;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_body_keeps_its_place_until_it_is_gone() {
-        let places = Arc::new(Semaphore::new(1));
-        let place = Arc::clone(&places).try_acquire_owned().unwrap();
-        let body = held_body(Bytes::from_static(b"abc"), place);
-        assert_eq!(places.available_permits(), 0);
-        assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
-        assert_eq!(places.available_permits(), 1);
     }
 }

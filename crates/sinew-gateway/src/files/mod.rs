@@ -6,6 +6,8 @@
 mod byte_range;
 mod download;
 mod file_link;
+mod file_place;
 
 pub(crate) use download::serve;
 pub(crate) use file_link::FileLinks;
+pub(crate) use file_place::{held_body, take_place};

@@ -4,7 +4,8 @@
 //! another one, at any gateway, and their tasks are still there.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -27,7 +28,7 @@ use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::short;
-use crate::options::GatewayLimits;
+use crate::options::{GatewayLimits, GatewayOptions};
 use crate::request_body::{BodyError, is_json, read_body};
 
 /// Header with the session of an earlier client.
@@ -45,6 +46,9 @@ pub(crate) struct McpEndpoint {
     sessions: Arc<LocalSessionManager>,
     /// Caller who began each session: the id of a session alone opens it to nobody else.
     owners: moka::sync::Cache<String, Token>,
+    /// Sessions that callers are about to begin, so that those of many requests at once count too.
+    beginning: Arc<Mutex<HashMap<Token, usize>>>,
+    most_per_caller: usize,
     limits: GatewayLimits,
     /// Streams that are open at the gateway.
     streams: Arc<Semaphore>,
@@ -61,11 +65,11 @@ impl McpEndpoint {
     /// The endpoint. Its streams end when the gateway drains.
     pub(crate) fn new(
         shared: McpShared,
-        limits: &GatewayLimits,
+        options: &GatewayOptions,
         streams: Arc<Semaphore>,
         draining: &CancellationToken,
     ) -> Self {
-        let shared = Arc::new(shared);
+        let (shared, limits) = (Arc::new(shared), &options.limits);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
         let sessions = Arc::new(sessions);
@@ -81,7 +85,11 @@ impl McpEndpoint {
         // An owner is forgotten after its session, which ends earlier without requests.
         let owners =
             moka::sync::Cache::builder().time_to_idle(2 * (limits.blocking + SESSION_RESERVE)).build();
-        Self { service, sessions, owners, limits: *limits, streams }
+        // Where nobody has credentials, everybody is one caller.
+        let most_per_caller =
+            if options.access.is_required { limits.sessions_per_caller } else { limits.sessions };
+        let beginning = Arc::default();
+        Self { service, sessions, owners, beginning, most_per_caller, limits: *limits, streams }
     }
 
     /// Answers one request.
@@ -103,13 +111,16 @@ impl McpEndpoint {
             }
         };
         let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let mut place = None;
         if parts.method == Method::POST && is_json(content_type) {
             if let Err(error) = check_unique_keys(&body) {
                 return not_json(&error.to_string());
             }
-            let is_new = !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body);
-            if is_new && self.sessions.sessions.read().await.len() >= self.limits.sessions {
-                return busy("as many sessions are open at this gateway as may be; try again in a moment");
+            if !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body) {
+                match self.place_of_session(caller.as_ref()).await {
+                    Ok(taken) => place = taken,
+                    Err(refused) => return *refused,
+                }
             }
         }
         let is_first = session.is_none();
@@ -121,7 +132,11 @@ impl McpEndpoint {
         let (parts, body) = answer.into_parts();
         let begun = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
         if let (Some(begun), Some(caller), true) = (begun, caller, is_first) {
-            self.owners.insert(begun.to_owned(), caller);
+            let owned = || self.owners.insert(begun.to_owned(), caller);
+            match place {
+                Some(place) => place.give_back(owned),
+                None => owned(),
+            }
         }
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
@@ -133,6 +148,68 @@ impl McpEndpoint {
             frame
         });
         Response::from_parts(parts, Body::new(body))
+    }
+
+    /// Place of a session that a caller begins, or the refusal of one too many.
+    async fn place_of_session(&self, caller: Option<&Token>) -> Result<Option<SessionPlace>, Box<Response>> {
+        let open = self.sessions.sessions.read().await;
+        if open.len() >= self.limits.sessions {
+            let text = "as many sessions are open at this gateway as may be; try again in a moment";
+            return Err(Box::new(busy(text)));
+        }
+        let Some(caller) = caller else { return Ok(None) };
+        let mut beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_caller =
+            |(session, owner): &(Arc<String>, Token)| owner == caller && open.contains_key(session.as_str());
+        let held = self.owners.iter().filter(of_caller).count();
+        let begun = beginning.entry(caller.clone()).or_default();
+        if held + *begun >= self.most_per_caller {
+            let text =
+                "as many sessions of this caller are open as may be: end one, or begin none (MCP 2026-07-28)";
+            let problem = HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text);
+            return Err(Box::new(problem.into_response()));
+        }
+        *begun += 1;
+        Ok(Some(SessionPlace {
+            beginning: Arc::clone(&self.beginning),
+            caller: caller.clone(),
+            is_held: true,
+        }))
+    }
+}
+
+/// Place of a session that its caller is about to begin.
+struct SessionPlace {
+    beginning: Arc<Mutex<HashMap<Token, usize>>>,
+    caller: Token,
+    is_held: bool,
+}
+
+impl SessionPlace {
+    /// Gives the place back while nobody counts, once the session counts by itself.
+    fn give_back(mut self, counts: impl FnOnce()) {
+        let beginning = Arc::clone(&self.beginning);
+        let mut beginning = beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        counts();
+        release(&mut beginning, &self.caller);
+        self.is_held = false;
+    }
+}
+
+impl Drop for SessionPlace {
+    fn drop(&mut self) {
+        if self.is_held {
+            release(&mut self.beginning.lock().unwrap_or_else(PoisonError::into_inner), &self.caller);
+        }
+    }
+}
+
+fn release(beginning: &mut HashMap<Token, usize>, caller: &Token) {
+    if let Some(count) = beginning.get_mut(caller) {
+        *count -= 1;
+        if *count == 0 {
+            beginning.remove(caller);
+        }
     }
 }
 

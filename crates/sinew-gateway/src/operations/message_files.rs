@@ -1,15 +1,14 @@
-//! Files in messages: stored on the mesh, so that the message is small and any agent can read them.
+//! Files in messages: stored on the mesh, so that the message is small and any agent can read them. A message that is refused
+//! leaves none, so all files are prepared before the first is stored.
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 use sinew_mesh::Mesh;
-use sinew_mesh::artifact::{Place, StoredArtifact};
+use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent, part_data};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::{ArtifactName, ExecutionId, Fault, TaskId, code};
-
-use super::peer::mesh_failed;
 
 /// Member of the input that lists the files of a message.
 pub(crate) const FILES: &str = "files";
@@ -27,79 +26,102 @@ pub(super) fn has_files(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part.content, PartContent::Raw(_)))
 }
 
-/// Stores files that are too large to travel within a message; their parts name the addresses.
-pub(super) async fn store_large_files(
+/// Prepares files that are too large to travel within a message; their parts name the addresses.
+pub(super) async fn prepare_large_files(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
     message: &mut Message,
-) -> Result<(), A2aError> {
+) -> Result<Vec<PreparedArtifact>, A2aError> {
+    let mut prepared = Vec::new();
     for (nth, part) in message.parts.iter_mut().enumerate() {
         let PartContent::Raw(text) = &part.content else { continue };
         // Four characters are three bytes.
         if text.len() / 4 * 3 <= INLINE_LIMIT {
             continue;
         }
-        let stored = store_part(mesh, owner, nth, part).await?;
-        part.content = stored.part.content;
+        let file = prepare_part(mesh, owner, nth, part).await?;
+        part.content = file.shown().part.content;
+        prepared.push(file);
     }
-    Ok(())
+    Ok(prepared)
 }
 
-/// Stores the files of a message to a workflow. A file of JSON that comes alone is the input; other files are the member
+/// Files of a message to a workflow that were checked and are not stored yet, and the input that the message then gives.
+#[derive(Debug)]
+pub(super) struct PreparedFiles {
+    pub(super) files: Vec<PreparedArtifact>,
+    pub(super) input: Value,
+}
+
+/// Prepares the files of a message to a workflow. A file of JSON that comes alone is the input; other files are the member
 /// `files` of the input, each with name, media type, size, digest and address, beside the text or data.
-pub(super) async fn store_files(
+pub(super) async fn prepare_files(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
     message: &mut Message,
-) -> Result<(), A2aError> {
-    let is_alone = message.parts.len() == 1;
-    let mut files = Vec::new();
-    for (nth, part) in message.parts.iter_mut().enumerate() {
-        let PartContent::Raw(text) = &part.content else { continue };
-        let is_input = is_alone && part.media_type.as_deref().is_some_and(is_json);
-        if is_input && text.len() / 4 * 3 <= INLINE_LIMIT {
-            let bytes = decode(text).ok_or_else(|| bad(nth, "raw: expected base64"))?;
-            let data = serde_json::from_slice(&bytes).map_err(|error| bad(nth, &error.to_string()))?;
-            part.content = PartContent::Data(data);
-            return Ok(());
+) -> Result<PreparedFiles, A2aError> {
+    if let [part] = message.parts.as_mut_slice()
+        && part.media_type.as_deref().is_some_and(is_json)
+    {
+        return prepare_input(mesh, owner, part).await;
+    }
+    let (mut files, mut entries) = (Vec::new(), Vec::new());
+    for (nth, part) in message.parts.iter().enumerate() {
+        if !matches!(part.content, PartContent::Raw(_)) {
+            continue;
         }
-        let stored = store_part(mesh, owner, nth, part).await?;
-        let PartContent::Url(address) = &stored.part.content else {
+        let file = prepare_part(mesh, owner, nth, part).await?;
+        let StoredArtifact { meta, part } = file.shown();
+        let PartContent::Url(address) = part.content else {
             return Err(A2aError::internal("a file has no address"));
         };
-        if is_input {
-            part.content = PartContent::Url(address.clone());
-            return Ok(());
-        }
-        files.push(json!({
-            "name": stored.meta.name.as_str(),
-            "media_type": stored.meta.media_type,
-            "size": stored.meta.size,
-            "sha256": stored.meta.sha256,
+        entries.push(json!({
+            "name": meta.name.as_str(),
+            "media_type": meta.media_type,
+            "size": meta.size,
+            "sha256": meta.sha256,
             "url": address,
         }));
+        files.push(file);
     }
-    give_files(message, files)
+    let input = give_files(message, entries)?;
+    Ok(PreparedFiles { files, input })
 }
 
-async fn store_part(
+/// Prepares a file of JSON that is the input.
+async fn prepare_input(
+    mesh: &Mesh,
+    owner: &FileOwner<'_>,
+    part: &mut Part,
+) -> Result<PreparedFiles, A2aError> {
+    let file = prepare_part(mesh, owner, 0, part).await?;
+    let input: Value = serde_json::from_slice(file.bytes()).map_err(|error| bad(0, &error.to_string()))?;
+    if file.bytes().len() <= INLINE_LIMIT {
+        part.content = PartContent::Data(input.clone());
+        return Ok(PreparedFiles { files: Vec::new(), input });
+    }
+    part.content = file.shown().part.content;
+    Ok(PreparedFiles { files: vec![file], input })
+}
+
+async fn prepare_part(
     mesh: &Mesh,
     owner: &FileOwner<'_>,
     nth: usize,
     part: &Part,
-) -> Result<StoredArtifact, A2aError> {
+) -> Result<PreparedArtifact, A2aError> {
     let PartContent::Raw(text) = &part.content else { return Err(bad(nth, "expected a file")) };
     let bytes = decode(text).ok_or_else(|| bad(nth, "raw: expected base64"))?;
     let media_type = part.media_type.as_deref().unwrap_or("application/octet-stream");
     let name = part.filename.clone().unwrap_or_else(|| format!("file-{}", nth + 1));
     let name = ArtifactName::parse(&name).map_err(|error| bad(nth, &format!("filename: {error}")))?;
     let place = Place { app: owner.agent, user: owner.caller, execution: owner.execution, task: owner.task };
-    let stored = mesh.artifacts().put_object(&place, name, 0, media_type, bytes.into()).await;
-    stored.map_err(|error| mesh_failed(&error))
+    let prepared = mesh.artifacts().prepare(&place, name, 0, media_type, bytes.into()).await;
+    prepared.map_err(|error| bad(nth, &error.to_string()))
 }
 
-/// Puts the list of files beside the text or data of the message.
-fn give_files(message: &mut Message, files: Vec<Value>) -> Result<(), A2aError> {
+/// Puts the list of files beside the text or data of the message, and gives the input that they make together.
+fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aError> {
     message.parts.retain(|part| !matches!(part.content, PartContent::Raw(_)));
     let mut input = match message.parts.iter().find_map(part_data) {
         Some(Value::Object(data)) => Value::Object(data.clone()),
@@ -118,8 +140,8 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<(), A2aError> 
     }
     input[FILES] = files.into();
     message.parts.retain(|part| part_data(part).is_none());
-    message.parts.push(Part::data(input));
-    Ok(())
+    message.parts.push(Part::data(input.clone()));
+    Ok(input)
 }
 
 /// The bytes of base64, in any of its alphabets.
@@ -149,8 +171,10 @@ mod tests {
         let check = |parts: Vec<Part>, expected: Option<Value>| {
             let mut message = Message::user("m", parts);
             let given = give_files(&mut message, listed()).ok();
-            let data = message.parts.iter().find_map(part_data).cloned();
-            assert_eq!(given.and(data), expected);
+            assert_eq!(given, expected);
+            if let Some(given) = given {
+                assert_eq!(message.parts.iter().find_map(part_data), Some(&given));
+            }
         };
         check(vec![file()], Some(json!({"files": listed()})));
         check(

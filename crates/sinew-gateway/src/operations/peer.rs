@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sinew_executor::client::ClientError;
 use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, Task, TaskQueryParams};
-use sinew_protocol::jsonrpc::{Method, Request, Response, error_of};
+use sinew_protocol::jsonrpc::{Method, Request, Response, error_of, fault_of};
 use sinew_protocol::{Fault, code, header};
 use tokio::time::Instant;
 
@@ -56,6 +56,12 @@ impl From<PeerError> for A2aError {
 }
 
 impl PeerError {
+    /// The error of work that was asked for. What an agent says after an earlier request that nobody answered tells nothing
+    /// of what became of that request.
+    pub(super) fn of_work(self) -> A2aError {
+        if self.was_repeated { unanswered(self.error) } else { self.error }
+    }
+
     /// The error of A2A.
     pub(super) fn code(&self) -> ErrorCode {
         self.error.code
@@ -183,6 +189,19 @@ pub(super) async fn ask_peer(
     }
 }
 
+/// The error of a request that may have been taken, though its agent did not answer, and `later` says nothing of it. Words of
+/// the agent about the request itself stay as they are.
+pub(super) fn unanswered(later: A2aError) -> A2aError {
+    let says_nothing =
+        later.code == ErrorCode::TaskNotFound || fault_of(&later).code == code::NOBODY_ANSWERS.as_str();
+    if !says_nothing {
+        return later;
+    }
+    let text =
+        format!("the agent did not answer, so that the request may have been taken: {}", later.message);
+    error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text))
+}
+
 /// A failure of the mesh as an error of A2A.
 pub(super) fn mesh_failed(error: &MeshError) -> A2aError {
     let fault = match error {
@@ -212,4 +231,21 @@ pub(super) fn client_failed(error: &ClientError) -> A2aError {
 fn known(code: &str) -> String {
     let known = code::page(code).map(|_| code.to_owned());
     known.unwrap_or_else(|| code::AGENT_REFUSED_A2A_OPERATION.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_after_silence_do_not_say_that_nothing_was_done() {
+        let nobody = mesh_failed(&MeshError::NobodyAnswers { what: "agent one".to_owned() });
+        let check = |later: A2aError, expected: &str| {
+            assert_eq!(fault_of(&unanswered(later.clone())).code, expected, "{later:?}");
+        };
+        check(nobody, "SINEW-7055");
+        check(A2aError::task_not_found("t"), "SINEW-7055");
+        check(A2aError::invalid_params("no"), "SINEW-7005");
+        check(error_of(&Fault::error(code::AGENT_BUSY.as_str(), "full")), "SINEW-5113");
+    }
 }

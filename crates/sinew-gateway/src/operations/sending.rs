@@ -3,17 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
+use sinew_engine::ExecutionMode;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_operations::input_check;
 use sinew_protocol::a2a::{
     A2aError, CoreMethod, ErrorCode, SendMessageRequest, SendMessageResponse, Task,
     TaskPushNotificationConfig, check_message, is_terminal,
 };
+use sinew_protocol::behalf::CallingTask;
+use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::jsonrpc::{error_of, raw};
-use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
+use sinew_protocol::task::TaskExtra;
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, FaultKind, TaskId, Token, code};
 use tokio::time::Instant;
 
 use super::message_files::{self, FileOwner};
-use super::peer::REPLICA_TRIES;
+use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
@@ -22,6 +29,8 @@ use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, shor
 const SILENCE: Duration = Duration::from_secs(15);
 /// Time between two looks at the task of an agent that did not answer.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a request around its parameters, with its headers.
+const ENVELOPE_BYTES: usize = 16 << 10;
 
 impl A2aOperations {
     /// Sends a message and waits until its task has ended or waits for somebody, unless the client wants it at once.
@@ -35,11 +44,7 @@ impl A2aOperations {
         push.as_ref().map(|push| self.check_push(push)).transpose()?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
-            if let Some(push) = push {
-                self.task_of_peer(call, &place).await?;
-                self.store_push(call, &place, &task.0.clone(), push).await?;
-            }
-            return self.send_to_task(call, &place, params, history).await;
+            return self.send_to_task(call, &place, params, (history, push)).await;
         }
         let agent = self.agent_of_message(call, &params)?;
         self.check_modes(&agent, &params)?;
@@ -81,6 +86,18 @@ impl A2aOperations {
         Ok(Some(shown))
     }
 
+    /// Stores the webhook that came with a message to a task, once nothing speaks against the message.
+    async fn store_push_beside(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        params: &SendMessageRequest,
+        push: Option<TaskPushNotificationConfig>,
+    ) -> Result<(), A2aError> {
+        let (Some(push), Some(task)) = (push, &params.message.task_id) else { return Ok(()) };
+        self.store_push(call, place, &task.0, push).await.map(drop)
+    }
+
     /// Sends a message and gives what happens to its task.
     pub(super) async fn send_streaming(
         &self,
@@ -92,11 +109,7 @@ impl A2aOperations {
         push.as_ref().map(|push| self.check_push(push)).transpose()?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
-            if let Some(push) = push {
-                self.task_of_peer(call, &place).await?;
-                self.store_push(call, &place, &task.0.clone(), push).await?;
-            }
-            return self.stream_to_task(call, place, params, history).await;
+            return self.stream_to_task(call, place, params, (history, push)).await;
         }
         let agent = self.agent_of_message(call, &params)?;
         self.check_modes(&agent, &params)?;
@@ -113,17 +126,16 @@ impl A2aOperations {
         // The events of an agent are not stored: the gateway listens before it asks.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
         let feed = self.shared.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
-        let feed = feed.map_err(|error| super::peer::mesh_failed(&error))?;
+        let feed = feed.map_err(|error| mesh_failed(&error))?;
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
-        let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;
-        let answer = PeerAnswer { seq: asked.seq, response: asked.read()? };
+        let answer = self.send_to_agent(call, &place, CoreMethod::SendStreamingMessage, &params).await?;
         if let Some(push) = push {
             self.store_push_of(call, &place, &answer, push).await?;
         }
         self.stream_answer(call, place, answer, Some(feed), history)
     }
 
-    /// Stores the files of a message on the mesh. Agents get small files as they are.
+    /// Stores the files of a message on the mesh, once nothing speaks against the message. Agents get small files as they are.
     async fn store_files(
         &self,
         call: &OperationCall,
@@ -136,10 +148,30 @@ impl A2aOperations {
         let (execution, task) = self.own_ids(call, agent, &params.message.id.0);
         let owner = FileOwner { agent, caller: call.caller.as_str(), execution: &execution, task: &task };
         let mesh = self.shared.client.mesh();
-        if self.is_workflow(agent) {
-            return message_files::store_files(mesh, &owner, &mut params.message).await;
+        let files = if self.is_workflow(agent) {
+            let prepared = message_files::prepare_files(mesh, &owner, &mut params.message).await?;
+            check_start(agent, &execution, params)?;
+            self.check_input(agent, &prepared.input).await?;
+            prepared.files
+        } else {
+            message_files::prepare_large_files(mesh, &owner, &mut params.message).await?
+        };
+        check_size(mesh, params)?;
+        for file in files {
+            mesh.artifacts().store(file).await.map_err(|error| mesh_failed(&error))?;
         }
-        message_files::store_large_files(mesh, &owner, &mut params.message).await
+        Ok(())
+    }
+
+    /// Refuses an input that the workflow would refuse. A workflow that the gateway cannot read decides for itself.
+    async fn check_input(&self, workflow: &str, input: &Value) -> Result<(), A2aError> {
+        let program = match self.shared.client.programs().meant(workflow, None).await {
+            Ok(program) => program,
+            Err(fault) if fault.kind == FaultKind::Invalid => return Err(error_of(&fault)),
+            Err(_) => return Ok(()),
+        };
+        let checked = input_check::check_input(&program, input, &ExecutionMode::default());
+        checked.map_err(|failure| error_of(&Fault::invalid(failure.code, failure.message)))
     }
 
     /// Starts the work that a message asks for; the answer comes when the task is settled, or at once if so asked.
@@ -152,13 +184,14 @@ impl A2aOperations {
         if self.is_workflow(&agent) {
             let id = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), &params.message.id.0);
             let place = TaskPlace::new(&call.endpoint, agent, true, id.as_str().to_owned());
-            let reply = self.ask_again(call, &place.agent, CoreMethod::SendMessage, params).await?;
+            let reply = self.ask_again(call, &place.agent, CoreMethod::SendMessage, params).await;
+            let reply = reply.map_err(PeerError::of_work)?;
             self.remember(&place);
             return Ok((place, PeerAnswer { seq: reply.seq, response: reply.read()? }));
         }
         let (_, task) = self.own_ids(call, &agent, &params.message.id.0);
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
-        let answer = self.send_to_agent(call, &place, params).await?;
+        let answer = self.send_to_agent(call, &place, CoreMethod::SendMessage, params).await?;
         Ok((place, answer))
     }
 
@@ -168,15 +201,18 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         place: &TaskPlace,
+        method: CoreMethod,
         params: &SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
         let until = Instant::now() + self.shared.blocking;
+        let configuration = params.configuration.as_ref();
+        let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
         // Each replica knows its own tasks, so a message to a task may have to find the one that has it.
         let tries = if params.message.task_id.is_some() { REPLICA_TRIES } else { 1 };
         let mut tried = 0;
         loop {
             tried += 1;
-            match self.ask_once(call, &place.agent, CoreMethod::SendMessage, params, SILENCE).await {
+            match self.ask_once(call, &place.agent, method, params, SILENCE).await {
                 Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
                 Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
                 Err(error) if !error.is_silent => return Err(error.into()),
@@ -184,8 +220,8 @@ impl A2aOperations {
             }
         }
         loop {
-            let found = self.task_of_peer(call, place).await?;
-            if is_settled(found.task.status.state) || Instant::now() >= until {
+            let found = self.task_of_peer(call, place).await.map_err(unanswered)?;
+            if at_once || is_settled(found.task.status.state) || Instant::now() >= until {
                 return Ok(PeerAnswer { seq: found.seq, response: SendMessageResponse::Task(found.task) });
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -198,16 +234,18 @@ impl A2aOperations {
         call: &OperationCall,
         place: &TaskPlace,
         mut params: SendMessageRequest,
-        history: Option<u32>,
+        (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<Box<RawValue>, A2aError> {
         let found = self.task_of_peer(call, place).await?;
         check_open(&found.task, &params)?;
         if !place.is_workflow {
+            self.store_push_beside(call, place, &params, push).await?;
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
-            let answer = self.send_to_agent(call, place, &params).await?;
+            let answer = self.send_to_agent(call, place, CoreMethod::SendMessage, &params).await?;
             return Ok(show_answer(place, answer, history));
         }
         self.decide(call, place, &params.message).await?;
+        self.store_push_beside(call, place, &params, push).await?;
         let at_once = params.configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
         if !at_once {
             self.wait_settled(place).await?;
@@ -224,17 +262,19 @@ impl A2aOperations {
         call: &OperationCall,
         place: TaskPlace,
         mut params: SendMessageRequest,
-        history: Option<u32>,
+        (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<TaskStream, A2aError> {
         check_open(&self.task_of_peer(call, &place).await?.task, &params)?;
         let answer = if place.is_workflow {
             self.decide(call, &place, &params.message).await?;
+            self.store_push_beside(call, &place, &params, push).await?;
             let found = self.task_of_peer(call, &place).await?;
             PeerAnswer { seq: found.seq, response: SendMessageResponse::Task(found.task) }
         } else {
+            self.store_push_beside(call, &place, &params, push).await?;
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
             params.configuration.get_or_insert_default().return_immediately = Some(true);
-            self.send_to_agent(call, &place, &params).await?
+            self.send_to_agent(call, &place, CoreMethod::SendMessage, &params).await?
         };
         self.stream_answer(call, place, answer, None, history)
     }
@@ -307,6 +347,27 @@ impl A2aOperations {
     }
 }
 
+/// Refuses what an executor would refuse of a message besides its input.
+fn check_start(workflow: &str, execution: &ExecutionId, params: &SendMessageRequest) -> Result<(), A2aError> {
+    let unreadable = |text: String| error_of(&Fault::invalid(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
+    let metadata = params.metadata.as_ref();
+    TaskExtra::find(metadata).transpose().map_err(|error| unreadable(error.to_string()))?;
+    CallingTask::find(metadata).transpose().map_err(|error| unreadable(error.to_string()))?;
+    let mut command = StartCommand::new(execution.clone(), workflow, Value::Null);
+    command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());
+    Command::Start(Box::new(command)).check().map_err(|bad| error_of(&bad.into()))
+}
+
+/// Refuses a message that is too large for the mesh.
+fn check_size(mesh: &Mesh, params: &SendMessageRequest) -> Result<(), A2aError> {
+    let limit = mesh.client().max_payload().saturating_sub(ENVELOPE_BYTES);
+    let size = raw(params).get().len();
+    if size <= limit {
+        return Ok(());
+    }
+    Err(mesh_failed(&MeshError::TooLarge { what: "a call", size: size as u64, limit: limit as u64 }))
+}
+
 /// Answer of an agent to a message.
 struct PeerAnswer {
     seq: Option<u64>,
@@ -329,13 +390,13 @@ fn check_open(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> 
 }
 
 /// The details of an A2A error with our own code beside them.
-pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> serde_json::Value {
+pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> Value {
     let mut details = match error.error_info_data(None) {
-        serde_json::Value::Array(details) => details,
+        Value::Array(details) => details,
         _ => Vec::new(),
     };
     details.extend(own.data.as_ref().and_then(|data| data.as_array()).into_iter().flatten().cloned());
-    serde_json::Value::Array(details)
+    Value::Array(details)
 }
 
 /// Whether a media range of a client covers a media type of an agent.

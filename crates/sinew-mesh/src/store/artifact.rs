@@ -48,6 +48,26 @@ pub struct StoredArtifact {
     pub part: Part,
 }
 
+/// An artifact that was checked and is not stored yet. Its address follows from its bytes.
+#[derive(Clone, Debug)]
+pub struct PreparedArtifact {
+    artifact: ResultArtifact,
+    address: StoredAt,
+    bytes: Bytes,
+}
+
+impl PreparedArtifact {
+    /// The artifact as it will be once it is stored.
+    pub fn shown(&self) -> StoredArtifact {
+        ready(self.artifact.clone())
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
 /// A media type that may stand in headers and tables.
 fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
     let good = (1..=LONGEST_MEDIA_TYPE).contains(&media_type.len())
@@ -99,7 +119,23 @@ impl ArtifactStore {
         media_type: &str,
         bytes: Bytes,
     ) -> Result<StoredArtifact, MeshError> {
+        self.store(self.prepare(place, name, version, media_type, bytes).await?).await
+    }
+
+    /// Checks what can be known of an artifact before it is stored, and stores nothing.
+    pub async fn prepare(
+        &self,
+        place: &Place<'_>,
+        name: ArtifactName,
+        version: u32,
+        media_type: &str,
+        bytes: Bytes,
+    ) -> Result<PreparedArtifact, MeshError> {
         let media_type = plain_media_type(media_type)?.to_owned();
+        if bytes.len() > LARGEST_OBJECT {
+            let (size, limit) = (bytes.len() as u64, LARGEST_OBJECT as u64);
+            return Err(MeshError::TooLarge { what: "an artifact", size, limit });
+        }
         let (sha256, size) = (digest_of(&bytes).await, bytes.len() as u64);
         let meta = ArtifactMeta { name, version, media_type, sha256, size };
         let artifact = ArtifactRef { name: meta.name.clone(), version: Some(version) };
@@ -115,13 +151,19 @@ impl ArtifactStore {
         if text.len() > LONGEST_ADDRESS || text.parse::<StoredAt>().as_ref() != Ok(&address) {
             return Err(BadArtifact::Address(text.chars().take(200).collect()).into());
         }
+        Ok(PreparedArtifact { artifact: ResultArtifact::stored(meta, &address), address, bytes })
+    }
+
+    /// Stores an artifact that was checked.
+    pub async fn store(&self, prepared: PreparedArtifact) -> Result<StoredArtifact, MeshError> {
+        let PreparedArtifact { artifact, address, bytes } = prepared;
         let about = [
-            ("name", meta.name.to_string()),
-            ("version", version.to_string()),
-            ("media_type", meta.media_type.clone()),
+            ("name", artifact.meta.name.to_string()),
+            ("version", artifact.meta.version.to_string()),
+            ("media_type", artifact.meta.media_type.clone()),
         ];
         self.objects.put(&address.key(), &address.sha256, about, &bytes).await?;
-        Ok(ready(ResultArtifact::stored(meta, &address)))
+        Ok(ready(artifact))
     }
 
     /// The bytes of an artifact of a result, checked against what the result says of them.

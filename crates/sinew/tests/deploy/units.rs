@@ -43,6 +43,22 @@ fn systemd_takes_every_unit_and_finds_it_locked_down() {
 }
 
 #[test]
+fn certificates_are_no_copies_of_the_time_of_a_start() {
+    let mut serves_tls = 0;
+    for unit in all("systemd", "service") {
+        let text = read(&unit);
+        if !text.contains("--tls-certificate") {
+            continue;
+        }
+        serves_tls += 1;
+        let copies: Vec<&str> = text.lines().filter(|line| line.starts_with("LoadCredential")).collect();
+        assert!(copies.is_empty(), "{}: a renewal does not reach {copies:?}", unit.display());
+        assert!(text.contains("--tls-certificate /etc/sinew/tls/"), "{}", unit.display());
+    }
+    assert_eq!(serves_tls, 1);
+}
+
+#[test]
 fn a_wrong_unit_is_noticed() {
     if !has("systemd-analyze", "install systemd") {
         return;

@@ -75,7 +75,7 @@ pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> R
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
     let found = mesh.quarantine().list(args.limit).await?;
-    let rows: Vec<Value> = found.iter().map(message_row).collect();
+    let rows: Vec<_> = found.iter().map(message_row).collect();
     let now = local::now();
     output.value(&rows, |_| {
         if found.is_empty() {
@@ -96,7 +96,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     let (stream, seq) = args.place()?;
     let one = mesh.quarantine().get(&stream, seq).await?;
     let body = String::from_utf8_lossy(&one.body).into_owned();
-    let mut document = message_row(&one);
+    let mut document = json!(message_row(&one));
     document["headers"] = message_headers(&one);
     document["body"] = serde_json::from_slice(&one.body).unwrap_or_else(|_| Value::String(body.clone()));
     document["whole"] = json!(one.whole);

@@ -1,0 +1,205 @@
+//! Documents that an OpenID provider publishes: its description and its keys, fetched when they are needed and kept while the
+//! provider is away.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use sinew_agents::WebClient;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use url::Url;
+
+use crate::options::OidcOptions;
+
+/// Bytes of a document of the provider.
+const MAX_DOCUMENT_BYTES: usize = 512 << 10;
+/// Shortest time between two fetches: a flood of tokens with unknown keys must not become one of fetches.
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
+/// How long newer documents are waited for where older ones are there.
+const REFRESH_WAIT: Duration = Duration::from_secs(1);
+
+/// Reason why there is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingKey {
+    /// The provider has no such key.
+    Unknown,
+    /// The provider did not answer.
+    Unreachable,
+}
+
+/// Description that a provider publishes of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct ProviderDescription {
+    issuer: String,
+    jwks_uri: String,
+    /// Page on which people sign in.
+    #[serde(default)]
+    pub(super) authorization_endpoint: String,
+    /// Address that gives tokens for the code of a sign-in.
+    #[serde(default)]
+    pub(super) token_endpoint: String,
+}
+
+/// A provider as it described itself last.
+#[derive(Clone)]
+struct FetchedProvider {
+    keys: Arc<JwkSet>,
+    description: Arc<ProviderDescription>,
+    at: Instant,
+}
+
+/// Documents of a provider, as they were fetched last.
+pub(super) struct ProviderDocuments {
+    /// Address of the provider, as its documents and tokens have it.
+    name: String,
+    issuer: Url,
+    http: WebClient,
+    answer_timeout: Duration,
+    max_age: Duration,
+    fetched: RwLock<Option<FetchedProvider>>,
+    /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
+    last_fetch: Arc<Mutex<Option<Instant>>>,
+}
+
+impl ProviderDocuments {
+    /// The documents of a provider, none of which is fetched yet.
+    pub(super) fn new(options: &OidcOptions, issuer: Url, http: WebClient) -> Self {
+        Self {
+            name: options.issuer.clone(),
+            issuer,
+            http,
+            answer_timeout: options.answer_timeout,
+            max_age: options.max_key_age,
+            fetched: RwLock::default(),
+            last_fetch: Arc::default(),
+        }
+    }
+
+    /// The description of the provider, older than it may be only while the provider is slow or away. `None` if there was
+    /// never one.
+    pub(super) async fn description(self: &Arc<Self>) -> Option<Arc<ProviderDescription>> {
+        match self.known() {
+            None => drop(self.fetch(None).await),
+            Some(known) if known.at.elapsed() >= self.max_age => self.refresh(known.at).await,
+            Some(_) => {}
+        }
+        self.known().map(|known| known.description)
+    }
+
+    /// The key of this id. Keys are fetched if it is not among those that are known, or those are old.
+    pub(super) async fn key(self: &Arc<Self>, kid: Option<&str>) -> Result<Jwk, MissingKey> {
+        let known = self.known();
+        let seen = known.as_ref().map(|known| known.at);
+        let is_fetched = match (known.as_ref().and_then(|known| pick(&known.keys, kid)), seen) {
+            (Some(key), Some(at)) if at.elapsed() < self.max_age => return Ok(key),
+            (Some(_), Some(at)) => {
+                self.refresh(at).await;
+                true
+            }
+            _ => self.fetch(seen).await,
+        };
+        // Keys that were fetched before hold while the provider is away.
+        let known = self.known().ok_or(MissingKey::Unreachable)?;
+        let missing = if is_fetched { MissingKey::Unknown } else { MissingKey::Unreachable };
+        pick(&known.keys, kid).ok_or(missing)
+    }
+
+    fn known(&self) -> Option<FetchedProvider> {
+        self.fetched.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets one request begin to fetch documents that are old, and waits for them a moment. The others take the old ones
+    /// meanwhile, because the provider may be slow, or away.
+    async fn refresh(self: &Arc<Self>, seen: Instant) {
+        let Ok(last) = Arc::clone(&self.last_fetch).try_lock_owned() else { return };
+        let documents = Arc::clone(self);
+        let fetching = tokio::spawn(async move { documents.fetch_once(last, Some(seen)).await });
+        // A fetch that takes longer goes on.
+        let _ = tokio::time::timeout(REFRESH_WAIT, fetching).await;
+    }
+
+    /// Fetches the documents, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
+    async fn fetch(&self, seen: Option<Instant>) -> bool {
+        self.fetch_once(Arc::clone(&self.last_fetch).lock_owned().await, seen).await
+    }
+
+    async fn fetch_once(&self, mut last: OwnedMutexGuard<Option<Instant>>, seen: Option<Instant>) -> bool {
+        if self.known().map(|known| known.at) != seen {
+            return true;
+        }
+        if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
+            return seen.is_some();
+        }
+        let read = self.read_provider().await;
+        // Requests that waited meanwhile must not ask a provider that is away once more, each for itself.
+        *last = Some(Instant::now());
+        match read {
+            Ok((description, keys)) => {
+                let (description, keys) = (Arc::new(description), Arc::new(keys));
+                let fetched = FetchedProvider { keys, description, at: Instant::now() };
+                *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
+                true
+            }
+            Err(reason) => {
+                tracing::warn!(issuer = self.name, reason, "the keys of a provider cannot be read");
+                false
+            }
+        }
+    }
+
+    async fn read_provider(&self) -> Result<(ProviderDescription, JwkSet), String> {
+        let path = format!("{}/.well-known/openid-configuration", self.issuer.path().trim_end_matches('/'));
+        let mut address = self.issuer.clone();
+        address.set_path(&path);
+        let description: ProviderDescription = self.read_document(address).await?;
+        if description.issuer != self.name {
+            return Err("its description names another issuer".to_owned());
+        }
+        let address = Url::parse(&description.jwks_uri).map_err(|error| error.to_string())?;
+        if !is_safe(&address) {
+            return Err("the address of its keys has no https".to_owned());
+        }
+        Ok((description, self.read_document(address).await?))
+    }
+
+    async fn read_document<T: DeserializeOwned>(&self, address: Url) -> Result<T, String> {
+        let body = self.http.get(address.as_str(), MAX_DOCUMENT_BYTES, self.answer_timeout).await;
+        let body = body.map_err(|error| error.to_string())?;
+        serde_json::from_slice(&body).map_err(|error| error.to_string())
+    }
+}
+
+/// The key of this id; without an id the only key.
+fn pick(keys: &JwkSet, kid: Option<&str>) -> Option<Jwk> {
+    match (kid, keys.keys.as_slice()) {
+        (Some(kid), _) => keys.find(kid).cloned(),
+        (None, [only]) => Some(only.clone()),
+        (None, _) => None,
+    }
+}
+
+/// Whether nobody on the way can replace what is read there.
+pub(super) fn is_safe(address: &Url) -> bool {
+    let is_own = matches!(address.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    address.scheme() == "https" || (address.scheme() == "http" && is_own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_from_where_nobody_can_replace_them() {
+        let check = |address: &str, expected: bool| {
+            assert_eq!(is_safe(&Url::parse(address).unwrap()), expected, "{address}");
+        };
+        check("https://login.example.com/a", true);
+        check("http://127.0.0.1:9/a", true);
+        check("http://[::1]:9", true);
+        check("http://login.example.com", false);
+        check("http://127.0.0.1.example.com", false);
+        check("file:///etc/passwd", false);
+    }
+}

@@ -1,0 +1,49 @@
+//! Places of files that are read from the mesh: files are held whole, so only some are on their way at once.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use sinew_protocol::code;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
+
+/// Waits for the place of a file. Fails if there is none in time.
+pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePermit, HttpProblem> {
+    let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
+    let place = Arc::clone(&state.file_places).acquire_owned();
+    match tokio::time::timeout(state.limits.file_wait, place).await {
+        Ok(place) => place.map_err(|error| busy(error.to_string())),
+        Err(_) => Err(busy("as many files are on their way as may be; try again in a moment".to_owned())),
+    }
+}
+
+/// A body that keeps the place of its file until it was sent or given up: slow clients hold as many files as fast ones.
+pub(crate) fn held_body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
+    Body::new(Full::new(bytes).map_frame(move |frame| {
+        // Held until the body is dropped.
+        let _place = &place;
+        frame
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_keeps_its_place_until_it_is_gone() {
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let body = held_body(Bytes::from_static(b"abc"), place);
+        assert_eq!(places.available_permits(), 0);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
+        assert_eq!(places.available_permits(), 1);
+    }
+}
