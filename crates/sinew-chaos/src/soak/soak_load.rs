@@ -20,6 +20,8 @@ use crate::workflows::{self, GATE, JOURNEY};
 const ASKS_EVERY: u64 = 10;
 /// One in so many journeys carries an artifact.
 const CARRIES_EVERY: u64 = 7;
+/// Tries to deploy one version.
+const DEPLOY_TRIES: u32 = 5;
 /// Before something is asked again that the mesh did not take.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How often somebody looks for questions.
@@ -171,7 +173,15 @@ impl SoakLoad {
     /// Deploys the next version of the journey.
     pub(crate) async fn deploy_next(&self) -> Fallible<()> {
         let revision = self.revision.fetch_add(1, Ordering::Relaxed) + 1;
-        workflows::deploy_revision(self.client.mesh(), revision).await?;
+        let mut tries = 1;
+        // A machine that is busy for seconds must not end hours of work; deploying again is harmless.
+        while let Err(error) = workflows::deploy_revision(self.client.mesh(), revision).await {
+            if tries == DEPLOY_TRIES {
+                return Err(error);
+            }
+            tries += 1;
+            sleep(AGAIN).await;
+        }
         self.tally().deployed += 1;
         Ok(())
     }
