@@ -12,6 +12,7 @@ mod node_lists;
 mod overviews;
 mod pages;
 mod provider_sign_in;
+mod quiet_nodes;
 mod recorded_cases;
 mod scripted_model;
 mod views;
