@@ -15,7 +15,7 @@ use crate::form_guard::guard_pages;
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
 use crate::pages::{provider_visit, sign_in};
-use crate::{confirmations, pages};
+use crate::{confirmations, pages, retry_confirmation};
 
 /// Returns the routes of a console: `/`, and all below `/console`.
 pub fn console_router(options: ConsoleOptions) -> Router {
@@ -42,7 +42,7 @@ pub fn console_router(options: ConsoleOptions) -> Router {
         .route(&execution("/cancel"), get(confirmations::cancel).post(confirmations::do_cancel))
         .route(&execution("/pause"), get(confirmations::pause).post(confirmations::do_pause))
         .route(&execution("/resume"), get(confirmations::resume).post(confirmations::do_resume))
-        .route(&execution("/retry"), get(confirmations::retry).post(confirmations::do_retry))
+        .route(&execution("/retry"), get(retry_confirmation::retry).post(retry_confirmation::do_retry))
         .route(&execution("/fork"), get(confirmations::fork).post(confirmations::do_fork))
         .route(&execution("/approval"), get(pages::approval::show).post(pages::approval::decide))
         .route(&page("/bulk"), post(pages::bulk::work))

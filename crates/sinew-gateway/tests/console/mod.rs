@@ -14,6 +14,7 @@ mod pages;
 mod provider_sign_in;
 mod quiet_nodes;
 mod recorded_cases;
+mod retry_versions;
 mod scripted_model;
 mod views;
 mod world;
