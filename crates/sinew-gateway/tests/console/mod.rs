@@ -16,5 +16,6 @@ mod quiet_nodes;
 mod recorded_cases;
 mod retry_versions;
 mod scripted_model;
+mod signed_out;
 mod views;
 mod world;
