@@ -103,7 +103,8 @@ async fn a_graph_begins_where_it_failed_and_can_be_read() {
         browser.wait_until(&format!("(() => {{ {middle} }})() === '{node}'")).await;
     }
     browser.save_picture("graph-large-begins").await;
-    browser.script("document.querySelector('form[role=search] input[name=node]').value = 'n77'").await;
+    browser.open(&format!("{}/console/executions/lost", world.mesh.base)).await;
+    browser.write("form[role=search] input[name=node]", "n77").await;
     browser.click("form[role=search] button").await;
     browser
         .wait_until("location.search === '?node=n77' && document.querySelector('.drawing[data-ready]')")
