@@ -36,8 +36,12 @@ function restoreFocus(part, href, label) {
   else if (label) part.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus({ preventScroll: true });
 }
 
+// Parts as the server gave them last: modules reveal buttons and name cells, which is no news.
+const given = new WeakMap([...document.querySelectorAll("[data-part]")].map((part) => [part, part.innerHTML]));
+
 function replace(old, fresh, isWanted) {
-  if (old.innerHTML === fresh.innerHTML || (!isWanted && isInUse(old))) return;
+  if ((given.get(old) ?? old.innerHTML) === fresh.innerHTML || (!isWanted && isInUse(old))) return;
+  given.set(old, fresh.innerHTML);
   const focus = old.contains(document.activeElement) ? document.activeElement : null;
   const href = focus?.getAttribute("href");
   const label = focus?.getAttribute("aria-label");
