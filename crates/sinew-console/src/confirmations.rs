@@ -12,7 +12,7 @@ use sinew_inspection::words;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{ExecutionDocument, ForkDocument, RetryDocument, StartedDocument};
+use crate::documents::{ExecutionDocument, ForkDocument, StartedDocument};
 use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem, problem_box, token_field};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
@@ -117,7 +117,7 @@ async fn give_command(
 }
 
 /// After a form was obeyed, the browser reads the execution: reloading that page repeats nothing.
-fn to_execution(id: &str) -> Response {
+pub(crate) fn to_execution(id: &str) -> Response {
     Redirect::to(&PageAddress::execution(id).to_string()).into_response()
 }
 
@@ -147,12 +147,12 @@ async fn command_page(
     Ok(confirmation(command.title, &body, error))
 }
 
-fn confirmation(title: &str, body: &Markup, error: Option<&ConsoleError>) -> ConsolePage {
+pub(crate) fn confirmation(title: &str, body: &Markup, error: Option<&ConsoleError>) -> ConsolePage {
     let status = error.map_or(StatusCode::OK, ConsoleError::status);
     ConsolePage::new(ConsoleSection::Executions, title, html! { div.narrow { (body) } }).with_status(status)
 }
 
-fn confirmation_head(execution: &ExecutionDocument, title: &str) -> Markup {
+pub(crate) fn confirmation_head(execution: &ExecutionDocument, title: &str) -> Markup {
     html! {
         p.quiet {
             a href=(PageAddress::execution(&execution.execution)) {
@@ -164,11 +164,11 @@ fn confirmation_head(execution: &ExecutionDocument, title: &str) -> Markup {
     }
 }
 
-fn reason_field(reason: &str) -> Markup {
+pub(crate) fn reason_field(reason: &str) -> Markup {
     html! { label { span { "Reason " span.quiet { "(kept with the execution)" } } input type="text" name="reason" value=(reason) autocomplete="off"; } }
 }
 
-fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: bool) -> Markup {
+pub(crate) fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: bool) -> Markup {
     html! {
         div.actions {
             button.primary.danger[is_dangerous] type="submit" data-command=(shown_text::name(&line.to_string())) { (title) }
@@ -177,122 +177,12 @@ fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: bool) -> Mar
     }
 }
 
-/// A retry: nodes, and why. The address of its page holds the nodes, the form repeats them.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct RetryForm {
-    /// Names of nodes, separated by commas; all that failed when empty.
-    #[serde(default)]
-    node: String,
-    /// Present if nothing but these nodes, and what depends on them, runs again.
-    only: Option<String>,
-    #[serde(default)]
-    reason: String,
-}
-
-impl RetryForm {
-    fn nodes(&self) -> Vec<&str> {
-        names(&self.node)
-    }
-
-    fn document(&self, is_dry_run: bool) -> Value {
-        json!({
-            "nodes": self.nodes(),
-            "only": self.only.is_some(),
-            "reason": self.reason.trim(),
-            "dry_run": is_dry_run,
-        })
-    }
-
-    fn command(&self, id: &str) -> CommandText {
-        let flag = if self.only.is_some() { "--only" } else { "--from" };
-        let command = CommandText::of_execution("sinew execution retry", id);
-        self.nodes().into_iter().fold(command, |command, node| command.flag(flag, node))
-    }
-}
-
-fn names(text: &str) -> Vec<&str> {
+/// Names that stand between commas.
+pub(crate) fn names(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-pub(crate) async fn retry(Path(id): Path<String>, request: PageRequest) -> Response {
-    let page = async { retry_page(&id, &request, &request.query()?, None).await };
-    let page = page.await;
-    page_or_problem(&request, page)
-}
-
-pub(crate) async fn do_retry(
-    Path(id): Path<String>,
-    request: PageRequest,
-    Form(form): Form<RetryForm>,
-) -> Response {
-    match request.api.post::<Value>(&ApiPath::of(&["executions", &id, "retry"]), &form.document(false)).await
-    {
-        Ok(_) => to_execution(&id),
-        Err(error) => {
-            let page = retry_page(&id, &request, &form, Some(&error)).await;
-            page_or_problem(&request, page.map_err(|_| error))
-        }
-    }
-}
-
-async fn retry_page(
-    id: &str,
-    request: &PageRequest,
-    form: &RetryForm,
-    error: Option<&ConsoleError>,
-) -> Result<ConsolePage, ConsoleError> {
-    let execution = read_execution(request, id).await?;
-    let id = execution.execution.as_str();
-    let preview: Result<RetryDocument, ConsoleError> =
-        request.api.post(&ApiPath::of(&["executions", id, "retry"]), &form.document(true)).await;
-    let is_possible = preview.is_ok();
-    let body = html! {
-        (confirmation_head(&execution, "Retry"))
-        form.filter method="get" aria-label="Nodes" {
-            label { span { "Nodes " span.quiet { "(all that failed unless named)" } } input type="text" name="node" value=(form.node) autocomplete="off"; }
-            label.check { input type="checkbox" name="only" value="1" checked[form.only.is_some()]; span { "only these and what depends on them" } }
-            button type="submit" { "Preview" }
-        }
-        @if let Some(error) = error { (problem_box(error)) }
-        @match &preview {
-            Ok(preview) => (retry_preview(preview)),
-            Err(error) => (problem_box(error)),
-        }
-        @if may_steer(request) && is_possible {
-            form.steer method="post" {
-                (token_field(request))
-                input type="hidden" name="node" value=(form.node);
-                @if form.only.is_some() { input type="hidden" name="only" value="1"; }
-                (reason_field(&form.reason))
-                (buttons(id, "Retry", &form.command(id), false))
-            }
-        }
-        (command_line(&form.command(id)))
-    };
-    Ok(confirmation("Retry", &body, error))
-}
-
-fn retry_preview(preview: &RetryDocument) -> Markup {
-    let rerun: Vec<String> = preview
-        .rerun
-        .iter()
-        .map(|(node, children)| match children {
-            0 => node.clone(),
-            children => format!("{node} ({children} of its children)"),
-        })
-        .collect();
-    html! {
-        dl.preview {
-            (preview_line("Would keep", &preview.keep, "ended well; outputs are used again"))
-            (preview_line("Would run again", &rerun, "failed or was cancelled"))
-            (preview_line("Would reset", &preview.reset, "depends on what runs again"))
-            (preview_line("Untouched", &preview.untouched, ""))
-            (version_line(&preview.version))
-        }
-    }
-}
-
-fn preview_line(title: &str, nodes: &[String], why: &str) -> Markup {
+pub(crate) fn preview_line(title: &str, nodes: &[String], why: &str) -> Markup {
     html! {
         @if !nodes.is_empty() {
             div {
@@ -307,8 +197,8 @@ fn preview_line(title: &str, nodes: &[String], why: &str) -> Markup {
     }
 }
 
-fn version_line(version: &str) -> Markup {
-    html! { div { dt { "Version" } dd { code { (shown_text::line(words::short(version), 20)) } " " span.quiet { "the one it was started with" } } } }
+pub(crate) fn version_line(version: &str, what: &str) -> Markup {
+    html! { div { dt { "Version" } dd { code { (shown_text::line(words::short(version), 20)) } " " span.quiet { (what) } } } }
 }
 
 /// A fork: nodes at which it leaves the way of the old execution, and outputs that it changes.
@@ -422,7 +312,7 @@ fn fork_preview(preview: &ForkDocument) -> Markup {
         dl.preview {
             div { dt { "Workflow" } dd { (shown_text::line(&preview.would_start, 80)) } }
             (preview_line("Would take over", &preview.given, ""))
-            (version_line(&preview.version))
+            (version_line(&preview.version, "the one it was started with"))
         }
     }
 }

@@ -170,6 +170,9 @@ pub(crate) struct TreeDocument {
     pub(crate) folded: BTreeMap<String, usize>,
     #[serde(default)]
     pub(crate) children: Vec<TreeDocument>,
+    /// Whether the author of the workflow calls it plumbing.
+    #[serde(default)]
+    pub(crate) quiet: bool,
 }
 
 /// One activation of a node.
@@ -294,6 +297,9 @@ pub(crate) struct TimelineRowDocument {
     pub(crate) at: u64,
     #[serde(default)]
     pub(crate) spans: Vec<SpanDocument>,
+    /// Whether the author of the workflow calls the node plumbing.
+    #[serde(default)]
+    pub(crate) quiet: bool,
 }
 
 /// A span of one kind of time, in milliseconds since the start.
@@ -395,6 +401,18 @@ pub(crate) struct RetryDocument {
     pub(crate) reset: Vec<String>,
     #[serde(default)]
     pub(crate) untouched: Vec<String>,
+    /// Digest of the newest version, if the retry runs with another.
+    pub(crate) latest: Option<String>,
+    /// Digest of the version that the execution was started with, if the retry is a new execution with the newest.
+    pub(crate) started_with: Option<String>,
+    #[serde(default)]
+    pub(crate) changed: Vec<String>,
+    #[serde(default)]
+    pub(crate) added: Vec<String>,
+    #[serde(default)]
+    pub(crate) removed: Vec<String>,
+    #[serde(default)]
+    pub(crate) asked_again: Vec<String>,
 }
 
 /// Effects that a fork would have.

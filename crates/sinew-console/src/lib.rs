@@ -23,6 +23,7 @@ mod page_file;
 mod page_frame;
 mod page_request;
 mod pages;
+mod retry_confirmation;
 mod routes;
 mod schema_form;
 mod shown_text;

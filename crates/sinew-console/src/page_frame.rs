@@ -1,7 +1,11 @@
 //! The frame of every page: head, navigation, and the page of a failure.
 
+use std::convert::Infallible;
+
+use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Deserialize;
 
@@ -103,6 +107,9 @@ pub(crate) enum LiveSource {
 pub(crate) const EXECUTIONS_CHANGE: &str = "executions";
 pub(crate) const AGENTS_CHANGE: &str = "agents";
 
+/// Mark of the place where a page grows.
+const GROWTH_MARK: &str = "<!-- grows here -->";
+
 /// Seconds between two looks of a page that has no stream.
 const POLL_SECONDS: u32 = 5;
 
@@ -131,6 +138,24 @@ impl ConsolePage {
     #[must_use]
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// Sends the page as it grows: what the stream gives stands in its body at [`ConsolePage::growth`].
+    pub(crate) fn grown(self, parts: impl Stream<Item = Markup> + Send + 'static) -> Response {
+        let page = self.markup().into_string();
+        let (head, tail) = page.split_once(GROWTH_MARK).unwrap_or((&page, ""));
+        let (head, tail) = (head.to_owned(), tail.to_owned());
+        let parts = stream::once(async { head })
+            .chain(parts.map(Markup::into_string))
+            .chain(stream::once(async { tail }));
+        let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+        (self.status, headers, Body::from_stream(parts.map(Ok::<_, Infallible>))).into_response()
+    }
+
+    /// The place in the body where a page grows.
+    pub(crate) fn growth() -> Markup {
+        // Text of others cannot be a comment: its signs are escaped.
+        PreEscaped(GROWTH_MARK.to_owned())
     }
 
     fn markup(&self) -> Markup {
@@ -205,7 +230,7 @@ pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> Console
     let body = html! {
         h1 { "This did not work" }
         (problem_box(error))
-        p { a href=(request.path()) { "Try again" } " · " a href=(PageAddress::of(&["executions"])) { "Executions" } }
+        p { a href=(request.address()) { "Try again" } " · " a href=(PageAddress::of(&["executions"])) { "Executions" } }
     };
     ConsolePage {
         status: error.status(),
@@ -225,7 +250,7 @@ pub(crate) fn problem_box(error: &ConsoleError) -> Markup {
         div.problem role="alert" {
             @if let Some(title) = title { strong { (title) } }
             p.message { (shown_text::paragraph(&error.to_string())) }
-            @if let Some(hint) = error.hint() { p.hint { (shown_text::line(hint, 600)) } }
+            @if let Some(hint) = error.hint() { p.hint { (shown_text::sentence(hint, 600)) } }
             p { (code_link(code)) }
         }
     }

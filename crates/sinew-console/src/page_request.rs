@@ -61,9 +61,9 @@ impl PageRequest {
         }
     }
 
-    /// Address of the page without what follows its path.
-    pub(crate) fn path(&self) -> &str {
-        self.uri.path()
+    /// Address of the page, with its view.
+    pub(crate) fn address(&self) -> &str {
+        self.uri.path_and_query().map_or(self.uri.path(), |address| address.as_str())
     }
 }
 
@@ -84,12 +84,13 @@ pub(crate) fn mode_of(parts: &Parts, state: &ConsoleState) -> ConsoleMode {
 pub(crate) struct PageAddress {
     path: String,
     query: String,
+    part: &'static str,
 }
 
 impl PageAddress {
     /// The page of these segments; each may be any text.
     pub(crate) fn of(segments: &[&str]) -> Self {
-        Self { path: join_segments(BASE, segments), query: String::new() }
+        Self { path: join_segments(BASE, segments), query: String::new(), part: "" }
     }
 
     /// The same with a parameter.
@@ -106,6 +107,12 @@ impl PageAddress {
             Some(value) => self.with(name, value),
             None => self,
         }
+    }
+
+    /// The same, at a part of the page.
+    #[must_use]
+    pub(crate) fn part(self, part: &'static str) -> Self {
+        Self { part, ..self }
     }
 
     pub(crate) fn execution(id: &str) -> Self {
@@ -128,6 +135,9 @@ impl PageAddress {
 impl std::fmt::Display for PageAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.path)?;
-        if self.query.is_empty() { Ok(()) } else { write!(f, "?{}", self.query) }
+        if !self.query.is_empty() {
+            write!(f, "?{}", self.query)?;
+        }
+        if self.part.is_empty() { Ok(()) } else { write!(f, "#{}", self.part) }
     }
 }

@@ -16,7 +16,7 @@ use crate::form_guard::guard_pages;
 use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageRequest};
 use crate::pages::{provider_visit, sign_in};
-use crate::{confirmations, pages};
+use crate::{confirmations, pages, retry_confirmation};
 
 /// A page, or a form that is sent to one.
 struct ConsoleRoute {
@@ -65,8 +65,8 @@ fn console_routes() -> Vec<ConsoleRoute> {
         form("/console/executions/{id}/pause", confirmations::do_pause),
         page("/console/executions/{id}/resume", confirmations::resume),
         form("/console/executions/{id}/resume", confirmations::do_resume),
-        page("/console/executions/{id}/retry", confirmations::retry),
-        form("/console/executions/{id}/retry", confirmations::do_retry),
+        page("/console/executions/{id}/retry", retry_confirmation::retry),
+        form("/console/executions/{id}/retry", retry_confirmation::do_retry),
         page("/console/executions/{id}/fork", confirmations::fork),
         form("/console/executions/{id}/fork", confirmations::do_fork),
         page("/console/executions/{id}/approval", pages::approval::show),

@@ -28,6 +28,17 @@ pub(crate) fn paragraph(text: &str) -> String {
     format!("{}{cut}", escape_text(&text[..end]))
 }
 
+/// A sentence of others on one line, in which what stands in backticks is code.
+pub(crate) fn sentence(text: &str, max_chars: usize) -> Markup {
+    let shown = line(text, max_chars);
+    // A backtick that is not closed is one.
+    let parts: Vec<&str> = shown.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return html! { (shown) };
+    }
+    html! { @for (number, part) in parts.into_iter().enumerate() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 /// Text of others on one line, whole.
 pub(crate) fn name(text: &str) -> String {
     escape_line(text).into_owned()
@@ -131,12 +142,20 @@ pub(crate) fn command_line(command: &CommandText) -> Markup {
 /// A link that looks like a button and leads to what changes the mesh, with the command that does the same.
 pub(crate) fn action_link(address: &PageAddress, title: &str, command: &CommandText) -> Markup {
     let command = name(&command.to_string());
-    html! { a.button data-action data-command=(command) title={ "$ " (command) } href=(address) { (title) } }
+    html! { a.button data-action data-command=(command) aria-description={ "$ " (command) } href=(address) { (title) } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_within_sentences_are_code() {
+        let check = |text: &str, expected: &str| assert_eq!(sentence(text, 80).into_string(), expected);
+        check("see `sinew execution list`", "see <code>sinew execution list</code>");
+        check("`<b>` and `b`", "<code>&lt;b&gt;</code> and <code>b</code>");
+        check("one ` alone", "one ` alone");
+    }
 
     #[test]
     fn times_are_told_from_now() {

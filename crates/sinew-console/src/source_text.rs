@@ -1,6 +1,7 @@
 //! Files of workflows with what was found in them, in place.
 
 use maud::{Markup, html};
+use sinew_inspection::words;
 
 use crate::desk_documents::{SourceDocument, SourceFileDocument};
 use crate::documents::FindingDocument;
@@ -22,7 +23,7 @@ pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
             @let found = findings_of(source, file, place == 0);
             @let shown = file.text.floor_char_boundary(left);
             @if { left -= shown.min(left); true } {
-                h3 { code { (shown_text::line(&file.name, 200)) } @if !found.is_empty() { " " span.quiet { (found.len()) " findings" } } }
+                h3 { code { (shown_text::line(&file.name, 200)) } @if !found.is_empty() { " " span.quiet { (words::count(found.len(), "finding")) } } }
                 (lines_of(&file.text[..shown], &found, &file.name))
                 @if shown < file.text.len() || file.text.lines().count() > MAX_LINES { p.more { "Not all of it is shown. " a href=(whole) { "All of it" } } }
             }
@@ -84,7 +85,7 @@ fn note(finding: &FindingDocument) -> Markup {
     html! {
         p class=(if finding.severity == "error" { "found is-error" } else { "found is-warning" }) {
             b { (shown_text::line(&finding.severity, 20)) } " " (shown_text::line(&finding.message, 600)) " " (code_link(&finding.code))
-            @if let Some(hint) = &finding.hint { " " span.quiet { (shown_text::line(hint, 400)) } }
+            @if let Some(hint) = &finding.hint { " " span.quiet { (shown_text::sentence(hint, 400)) } }
         }
     }
 }

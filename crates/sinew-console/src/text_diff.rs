@@ -1,7 +1,7 @@
-//! Two texts line by line, as a list of what was taken and what was added.
+//! Two texts side by side, line by line: what was taken on the left, what was added on the right.
 
 use maud::{Markup, html};
-use similar::{ChangeTag, TextDiff};
+use similar::{ChangeTag, DiffOp, TextDiff};
 
 use crate::shown_text;
 
@@ -14,32 +14,65 @@ const CONTEXT_LINES: usize = 3;
 /// Characters of a line.
 const MAX_LINE_CHARS: usize = 400;
 
-/// The difference of two texts of others.
-pub(crate) fn text_diff(old: &str, new: &str) -> Markup {
+/// A line of one side: its class, its sign, and its text.
+type SideLine<'t> = (&'static str, &'static str, &'t str);
+
+/// The difference of two texts of others, each with the name of its side.
+pub(crate) fn text_diff(sides: [&str; 2], old: &str, new: &str) -> Markup {
+    if old == new {
+        return html! { p.empty { "They are the same." } };
+    }
     let cut = |text: &str| text[..text.floor_char_boundary(MAX_COMPARED_BYTES)].to_owned();
     let (old, new) = (cut(old), cut(new));
+    if old == new {
+        let size = shown_text::size(MAX_COMPARED_BYTES as u64);
+        return html! { p.empty { "The first " (size) " are the same: what differs comes later." } };
+    }
     // Comparing texts without likeness takes long; what is found by then is shown.
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&old, &new);
+    let groups = diff.grouped_ops(CONTEXT_LINES);
+    let groups =
+        groups.iter().map(|group| group.iter().flat_map(|op| rows_of(&diff, op)).collect::<Vec<_>>());
     let mut shown = 0;
     html! {
-        @if old == new { p.empty { "They are the same." } } @else {
-            div.diff tabindex="0" role="region" aria-label="Difference" {
-                @for group in diff.grouped_ops(CONTEXT_LINES) {
-                    ol.lines {
-                        @for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-                            @if { shown += 1; shown <= MAX_LINES } {
-                                @let (class, sign) = match change.tag() {
-                                    ChangeTag::Delete => ("is-removed", "−"),
-                                    ChangeTag::Insert => ("is-added", "+"),
-                                    ChangeTag::Equal => ("", " "),
-                                };
-                                li class=(class) { span.icon { (sign) } (shown_text::line(change.value().trim_end_matches('\n'), MAX_LINE_CHARS)) }
-                            }
+        div.diff tabindex="0" role="region" aria-label="Difference" {
+            table.sides {
+                thead { tr { @for side in sides { th scope="col" { (shown_text::line(side, 60)) } } } }
+                @for group in groups {
+                    tbody {
+                        @for [left, right] in group {
+                            @if { shown += 1; shown <= MAX_LINES } { tr { (side_cell(left)) (side_cell(right)) } }
                         }
                     }
                 }
-                @if shown > MAX_LINES { p.more { (shown - MAX_LINES) " more lines" } }
             }
+            @if shown > MAX_LINES { p.more { (shown - MAX_LINES) " more lines" } }
+        }
+    }
+}
+
+/// Rows of one operation: a line that was replaced stands beside the one that replaced it.
+fn rows_of<'t>(diff: &TextDiff<'t, 't, 't, str>, op: &DiffOp) -> Vec<[Option<SideLine<'t>>; 2]> {
+    let mut taken = Vec::new();
+    let mut added = Vec::new();
+    let mut rows = Vec::new();
+    for change in diff.iter_changes(op) {
+        match change.tag() {
+            ChangeTag::Delete => taken.push(("is-removed", "−", change.value())),
+            ChangeTag::Insert => added.push(("is-added", "+", change.value())),
+            ChangeTag::Equal => rows.push([Some(("", " ", change.value())); 2]),
+        }
+    }
+    let pairs = (0..taken.len().max(added.len())).map(|n| [taken.get(n).copied(), added.get(n).copied()]);
+    rows.extend(pairs);
+    rows
+}
+
+fn side_cell(line: Option<SideLine<'_>>) -> Markup {
+    html! {
+        @match line {
+            Some((class, sign, text)) => td class=(class) { span.icon { (sign) } (shown_text::line(text.trim_end_matches('\n'), MAX_LINE_CHARS)) },
+            None => td.is-none {},
         }
     }
 }
@@ -50,18 +83,23 @@ mod tests {
 
     #[test]
     fn lines_that_differ_have_signs_and_stay_text() {
-        let html = text_diff("one\ntwo <b>\n", "one\nthree <script>\n").into_string();
-        assert!(
-            html.contains("<li class=\"is-removed\"><span class=\"icon\">−</span>two &lt;b&gt;</li>"),
-            "{html}"
-        );
-        assert!(
-            html.contains("<li class=\"is-added\"><span class=\"icon\">+</span>three &lt;script&gt;</li>"),
-            "{html}"
-        );
-        assert!(text_diff("same", "same").into_string().contains("They are the same"));
+        let html = text_diff(["a", "<b>"], "one\ntwo <b>\n", "one\nthree <script>\nfour\n").into_string();
+        for wanted in [
+            "<th scope=\"col\">a</th><th scope=\"col\">&lt;b&gt;</th>",
+            "<tr><td class=\"\"><span class=\"icon\"> </span>one</td><td class=\"\"><span class=\"icon\"> </span>one</td></tr>",
+            "<tr><td class=\"is-removed\"><span class=\"icon\">−</span>two &lt;b&gt;</td>\
+             <td class=\"is-added\"><span class=\"icon\">+</span>three &lt;script&gt;</td></tr>",
+            "<tr><td class=\"is-none\"></td><td class=\"is-added\"><span class=\"icon\">+</span>four</td></tr>",
+        ] {
+            assert!(html.contains(wanted), "{wanted} is not in {html}");
+        }
+        let diff = |old: &str, new: &str| text_diff(["a", "b"], old, new).into_string();
+        assert!(diff("same", "same").contains("They are the same"));
         let many = "x\n".repeat(2_000);
-        let html = text_diff("", &many).into_string();
-        assert!(html.contains("1400 more lines") && html.len() < 64 << 10, "{}", html.len());
+        let html = diff("", &many);
+        assert!(html.contains("1400 more lines") && html.len() < 96 << 10, "{}", html.len());
+        // What is not compared is not said to be the same.
+        let long = "x".repeat(MAX_COMPARED_BYTES);
+        assert!(diff(&format!("{long}a"), &format!("{long}b")).contains("what differs comes later"));
     }
 }

@@ -47,7 +47,7 @@ pub fn dot(drawing: &Drawing) -> String {
 
 fn write_node(out: &mut String, node: &DrawnNode) {
     let mut lines = vec![node.title.clone()];
-    lines.extend(node.lines.iter().cloned());
+    lines.extend(node.drawn_lines().iter().cloned());
     lines.extend(node.id_line().map(str::to_owned));
     lines.extend(node.status.as_ref().map(|mark| mark.line(false)));
     let label: Vec<String> = lines

@@ -92,7 +92,7 @@ fn node_text(node: &DrawnNode) -> String {
         (title, _) => Some(format!("<b>{title}</b>")),
     };
     let mut lines: Vec<String> = title.into_iter().collect();
-    lines.extend(node.lines.iter().map(|line| mermaid_label(line)).filter(|line| !line.is_empty()));
+    lines.extend(node.drawn_lines().iter().map(|line| mermaid_label(line)).filter(|line| !line.is_empty()));
     lines.extend(node.status.as_ref().map(|mark| mermaid_label(&mark.line(false))));
     if lines.is_empty() {
         lines.push(" ".to_owned());

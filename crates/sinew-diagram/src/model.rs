@@ -65,6 +65,9 @@ pub struct DrawnNode {
     /// Whether the node stands for many of its kind: pictures draw it as a stack.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stack: bool,
+    /// Whether the node is plumbing: it is drawn small, with its title and its state in one line.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_quiet: bool,
     /// Places where values come in and go out; pictures draw them on its sides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<DrawnSocket>,
@@ -75,7 +78,12 @@ impl DrawnNode {
     /// start and finish, which no command takes.
     pub(crate) fn id_line(&self) -> Option<&str> {
         let is_said = self.title == self.id || self.lines.contains(&self.id);
-        (self.shape != Shape::Terminal && !is_said).then_some(self.id.as_str())
+        (self.shape != Shape::Terminal && !is_said && !self.is_quiet).then_some(self.id.as_str())
+    }
+
+    /// Returns the lines below the title that are drawn.
+    pub(crate) fn drawn_lines(&self) -> &[String] {
+        if self.is_quiet { &[] } else { &self.lines }
     }
 }
 
@@ -379,6 +387,7 @@ impl<'a> Graph<'a> {
                         group: None,
                         color: None,
                         is_stack: false,
+                        is_quiet: false,
                         sockets: Vec::new(),
                     }));
                     nodes.len() - 1

@@ -17,6 +17,10 @@ use crate::{MAX_NODES, fonts, shapes, sockets};
 
 /// Size of a node's text and its distance from line to line, px.
 const TEXT: (f64, f64) = (13.0, 18.0);
+/// The same of a quiet node.
+const QUIET_TEXT: (f64, f64) = (10.5, 14.0);
+/// Widest text of a quiet node, px.
+const MAX_QUIET_WIDTH: f64 = 150.0;
 /// Size of an edge's and a group's text, px.
 const SMALL: f64 = 11.5;
 /// Room around the drawing, px.
@@ -55,10 +59,15 @@ pub(crate) struct TextBlock {
     /// Text and whether it is bold.
     pub(crate) lines: Vec<(String, bool)>,
     pub(crate) outer: Size,
+    /// Size of the text and its distance from line to line, px.
+    text: (f64, f64),
 }
 
 impl TextBlock {
     pub(crate) fn of(node: &DrawnNode) -> Self {
+        if node.is_quiet {
+            return Self::quiet(node);
+        }
         let widest = if matches!(node.shape, Shape::Decision | Shape::Join) { 170.0 } else { 250.0 };
         let bold = node.shape != Shape::Terminal;
         let mut lines: Vec<(String, bool)> =
@@ -74,7 +83,17 @@ impl TextBlock {
             lines.extend(wrap(&mark.line(false), widest, TEXT.0, false, 2).into_iter().map(|l| (l, false)));
         }
         let widths: Vec<f64> = lines.iter().map(|(l, bold)| fonts::width(l, TEXT.0, *bold)).collect();
-        Self { outer: shapes::outer(node.shape, &widths, TEXT.1), lines }
+        Self { outer: shapes::outer(node.shape, &widths, TEXT.1), lines, text: TEXT }
+    }
+
+    /// One small line: the icon of the state, and the title.
+    fn quiet(node: &DrawnNode) -> Self {
+        let icon =
+            node.status.as_ref().map(|mark| format!("{} ", mark.status.look().icon)).unwrap_or_default();
+        let lines = wrap(&format!("{icon}{}", node.title), MAX_QUIET_WIDTH, QUIET_TEXT.0, false, 1);
+        let widths: Vec<f64> = lines.iter().map(|line| fonts::width(line, QUIET_TEXT.0, false)).collect();
+        let outer = shapes::outer(node.shape, &widths, QUIET_TEXT.1);
+        Self { outer, lines: lines.into_iter().map(|line| (line, false)).collect(), text: QUIET_TEXT }
     }
 }
 
@@ -367,6 +386,7 @@ impl SvgPainter {
         );
         let paint = SvgPaint::of(node);
         let class = node.status.as_ref().map_or("", |mark| mark.status.look().word);
+        let quiet = if node.is_quiet { "quiet " } else { "" };
         let mut told = vec![node.title.clone()];
         told.extend(node.lines.iter().cloned());
         told.extend(node.status.as_ref().map(|mark| mark.line(false)));
@@ -375,10 +395,11 @@ impl SvgPainter {
         let _ = write!(
             self.out,
             concat!(
-                r#"<g class="node {class}" data-node="{id}"><title>{told}</title>"#,
+                r#"<g class="node {quiet}{class}" data-node="{id}"><title>{told}</title>"#,
                 r#"<g fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dash}>{outline}</g>"#,
                 r#"<text font-size="{size}" fill="{text}" text-anchor="middle">"#
             ),
+            quiet = quiet,
             class = class,
             id = xml(&node.id),
             told = xml(&told.join(", ")),
@@ -387,15 +408,16 @@ impl SvgPainter {
             width = paint.width,
             dash = if paint.dashed { r#" stroke-dasharray="5 4""# } else { "" },
             outline = outlines,
-            size = TEXT.0,
+            size = block.text.0,
             text = paint.text,
         );
         // Half a line up from the middle, and down to where the letters stand.
-        let first = place.y - TEXT.1 * (block.lines.len() as f64 - 1.0) / 2.0 + TEXT.0 * 0.36;
+        let (size, step) = block.text;
+        let first = place.y - step * (block.lines.len() as f64 - 1.0) / 2.0 + size * 0.36;
         // The delay's round end makes its middle look right of where it is.
         let x = if node.shape == Shape::Delay { place.x - 4.0 } else { place.x };
         for (number, (line, bold)) in block.lines.iter().enumerate() {
-            let y = first + TEXT.1 * number as f64;
+            let y = first + step * number as f64;
             let weight = if *bold { r#" font-weight="bold""# } else { "" };
             let _ = write!(self.out, r#"<tspan x="{x:.1}" y="{y:.1}"{weight}>{}</tspan>"#, xml(line));
         }

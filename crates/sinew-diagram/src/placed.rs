@@ -35,6 +35,8 @@ pub struct PlacedNode {
     pub lines: Vec<String>,
     /// Whether the node stands for many of its kind.
     pub is_stack: bool,
+    /// Whether the node is drawn small, its state before its line of text.
+    pub is_quiet: bool,
 }
 
 /// An edge with its way.
@@ -140,7 +142,10 @@ fn roomy_block(node: &DrawnNode) -> TextBlock {
     let mark = NodeMark { status: Status::Succeeded, note: None };
     let status = (node.shape != Shape::Terminal).then_some(mark);
     let mut block = TextBlock::of(&DrawnNode { status: status.clone(), ..node.clone() });
-    if status.is_some() {
+    if node.is_quiet {
+        // The icon of the state stands in the line of the title.
+        block.lines = TextBlock::of(&DrawnNode { status: None, ..node.clone() }).lines;
+    } else if status.is_some() {
         block.lines.pop();
     }
     block
@@ -166,6 +171,7 @@ fn collect(
             frame,
             lines: block.lines.iter().map(|(line, _)| line.clone()).collect(),
             is_stack: node.is_stack,
+            is_quiet: node.is_quiet,
         });
     }
     let mut ways = places.edges.iter();
@@ -255,6 +261,7 @@ mod tests {
             group: (n % 100 == 7).then(|| "group".to_owned()),
             color: None,
             is_stack: n.is_multiple_of(10),
+            is_quiet: n % 10 == 3,
             sockets: Vec::new(),
         };
         let edge = |n: usize| DrawnEdge {
@@ -282,7 +289,13 @@ mod tests {
                 assert!(left >= 0.0 && top >= 0.0 && width > 20.0 && height > 20.0);
                 assert!(left + width <= placed.size.0 + 0.01 && top + height <= placed.size.1 + 0.01);
             }
+            for (n, node) in placed.nodes.iter().enumerate() {
+                assert_eq!((node.is_quiet, node.frame[3] < 40.0), (n % 10 == 3, n % 10 == 3), "{node:?}");
+            }
             let mark = NodeMark { status: Status::Failed, note: Some("3 attempts".to_owned()) };
+            for node in &mut drawing.nodes {
+                node.status = node.is_quiet.then(|| mark.clone());
+            }
             drawing.nodes[0].status = Some(mark.clone());
             assert_eq!(PlacedDrawing::of(&drawing).unwrap(), placed);
             assert_eq!(DrawnStates::of(&drawing).nodes[0], Some(mark));

@@ -73,7 +73,7 @@ fn node_lines(node: &DrawnNode, ascii: bool) -> Vec<String> {
         (Some(sign), false) => format!("{sign} {title}"),
         _ => title,
     }];
-    lines.extend(node.lines.iter().flat_map(|l| l.lines()).map(one_line));
+    lines.extend(node.drawn_lines().iter().flat_map(|l| l.lines()).map(one_line));
     lines.extend(node.id_line().map(one_line));
     lines.extend(node.status.as_ref().map(|mark| one_line(&mark.line(ascii))));
     lines.retain(|line| !line.is_empty());

@@ -161,7 +161,9 @@ impl TreeWalk<'_> {
         let (id, title) = (one_line(&node.id), one_line(&node.title));
         let mut parts =
             if id == title || title.is_empty() { vec![id] } else { vec![format!("{id}  {title}")] };
-        parts.extend(node.lines.iter().flat_map(|l| l.lines()).map(one_line).filter(|l| !l.is_empty()));
+        parts.extend(
+            node.drawn_lines().iter().flat_map(|l| l.lines()).map(one_line).filter(|l| !l.is_empty()),
+        );
         let mut text = truncate_columns(&parts.join(if self.ascii { " - " } else { " · " }), MAX_LINE);
         if let Some(mark) = &node.status {
             let _ = write!(text, "  {}", one_line(&mark.line(self.ascii)));
@@ -189,6 +191,7 @@ mod tests {
             status: None,
             group: None,
             is_stack: false,
+            is_quiet: false,
             sockets: Vec::new(),
             color: None,
         };

@@ -19,6 +19,7 @@ use sinew_plan::{
 };
 
 use crate::Dialect;
+use crate::display::{self, DISPLAY};
 
 /// Form of a node in `sam`.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,6 +172,11 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     }
     if let Some(schema) = &plan.output_schema {
         workflow["output_schema"] = schema.clone();
+    }
+    let is_written = |ix: usize| !matches!(writer.kinds[ix], Portability::Start | Portability::Attached);
+    let written = plan.nodes.iter().enumerate().filter(|(ix, _)| is_written(*ix)).map(|(_, node)| node);
+    if let Some(display) = display::document(written) {
+        workflow[DISPLAY] = display;
     }
     let document = json!({
         "name": plan.name,

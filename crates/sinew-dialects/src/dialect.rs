@@ -41,6 +41,12 @@ pub trait Dialect: Sync {
         plan.input_schema.clone()
     }
 
+    /// Returns what the plan says beside its nodes that outputs of nodes depend on. By default all that the dialect keeps at the
+    /// plan.
+    fn node_settings(&self, plan: &Plan) -> Value {
+        plan.extra.clone()
+    }
+
     /// The adapter that the engine asks.
     fn adapter(&self) -> &'static dyn Adapter;
 

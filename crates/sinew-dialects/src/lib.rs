@@ -15,6 +15,7 @@ pub mod sweny;
 mod chain;
 mod convert;
 mod dialect;
+mod display;
 mod fill;
 mod js;
 mod pattern;

@@ -51,6 +51,7 @@ pub fn person_question_plan() -> Plan {
             timeout_ms: None,
             inner: false,
             attached: false,
+            quiet: false,
             extra: Value::Null,
         }],
         edges: Vec::new(),

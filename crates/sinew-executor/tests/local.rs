@@ -76,6 +76,7 @@ fn node(id: &str, extra: Value) -> PlanNode {
         timeout_ms: None,
         inner: id.starts_with("inner"),
         attached: false,
+        quiet: false,
         extra,
     }
 }

@@ -86,7 +86,7 @@ impl DrawingBuilder<'_> {
         let mut looks = SocketLooks::default();
         for (ix, node) in plan.nodes.iter().enumerate() {
             let status = self.run.and_then(|run| run.mark(ix as NodeIndex));
-            let (title, lines) = node_words(node, &shared);
+            let (title, lines) = if node.quiet { quiet_words(node) } else { node_words(node, &shared) };
             let shape = shape(node, parting.contains(&(ix as NodeIndex)));
             self.drawing.nodes.push(DrawnNode {
                 id: node.id.clone(),
@@ -97,6 +97,7 @@ impl DrawingBuilder<'_> {
                 group: None,
                 color: node.extra.pointer("/look/color").and_then(Value::as_str).and_then(NodeColor::parse),
                 is_stack: many.contains(&(ix as NodeIndex)),
+                is_quiet: node.quiet,
                 sockets: looks.of(plan, node),
             });
         }
@@ -184,6 +185,7 @@ impl DrawingBuilder<'_> {
             group: None,
             color: None,
             is_stack: false,
+            is_quiet: false,
             sockets: Vec::new(),
         });
     }
@@ -280,6 +282,11 @@ fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>)
     }
     lines.extend(text("when").map(|when| format!("if {when}")));
     (title, lines)
+}
+
+/// The name of a quiet node, and its kind, which only a pointer over it tells.
+fn quiet_words(node: &PlanNode) -> (String, Vec<String>) {
+    (node.label.clone().unwrap_or_else(|| node.id.clone()), vec![heading(&node.kind)])
 }
 
 /// `check_risk` as `Check Risk`; a name that has capitals of its own stays as it is.

@@ -1,5 +1,7 @@
 //! An execution as a tree of nodes: what each does, for how long, and what it waits for.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_engine::{
@@ -14,7 +16,7 @@ use crate::node_status::NodeStatus;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::unreached::unreached_reason;
 use crate::view_context::{MeshPresence, ViewContext};
-use crate::words::duration;
+use crate::words::{self, duration};
 
 /// A line of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -38,9 +40,17 @@ pub struct NodeRow {
     /// Why it failed or waits, or how its children stand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether the author of the workflow calls it plumbing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
 }
 
 impl NodeRow {
+    /// Returns true if lists may fold it: plumbing that failed, waits or is at work is listed like any node.
+    pub const fn may_fold(&self) -> bool {
+        self.quiet && self.status.is_calm()
+    }
+
     /// Attempts as a cell: how often it was tried, or which of its activations this is.
     pub fn tries(&self) -> String {
         match (self.activations, self.attempts) {
@@ -89,6 +99,7 @@ pub fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, context: &ViewContext) -> No
         duration_ms: None,
         agent: node.agent.clone(),
         message: None,
+        quiet: node.quiet,
     };
     let Some(act) = ctx.state.last(ROOT, ix) else {
         if let NodeView::Dead(reason) = ctx.seen(ROOT, ix) {
@@ -117,6 +128,7 @@ pub fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext
         duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(context.now).saturating_sub(began)),
         agent: asked_agent(one).or_else(|| node.agent.clone()),
         message: message(ctx, act, context),
+        quiet: node.quiet,
     }
 }
 
@@ -214,6 +226,17 @@ pub fn columns_of(plan: &Plan) -> NodeColumns {
 /// Returns the rows as lines of a table.
 pub fn render(rows: &[NodeRow], columns: NodeColumns, color: bool, ascii: bool) -> Vec<String> {
     rows.iter().map(|row| columns.line(&cells(row), color, ascii)).collect()
+}
+
+/// Returns the line in place of rows that are folded, or none if none is: `3 quiet nodes: 1 planned, 2 succeeded`.
+pub fn folded_line<'r>(folded: impl Iterator<Item = &'r NodeRow>) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in folded {
+        *counts.entry(row.status.as_str()).or_default() += 1;
+    }
+    let total: usize = counts.values().sum();
+    let parts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    (total > 0).then(|| format!("{}: {}", words::count(total, "quiet node"), parts.join(", ")))
 }
 
 /// Returns a row as the cells of a table.

@@ -62,6 +62,11 @@ impl NodeStatus {
         matches!(self, Self::Running | Self::Waiting)
     }
 
+    /// Returns true if nobody has to look at it: it ended well, was skipped, or has not begun.
+    pub const fn is_calm(self) -> bool {
+        matches!(self, Self::Planned | Self::Succeeded | Self::Skipped)
+    }
+
     /// Returns true if it has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)

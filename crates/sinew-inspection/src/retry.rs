@@ -22,8 +22,11 @@ pub struct RetryPreview {
     pub execution: String,
     /// Name of the workflow.
     pub workflow: String,
-    /// Digest of the plan: an execution goes on with the version it was started with.
+    /// Digest of the version that it would run with.
     pub version: String,
+    /// Digest of the newest version, if that is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest: Option<String>,
     /// Outputs that are used again.
     pub keep: Vec<String>,
     /// Nodes that run again, with how many of their children do (0: it has none).
@@ -35,6 +38,33 @@ pub struct RetryPreview {
     /// Input that replaces the node's input, or the input with which the execution begins anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
+    /// What another version changes; `None` if the execution goes on with its own.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub new_execution: Option<NewVersionPreview>,
+}
+
+/// Effects of a retry with the newest version, which is a new execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NewVersionPreview {
+    /// Digest of the version that the old execution was started with.
+    pub started_with: String,
+    /// Nodes that the newest version defines otherwise: they run anew.
+    pub changed: Vec<String>,
+    /// Nodes that only the newest version has.
+    pub added: Vec<String>,
+    /// Nodes that only the old version has.
+    pub removed: Vec<String>,
+    /// Nodes at which people decided, who are asked again.
+    pub asked_again: Vec<String>,
+}
+
+impl RetryPreview {
+    /// Nodes that would run for a reason of their own, by name.
+    pub fn names_of_runs(&self) -> impl Iterator<Item = &str> {
+        let new = self.new_execution.iter();
+        let others = new.flat_map(|new| new.changed.iter().chain(&new.added).chain(&new.asked_again));
+        self.rerun.keys().chain(others).map(String::as_str)
+    }
 }
 
 /// Plans a retry by the engine's own rule.
@@ -53,11 +83,13 @@ pub fn preview(record: &Record, retry: &RetryRequest) -> Result<RetryPreview, In
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: graph.digest().to_owned(),
+        latest: None,
         keep: plan.keep,
         rerun: plan.rerun,
         reset: plan.reset,
         untouched,
         input: retry.input.clone(),
+        new_execution: None,
     })
 }
 
@@ -73,7 +105,15 @@ pub fn text(preview: &RetryPreview, record: &Record) -> String {
             lines.push(vec![what.to_owned(), nodes, why]);
         }
     };
-    line("would keep", preview.keep.join(", "), "ended well; outputs are used again".into());
+    let none = NewVersionPreview::default();
+    let new = preview.new_execution.as_ref();
+    let changes = new.unwrap_or(&none);
+    let kept = if new.is_some() {
+        "unchanged, ended well; outputs are used again"
+    } else {
+        "ended well; outputs are used again"
+    };
+    line("would keep", preview.keep.join(", "), kept.into());
     for (node, children) in &preview.rerun {
         let nodes = match children {
             0 => node.clone(),
@@ -82,11 +122,37 @@ pub fn text(preview: &RetryPreview, record: &Record) -> String {
         };
         line("would run", nodes, word(node).as_str().to_owned());
     }
-    line("would reset", preview.reset.join(", "), "depends on what runs again".into());
+    line("would run", changes.changed.join(", "), "changed in the newest version".into());
+    line("would run", changes.added.join(", "), "new in the newest version".into());
+    line("would ask", changes.asked_again.join(", "), "people are asked again".into());
+    let reset =
+        if new.is_some() { "computed again, or depends on what runs" } else { "depends on what runs again" };
+    line("would reset", preview.reset.join(", "), reset.into());
+    line("removed", changes.removed.join(", "), "not in the newest version".into());
     line("untouched", preview.untouched.join(", "), String::new());
     let input = preview.input.as_ref().map(|input| words::one_line(&input.to_string(), INPUT_WIDTH));
     line("input", input.unwrap_or_default(), "instead of what it got".into());
-    let version = format!("{}@{}", preview.workflow, words::short(&preview.version));
-    line("workflow", version, "the version it was started with".into());
+    line(
+        "workflow",
+        format!("{}@{}", preview.workflow, words::short(&preview.version)),
+        version_words(preview),
+    );
     words::columns(&lines)
+}
+
+/// Which version a retry runs with, and which other could be chosen.
+fn version_words(preview: &RetryPreview) -> String {
+    let short = words::short;
+    match (&preview.new_execution, &preview.latest) {
+        (Some(new), _) => format!(
+            "the newest version, in a new execution; {} was started with {}",
+            words::short_id(&preview.execution),
+            short(&new.started_with)
+        ),
+        (None, Some(latest)) => format!(
+            "the version it was started with; the newest is {}, use --workflow-version latest",
+            short(latest)
+        ),
+        (None, None) => "the version it was started with".to_owned(),
+    }
 }

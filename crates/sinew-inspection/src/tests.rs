@@ -207,11 +207,11 @@ fn a_paused_execution_waits_to_be_resumed() {
 
 #[test]
 fn time_is_told_by_its_kinds() {
-    use crate::timeline::{SpanKind, timeline};
+    use crate::timeline::{SpanKind, TimelineWindow, timeline};
     let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
     let approve = (10_000, Signal::Answer(Some("ok".to_owned()), yes));
     let record = asked(&[approve]);
-    let told = timeline(&record, HOUR, 100);
+    let told = timeline(&record, HOUR, TimelineWindow::first(100));
     let spans = |node: &str| -> Vec<(SpanKind, Time, Time)> {
         let row =
             told.rows.iter().find(|row| row.node == node).unwrap_or_else(|| panic!("no {node}: {told:#?}"));
@@ -220,14 +220,18 @@ fn time_is_told_by_its_kinds() {
     assert_eq!(spans("ok"), [(SpanKind::Person, 1_500, 10_000)]);
     assert_eq!((told.duration_ms, told.more), (11_500, 0), "{told:#?}");
     assert!(told.rows.iter().filter(|row| !row.spans.is_empty()).all(|row| row.critical), "{told:#?}");
-    let map = timeline(&failed(), HOUR, 2);
+    // A part of the time has the activations that were there then.
+    let part = timeline(&record, HOUR, TimelineWindow { from: 2_000, to: 5_000, max_rows: 100 });
+    let names: Vec<&str> = part.rows.iter().map(|row| row.node.as_str()).collect();
+    assert_eq!((names, part.more, part.duration_ms), (vec!["ok"], 0, 11_500), "{part:#?}");
+    let map = timeline(&failed(), HOUR, TimelineWindow::first(2));
     assert_eq!((map.rows.len(), map.more > 0), (2, true), "{map:#?}");
     assert_eq!(map.rows[0].spans[0].kind, SpanKind::Agent);
 }
 
 #[test]
 fn the_critical_path_leads_from_the_start_to_the_end() {
-    use crate::timeline::timeline;
+    use crate::timeline::{TimelineWindow, timeline};
     let text = r#"
 workflow:
   description: Asks until it is paid
@@ -247,7 +251,7 @@ workflow:
         ("auditor", &[said(json!({}))]),
     ];
     let record = ran("paid.yaml", text, json!({}), agents, &[], HOUR);
-    let told = timeline(&record, HOUR, 100);
+    let told = timeline(&record, HOUR, TimelineWindow::first(100));
     let critical: Vec<&str> =
         told.rows.iter().filter(|row| row.critical).map(|row| row.node.as_str()).collect();
     // Both of the first two end at the same time, and one of them is told.
@@ -290,7 +294,7 @@ fn trees_fold_and_open() {
         )
         .is_none()
     );
-    let lines = tree::lines(&open, false, false);
+    let lines = tree::lines(&open, tree::TreeStyle::default());
     assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");
     let status = lines[0].find("STATUS").unwrap();
     for line in &lines[1..] {

@@ -57,6 +57,16 @@ pub struct TimelineRow {
     pub at: Time,
     /// Spans, in order. None touches two kinds of time at once.
     pub spans: Vec<TimelineSpan>,
+    /// Whether the author of the workflow calls the node plumbing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
+}
+
+impl TimelineRow {
+    /// Returns true if people may see it as a part of one line: plumbing that failed, waits or is at work is a row like any.
+    pub const fn may_fold(&self) -> bool {
+        self.quiet && self.status.is_calm()
+    }
 }
 
 /// Times of the activations of an execution.
@@ -70,12 +80,30 @@ pub struct Timeline {
     pub duration_ms: Time,
     /// Activations in the order in which they were made.
     pub rows: Vec<TimelineRow>,
-    /// Number of activations that are not among the rows.
+    /// Number of activations in the window that are not among the rows.
     pub more: usize,
 }
 
-/// Returns the times of the first activations of an execution, at most `max_rows`, seen at `now`.
-pub fn timeline(record: &Record, now: Time, max_rows: usize) -> Timeline {
+/// Part of a timeline: milliseconds since the start of the execution, and a number of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct TimelineWindow {
+    /// Begin of the time that is looked at.
+    pub from: Time,
+    /// End of the time that is looked at.
+    pub to: Time,
+    /// Activations that are told at the most.
+    pub max_rows: usize,
+}
+
+impl TimelineWindow {
+    /// All of the time, with so many rows.
+    pub const fn first(max_rows: usize) -> Self {
+        Self { from: 0, to: Time::MAX, max_rows }
+    }
+}
+
+/// Returns the times of the activations that were there in a window, the first of them, seen at `now`.
+pub fn timeline(record: &Record, now: Time, window: TimelineWindow) -> Timeline {
     let state = record.execution.state();
     let started = state.started_at;
     let until = if state.ended { state.at } else { now.max(state.at) };
@@ -84,19 +112,27 @@ pub fn timeline(record: &Record, now: Time, max_rows: usize) -> Timeline {
     let critical = critical_path(&state.acts);
     let ctx = record.execution.ctx();
     let mut spans = recorder.finished(until);
-    let rows: Vec<TimelineRow> = (0..state.acts.len() as ActivationId)
-        .filter(|act| !state.act(*act).reused)
-        .take(max_rows)
+    let is_seen = |act: &ActivationId| {
+        let one = state.act(*act);
+        let (begin, end) =
+            (one.made_at.saturating_sub(started), one.ended_at.unwrap_or(until).saturating_sub(started));
+        !one.reused && begin <= window.to && end >= window.from
+    };
+    let seen: Vec<ActivationId> = (0..state.acts.len() as ActivationId).filter(is_seen).collect();
+    let rows: Vec<TimelineRow> = seen
+        .iter()
+        .take(window.max_rows)
+        .copied()
         .map(|act| TimelineRow {
             node: events::label(&ctx, act),
             status: node_rows::word(state.act(act)),
             critical: critical.contains(&act),
             at: state.act(act).made_at.saturating_sub(started),
             spans: relative(spans.remove(&act).unwrap_or_default(), started),
+            quiet: ctx.node_of(act).quiet,
         })
         .collect();
-    let all = state.acts.iter().filter(|one| !one.reused).count();
-    Timeline { started, duration_ms: until.saturating_sub(started), more: all - rows.len(), rows }
+    Timeline { started, duration_ms: until.saturating_sub(started), more: seen.len() - rows.len(), rows }
 }
 
 fn relative(spans: Vec<TimelineSpan>, started: Time) -> Vec<TimelineSpan> {

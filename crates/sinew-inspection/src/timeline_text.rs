@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::timeline::{SpanKind, Timeline, TimelineRow};
-use crate::words::{columns, duration};
+use crate::words::{columns, count, duration};
 
 /// Kinds of time with their words, in the order of the columns.
 const KINDS: [(SpanKind, &str, &str); 6] = [
@@ -19,12 +19,14 @@ fn total(row: &TimelineRow, kind: SpanKind) -> u64 {
     row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
 }
 
-/// Returns a row for each activation with the sum of each kind of time. A star marks the path that the end had to wait for.
-pub fn text(timeline: &Timeline) -> String {
+/// Returns a row for each activation with the sum of each kind of time. A star marks the path that the end had to wait for. Quiet
+/// nodes that nobody has to look at are one line if `folds_quiet`.
+pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
     let mut heads = vec!["NODE".to_owned(), "STATUS".to_owned()];
     heads.extend(KINDS.iter().map(|(.., head)| (*head).to_owned()));
     let mut lines = vec![heads];
-    for row in &timeline.rows {
+    let is_folded = |row: &&TimelineRow| folds_quiet && row.may_fold();
+    for row in timeline.rows.iter().filter(|row| !is_folded(row)) {
         let mark = if row.critical { " *" } else { "" };
         let mut line = vec![format!("{}{mark}", row.node), row.status.as_str().to_owned()];
         line.extend(KINDS.iter().map(|(kind, ..)| match total(row, *kind) {
@@ -33,9 +35,17 @@ pub fn text(timeline: &Timeline) -> String {
         }));
         lines.push(line);
     }
+    let folded: Vec<&TimelineRow> = timeline.rows.iter().filter(is_folded).collect();
+    let quiet = if folded.is_empty() {
+        String::new()
+    } else {
+        let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != SpanKind::Children);
+        let time = duration(own.map(|span| span.to.saturating_sub(span.from)).sum());
+        format!("\n{}, {time} in all; see --no-fold", count(folded.len(), "quiet activation"))
+    };
     let more =
         if timeline.more > 0 { format!("\n{} more; see --limit", timeline.more) } else { String::new() };
-    format!("{}{more}", columns(&lines))
+    format!("{}{quiet}{more}", columns(&lines))
 }
 
 /// Returns a line for each span: node, status, whether the end waited for it, kind, attempt, begin and end in milliseconds since
@@ -71,6 +81,7 @@ mod tests {
     fn sample(node: &str) -> Timeline {
         let span = |kind, attempt, from, to| TimelineSpan { kind, attempt, from, to };
         let row = TimelineRow {
+            quiet: false,
             node: node.to_owned(),
             status: NodeStatus::Succeeded,
             critical: true,
@@ -110,8 +121,16 @@ mod tests {
 
     #[test]
     fn people_read_sums() {
-        let text = text(&sample("a"));
+        let mut times = sample("a");
+        let read = text(&times, true);
         let wanted = ["a *", "succeeded", "5ms", "1.5s", "1.0s", "2 more; see --limit"];
-        assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
+        assert!(wanted.iter().all(|part| read.contains(part)) && !read.contains("quiet"), "{read}");
+        // Plumbing is one line, unless somebody has to look at it.
+        times.rows[0].quiet = true;
+        let read = text(&times, true);
+        assert!(read.contains("1 quiet activation, 2.5s in all") && !read.contains("a *"), "{read}");
+        assert!(text(&times, false).contains("a *"));
+        times.rows[0].status = NodeStatus::Failed;
+        assert!(text(&times, true).contains("a *"));
     }
 }

@@ -42,6 +42,13 @@ impl Default for TreeOptions {
     }
 }
 
+impl TreeOptions {
+    /// Returns true if people see quiet nodes as one line: as long as nothing of the tree was opened or chosen.
+    pub const fn folds_quiet(&self) -> bool {
+        self.depth == 1 && self.node.is_none() && self.only.is_empty()
+    }
+}
+
 /// A node, or one activation of it, with what is below.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TreeBranch {
@@ -187,23 +194,12 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
 }
 
 /// Returns the tree as lines for people.
-pub fn lines(branches: &[TreeBranch], color: bool, ascii: bool) -> Vec<String> {
-    drawn(branches, TreeStyle { color, ascii, has_kinds: false, width: None })
-        .into_iter()
-        .map(|line| line.text)
-        .collect()
-}
-
-/// Returns the same with the kinds of nodes, and with messages as long as they are.
-pub fn wide(branches: &[TreeBranch], color: bool, ascii: bool) -> Vec<String> {
-    drawn(branches, TreeStyle { color, ascii, has_kinds: true, width: None })
-        .into_iter()
-        .map(|line| line.text)
-        .collect()
+pub fn lines(branches: &[TreeBranch], style: TreeStyle) -> Vec<String> {
+    drawn(branches, style).into_iter().map(|line| line.text).collect()
 }
 
 /// How a tree is drawn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TreeStyle {
     /// With colour.
     pub color: bool,
@@ -211,6 +207,8 @@ pub struct TreeStyle {
     pub ascii: bool,
     /// Kinds of nodes are shown, and messages are as long as they are.
     pub has_kinds: bool,
+    /// Quiet nodes that nobody has to look at are one line.
+    pub folds_quiet: bool,
     /// Columns of the terminal; none for as many as are needed.
     pub width: Option<usize>,
 }
@@ -218,7 +216,8 @@ pub struct TreeStyle {
 /// Returns the tree as lines of a picture, ranked by how much they matter.
 pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
     let mut rows = Vec::new();
-    for branch in branches {
+    let is_folded = |branch: &&TreeBranch| style.folds_quiet && branch.row.may_fold();
+    for branch in branches.iter().filter(|branch| !is_folded(branch)) {
         flatten(branch, "", style.ascii, if style.has_kinds { usize::MAX } else { MESSAGE }, &mut rows);
     }
     let wide = |text: &str| text.chars().count();
@@ -234,6 +233,11 @@ pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
         text: columns.line(row, style.color, style.ascii),
         rank: row.status.map_or(4, NodeStatus::rank),
     }));
+    if let Some(folded) = node_rows::folded_line(branches.iter().filter(is_folded).map(|branch| &branch.row))
+    {
+        let dots = if style.ascii { "..." } else { "…" };
+        lines.push(PictureLine { text: format!("  {dots} {folded}"), rank: 4 });
+    }
     lines
 }
 

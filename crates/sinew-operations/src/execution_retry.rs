@@ -1,36 +1,197 @@
-//! Retries: what would run again, and the command that does it.
+//! Retries: what would run again, and the command that does it. With the newest version of the workflow, a retry is a new
+//! execution that takes over the outputs which still mean the same there.
 
-use sinew_engine::{Activation, InputRefusal, RetryRequest};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use sinew_engine::{Activation, ActivationEnd, ExecutionMode, InputRefusal, ROOT, RetryRequest};
+use sinew_executor::client::ClientError;
 use sinew_inspection::record::Record;
-use sinew_inspection::retry;
+use sinew_inspection::retry::{self, NewVersionPreview};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::card;
+use sinew_protocol::code;
 use sinew_protocol::command::{Command, RetryCommand};
 use sinew_source::Schema;
 
+use crate::deployment::find_deployed;
 use crate::execution_changes::FoundExecution;
+use crate::execution_start::{NewExecution, kept_outputs, version_of};
 use crate::failure::{Failure, FailureKind};
+use crate::input_check::check_input as check_start;
 use crate::mesh_operator::{MeshOperator, online};
+use crate::version_change::VersionChange;
 
 pub use sinew_inspection::retry::RetryPreview;
 
-/// Says what a retry would keep, run again and reset. Fails as the retry would.
-pub async fn preview_retry(found: &FoundExecution, wanted: &RetryRequest) -> Result<RetryPreview, Failure> {
-    let preview = retry::preview(&found.record, wanted).map_err(refused)?;
-    check_input(found, wanted).await?;
-    Ok(preview)
+/// The label of a retry with another version that names the old execution.
+const RETRY_OF: &str = "retry_of";
+
+/// Version of the workflow that a retry runs with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RetryVersion {
+    /// The one that the execution was started with: the same execution goes on.
+    #[default]
+    Same,
+    /// The newest that is deployed: if it is another, a new execution.
+    Latest,
+}
+
+/// A retry before it is carried out.
+#[derive(Clone, Debug)]
+pub struct PlannedRetry {
+    /// Its effects.
+    pub preview: RetryPreview,
+    /// The new execution, if it is one.
+    new: Option<NewExecution>,
+    wanted: RetryRequest,
+    reason: String,
+}
+
+/// Plans a retry: what it would keep, run again and reset. Fails as the retry would.
+pub async fn plan_retry(
+    found: &FoundExecution,
+    wanted: RetryRequest,
+    version: RetryVersion,
+    reason: String,
+) -> Result<PlannedRetry, Failure> {
+    if version == RetryVersion::Latest && (wanted != RetryRequest::default() || !reason.is_empty()) {
+        let text = "a retry with the newest version is a new execution: it takes no nodes, input or reason";
+        return Err(Failure::usage(text).hint(
+            "`sinew execution rerun ID --latest` takes another input, `--workflow-version same` takes nodes",
+        ));
+    }
+    let mut preview = retry::preview(&found.record, &wanted).map_err(refused)?;
+    preview.latest = newest_version(found).await;
+    if version == RetryVersion::Latest {
+        let remote = found.remote.as_ref().ok_or_else(|| {
+            let text = "the newest version is known on a mesh only";
+            Failure::new(FailureKind::Usage, code::MESH_REQUIRED.as_str(), text)
+        })?;
+        let (_, newest) = find_deployed(remote, &found.record.plan().name, None).await?;
+        if newest != version_of(&found.record) {
+            let (preview, new) = with_newest(remote, &found.record, newest).await?;
+            return Ok(PlannedRetry { preview, new: Some(new), wanted, reason });
+        }
+    }
+    check_input(found, &wanted).await?;
+    Ok(PlannedRetry { preview, new: None, wanted, reason })
+}
+
+/// Digest of the newest version, if it is another than that of the execution.
+async fn newest_version(found: &FoundExecution) -> Option<String> {
+    let workflows = found.remote.as_ref()?.workflows().await;
+    let newest = workflows.get(&found.record.plan().name)?.deployment.digest.clone();
+    (newest != version_of(&found.record)).then_some(newest)
+}
+
+/// Plans the new execution that a retry with the newest version is.
+async fn with_newest(
+    remote: &MeshOperator,
+    record: &Record,
+    newest: String,
+) -> Result<(RetryPreview, NewExecution), Failure> {
+    let program = remote.client.programs().by_digest(&newest).await.map_err(ClientError::Plan)?;
+    let new = program.graph.plan();
+    let change = VersionChange::between(record.plan(), new, sinew_dialects::by_name(&new.dialect));
+    let unfinished = unfinished_nodes(record);
+    let run = change.nodes_to_run(new, &unfinished);
+    let old = record.plan();
+    let is_new = |ix: &NodeIndex| {
+        let id = &old.node(*ix).id;
+        run.contains(id) || change.removed.contains(id)
+    };
+    let except: BTreeSet<NodeIndex> = (0..old.nodes.len() as NodeIndex).filter(is_new).collect();
+    let mode = ExecutionMode { given: kept_outputs(record, &except)?, ..ExecutionMode::default() };
+    let input = Value::clone(record.execution.ctx().input());
+    check_start(&program, &input, &mode)?;
+    let preview = RetryPreview {
+        execution: record.id().to_owned(),
+        workflow: old.name.clone(),
+        version: newest.clone(),
+        latest: None,
+        keep: mode.given.keys().cloned().collect(),
+        rerun: BTreeMap::new(),
+        reset: Vec::new(),
+        untouched: Vec::new(),
+        input: None,
+        new_execution: Some(NewVersionPreview {
+            started_with: version_of(record).to_owned(),
+            removed: change.removed.iter().filter(|id| is_listed(old, id)).cloned().collect(),
+            ..NewVersionPreview::default()
+        }),
+    };
+    let preview = sorted(preview, new, &change, &unfinished, record);
+    Ok((preview, NewExecution { label: RETRY_OF, input, mode, version: Some(newest) }))
+}
+
+/// Sorts the nodes of the newest version that are not kept by why they run.
+fn sorted(
+    mut preview: RetryPreview,
+    new: &Plan,
+    change: &VersionChange,
+    unfinished: &BTreeSet<String>,
+    record: &Record,
+) -> RetryPreview {
+    let mut changes = preview.new_execution.take().unwrap_or_default();
+    let is_kept: BTreeSet<&String> = preview.keep.iter().collect();
+    let nodes = new.nodes.iter().filter(|node| is_listed(new, &node.id) && !is_kept.contains(&node.id));
+    let (mut rerun, mut reset) = (BTreeMap::new(), Vec::new());
+    for node in nodes {
+        let id = node.id.clone();
+        if change.added.contains(&id) {
+            changes.added.push(id);
+        } else if change.changed.contains(&id) {
+            changes.changed.push(id);
+        } else if unfinished.contains(&id) {
+            rerun.insert(id, 0);
+        } else if node.op == NodeOperation::Human && has_succeeded(record, &id) {
+            changes.asked_again.push(id);
+        } else {
+            reset.push(id);
+        }
+    }
+    RetryPreview { rerun, reset, new_execution: Some(changes), ..preview }
+}
+
+/// True for nodes that tokens reach: not what others run, and not structure.
+fn is_listed(plan: &Plan, id: &str) -> bool {
+    plan.find(id).is_some_and(|ix| !plan.node(ix).inner && !plan.node(ix).attached)
+}
+
+fn has_succeeded(record: &Record, id: &str) -> bool {
+    let state = record.execution.state();
+    let last = record.plan().find(id).and_then(|ix| state.last(ROOT, ix));
+    last.is_some_and(|act| state.act(act).end.is_some_and(ActivationEnd::is_success))
+}
+
+/// Nodes of the workflow itself that began and did not end well.
+fn unfinished_nodes(record: &Record) -> BTreeSet<String> {
+    let state = record.execution.state();
+    let ended_badly = |ix: &NodeIndex| {
+        let end = state.last(ROOT, *ix).map(|act| state.act(act).end);
+        end.is_some_and(|end| matches!(end, None | Some(ActivationEnd::Failed | ActivationEnd::Cancelled)))
+    };
+    let plan = record.plan();
+    let nodes = (0..plan.nodes.len() as NodeIndex).filter(ended_badly);
+    nodes.map(|ix| plan.node(ix).id.clone()).collect()
 }
 
 impl MeshOperator {
-    /// Retries an execution, and waits until the retry is recorded.
-    pub async fn retry(&self, record: &Record, wanted: RetryRequest, reason: String) -> Result<(), Failure> {
+    /// Carries a retry out, and waits until it is recorded. Returns the document of it.
+    pub async fn retry(&self, record: &Record, planned: PlannedRetry) -> Result<Value, Failure> {
+        if let Some(new) = planned.new {
+            return Ok(self.launch(record, new).await?.document());
+        }
         let command = RetryCommand {
             execution: record.execution.id().clone(),
-            nodes: wanted.nodes,
-            only: wanted.only,
-            input: wanted.input,
-            reason,
+            nodes: planned.wanted.nodes,
+            only: planned.wanted.only,
+            input: planned.wanted.input,
+            reason: planned.reason,
         };
-        self.signal(Command::Retry(command)).await.map(drop)
+        self.signal(Command::Retry(command)).await?;
+        Ok(json!({ "execution": record.id(), "status": "running" }))
     }
 }
 

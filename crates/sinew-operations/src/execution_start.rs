@@ -29,8 +29,8 @@ pub struct NewExecution {
     pub input: Value,
     /// Where it begins, and outputs that are given.
     pub mode: ExecutionMode,
-    /// Whether it runs the newest version of the workflow instead of the same.
-    pub latest: bool,
+    /// Digest of the version of the workflow that it runs; `None` for the newest at the time of its start.
+    pub version: Option<String>,
 }
 
 /// A new execution, before it is started.
@@ -71,16 +71,11 @@ impl LaunchedExecution {
 }
 
 impl NewExecution {
-    /// The version that it would run; `None` for the newest.
-    pub fn version(&self, old: &Record) -> Option<String> {
-        (!self.latest).then(|| old.execution.program().graph.digest().to_owned())
-    }
-
     /// Says what it would be.
     pub fn preview(&self, old: &Record) -> StartPreview {
         StartPreview {
             would_start: old.plan().name.clone(),
-            version: self.version(old),
+            version: self.version.clone(),
             input: self.input.clone(),
             given: self.mode.given.keys().cloned().collect(),
             from: self.mode.from.clone(),
@@ -92,11 +87,10 @@ impl MeshOperator {
     /// Starts an execution that is made of an old one.
     pub async fn launch(&self, old: &Record, new: NewExecution) -> Result<LaunchedExecution, Failure> {
         let workflow = old.plan().name.clone();
-        let version = new.version(old);
         let key = uuid::Uuid::now_v7().to_string();
         let mut command = self.client.start_command(key, workflow.clone(), new.input);
         let execution = command.execution.clone();
-        command.version = version;
+        command.version = new.version;
         command.labels.clone_from(&old.about.labels);
         command.labels.insert(new.label.into(), old.id().to_owned());
         command.user.clone_from(&old.about.user);
@@ -128,7 +122,12 @@ pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> R
     let mut mode = ExecutionMode { given: kept_outputs(record, &again)?, ..ExecutionMode::default() };
     mode.given.extend(set);
     let input = Value::clone(record.execution.ctx().input());
-    Ok(NewExecution { label: FORK_OF, input, mode, latest: false })
+    Ok(NewExecution { label: FORK_OF, input, mode, version: Some(version_of(record).to_owned()) })
+}
+
+/// Digest of the version that an execution runs.
+pub fn version_of(record: &Record) -> &str {
+    record.execution.program().graph.digest()
 }
 
 /// Nodes of the workflow itself, by name. What a map or a loop runs begins and ends with it.
@@ -168,7 +167,10 @@ pub fn kept_outputs(
     let plan = record.plan();
     let mut kept = BTreeMap::new();
     let mut at_ports = Vec::new();
-    for ix in (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
+    // Exit handlers run at every end: what they gave at another one is not their output at this.
+    let is_exit = |ix: &NodeIndex| plan.exits.iter().any(|exit| exit.node == *ix);
+    let nodes = (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && !is_exit(ix));
+    for ix in nodes.filter(|ix| is_work(plan, *ix)) {
         let one = state.last(ROOT, ix).map(|act| state.act(act));
         let Some(output) =
             one.filter(|one| one.end == Some(ActivationEnd::Succeeded)).and_then(|one| one.output.as_ref())

@@ -48,6 +48,7 @@ pub mod sarif;
 pub mod served_agents;
 pub mod tool_input;
 pub mod traffic_figures;
+pub mod version_change;
 pub mod workflow_figures;
 pub mod workflow_file;
 pub mod workflow_search;

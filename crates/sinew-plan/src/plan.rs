@@ -105,6 +105,10 @@ pub struct PlanNode {
     /// True for a node that is structure only (a tool, a skill, an attached sub-agent) and is never activated by flow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
+    /// True for a node that its author calls plumbing: drawings make it small, and lists and timelines fold it. It changes
+    /// nothing of what happens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
     /// Data for the dialect's adapter only.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub extra: Value,

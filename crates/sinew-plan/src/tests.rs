@@ -32,6 +32,7 @@ fn plan(nodes: &[&str], edges: &[(u32, u32)]) -> Plan {
                 timeout_ms: None,
                 inner: false,
                 attached: false,
+                quiet: false,
                 extra: serde_json::Value::Null,
             })
             .collect(),

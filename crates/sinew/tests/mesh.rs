@@ -71,6 +71,27 @@ fn an_incident_is_found_understood_retried_and_watched() {
     assert_eq!((dry["keep"].clone(), dry["rerun"].clone()), (json!(["price"]), json!({"book": 0})));
     assert_eq!(world.ends(&["execution", "retry", &id, "--from", "price", "--dry-run"], 6), "");
     let _mended = world.serve(&["serve", "agent", "mended"]);
+    // With a newer version of the workflow it goes on in a new execution, which is given what did not change.
+    let retry = ["execution", "retry", &id, "--workflow-version", "latest"];
+    let same = world.json(&["execution", "retry", &id, "--dry-run"]);
+    assert_eq!(world.json(&[&retry[..], &["--dry-run"]].concat()), same);
+    world.write("flows/orders.yaml", &format!("{FLOW}  display: {{quiet: {{nodes: [book]}}}}\n"));
+    world.ok(&["workflow", "deploy", "flows"]);
+    let newest = world.ok(&[&retry[..], &["--dry-run"]].concat());
+    assert!(newest.contains("the newest version, in a new execution"), "{newest}");
+    assert!(world.ok(&["execution", "retry", &id, "--dry-run"]).contains("use --workflow-version latest"));
+    world.ends(&[&retry[..], &["--from", "book"]].concat(), 2);
+    let new = world.ok(&[&retry[..], &["--watch", "-q"]].concat());
+    assert_eq!(world.ok(&["execution", "result", &new, "-o", "jsonl"]), r#"{"booked":4242424242}"#);
+    let tree = world.json(&["execution", "tree", &new]);
+    assert_eq!(
+        (&tree[0]["message"], &tree[1]["quiet"]),
+        (&json!("output given, not run"), &json!(true)),
+        "{tree:#}"
+    );
+    let tree = world.ok(&["execution", "tree", &new]);
+    assert!(tree.contains("1 quiet node: 1 succeeded") && !tree.contains("book"), "{tree}");
+    assert!(world.ok(&["execution", "tree", &new, "--no-fold"]).contains("book"));
     world.ok(&["execution", "retry", &id, "--from", "book", "--reason", "mended", "--watch", "-q"]);
     assert_eq!(world.ok(&["execution", "result", &id, "-o", "jsonl"]), r#"{"booked":4242424242}"#);
     let tree = world.json(&["execution", "tree", &id]);

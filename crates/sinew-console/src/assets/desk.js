@@ -6,6 +6,8 @@ const PAUSE_MS = 350; // after the last key
 let timer = 0;
 let number = 0;
 let editor = null;
+let kept = null; // the texts as they were opened, saved or deployed last
+const sign = document.getElementById("live");
 
 function show(fresh) {
   for (const part of document.querySelectorAll(".desk [data-part]")) {
@@ -44,13 +46,28 @@ async function send(work) {
   body.set("work", work);
   try {
     const answer = await fetch(location.pathname, { method: "POST", body, headers: { accept: "text/html" } });
+    if (answer.redirected) throw new Error("not checked: signed out; sign in again in another window");
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     // A later check knows better.
     if (mine === number) show(fresh);
-  } catch {
-    // The gateway is away: the next key tries again.
+    tell("");
+  } catch (error) {
+    // The next key tries again; until then what stands there is of an older text.
+    tell(error instanceof TypeError ? "not checked: the gateway does not answer" : error.message);
   }
 }
+
+function tell(problem) {
+  sign.className = problem ? "off" : "";
+  if (sign.textContent !== problem) sign.textContent = problem;
+}
+
+const written = () => JSON.stringify([form.elements.text.value, form.elements.cases.value]);
+
+// Texts that are nowhere else are not left without a question.
+addEventListener("beforeunload", (event) => {
+  if (form && kept !== null && written() !== kept) event.preventDefault();
+});
 
 function checkSoon() {
   clearTimeout(timer);
@@ -71,6 +88,7 @@ function save() {
   const link = Object.assign(document.createElement("a"), { href: address, download: form.elements.name.value });
   link.click();
   URL.revokeObjectURL(address);
+  kept = written();
 }
 
 async function openEditor() {
@@ -82,6 +100,8 @@ async function openEditor() {
 }
 
 if (form) {
+  kept = written();
+  form.addEventListener("submit", () => (kept = written()));
   form.elements.text.addEventListener("input", checkSoon);
   document.addEventListener("click", (event) => {
     const place = event.target.closest("[data-line]");
@@ -101,6 +121,7 @@ if (form) {
     form.elements.name.value = file.name;
     if (editor) editor.text = text;
     else form.elements.text.value = text;
+    kept = written();
     send("check");
   });
   const button = document.getElementById("save");

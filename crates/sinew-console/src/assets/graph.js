@@ -323,11 +323,12 @@ class LargeGraph {
 
   async begin() {
     const edges = this.ask("edges");
-    const first = await this.ask("nodes");
+    const [first, named] = await Promise.all([this.ask("nodes"), this.placeOfNamed()]);
     this.size = first.size;
     this.total = first.total;
     this.groups = first.groups;
     this.stacks = new Set(first.stacks);
+    this.quiet = new Set(first.quiet);
     this.nodes = first;
     this.view = new View(this.box, this.size, () => this.draw());
     this.box.classList.add("moves");
@@ -338,6 +339,8 @@ class LargeGraph {
       if (this.view.isMoved) this.view.request();
       else this.view.home();
     }).observe(this.box);
+    const place = named ?? this.placeOfInterest();
+    if (place) this.view.home = () => this.view.begin(place);
     this.view.recall();
     while (this.nodes.left.length < this.total) {
       const more = await this.ask("nodes", { from: this.nodes.left.length });
@@ -345,6 +348,7 @@ class LargeGraph {
       this.nodes.shapes += more.shapes;
       this.nodes.states += more.states;
       for (const at of more.stacks) this.stacks.add(at);
+      for (const at of more.quiet) this.quiet.add(at);
     }
     this.edges = await edges;
     while (this.edges.ends.length < 2 * this.edges.total) {
@@ -357,6 +361,21 @@ class LargeGraph {
       this.colours = colours();
       this.repaint();
     });
+  }
+
+  // Centre of the node that the address names; nothing if it names none that is drawn.
+  async placeOfNamed() {
+    const node = new URLSearchParams(location.search).get("node");
+    if (!node || !this.box.hasAttribute("data-inspects")) return null;
+    const { frame } = await this.ask("place", { node });
+    return frame && [frame[0] + frame[2] / 2, frame[1] + frame[3] / 2];
+  }
+
+  // Centre of the first node that failed, waits or is at work, among those that came first.
+  placeOfInterest() {
+    const { left, top, width, height, states } = this.nodes;
+    const at = ["f", "w", "r"].map((state) => states.indexOf(state)).find((at) => at >= 0 && at < left.length);
+    return at === undefined ? null : [left[at] + width[at] / 2, top[at] + height[at] / 2];
   }
 
   repaint() {
@@ -564,9 +583,16 @@ class LargeGraph {
   paintText(context, at, colour, x, y) {
     const known = this.texts.get(at);
     if (!known) return;
-    const lines = known.state ? [...known.lines, known.state] : known.lines;
     context.fillStyle = colour;
     context.textAlign = "center";
+    if (this.quiet.has(at)) {
+      // One small line: the icon of the state, and the name.
+      context.font = "10.5px DejaVu Sans, Verdana, sans-serif";
+      context.fillText([known.state?.split(" ")[0], ...known.lines].filter(Boolean).join(" "), x, y + 3.8);
+      context.textAlign = "left";
+      return;
+    }
+    const lines = known.state ? [...known.lines, known.state] : known.lines;
     lines.forEach((line, n) => {
       context.font = n === 0 ? "bold 13px DejaVu Sans, Verdana, sans-serif" : "13px DejaVu Sans, Verdana, sans-serif";
       context.fillText(line, x, y + 18 * (n - (lines.length - 1) / 2) + 4.7);

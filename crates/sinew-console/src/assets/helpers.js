@@ -4,6 +4,15 @@
 function revealHelpers(root) {
   for (const button of root.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
   for (const box of root.querySelectorAll("[data-choose-all]")) box.hidden = false;
+  nameNumbers(root);
+}
+
+// On a phone a table has no heads: each number gets the name of its column.
+function nameNumbers(root) {
+  for (const table of root.querySelectorAll("table.rows")) {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    for (const cell of table.querySelectorAll("tbody td.number")) cell.dataset.label = heads[cell.cellIndex] ?? "";
+  }
 }
 
 document.addEventListener("click", async (event) => {

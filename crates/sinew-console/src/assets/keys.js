@@ -13,6 +13,7 @@ const HELP = [
 
 let waitsForSection = false;
 let waitTimer = 0;
+let chosenLink = null; // address of the chosen row: rows come and go, and are other elements once a list was read again
 
 const rows = () => [...document.querySelectorAll("[data-row]")];
 
@@ -29,6 +30,7 @@ function choose(step) {
   const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
   all[at]?.classList.remove("chosen");
   next.classList.add("chosen");
+  chosenLink = next.querySelector("a")?.getAttribute("href") ?? null;
   next.querySelector("a")?.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
 }
@@ -95,10 +97,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A list that was read again has the focus on the same link, so the row of that link stays chosen.
+// The row stays chosen in a list that was read again, wherever it is now and whatever has the focus.
 document.addEventListener("part-replaced", ({ target }) => {
-  const row = document.activeElement?.closest("[data-row]");
-  if (row && target.contains(row)) row.classList.add("chosen");
+  if (chosenLink === null) return;
+  const row = [...target.querySelectorAll("[data-row]")].find((one) => one.querySelector("a")?.getAttribute("href") === chosenLink);
+  row?.classList.add("chosen");
 });
 
 const button = document.getElementById("keys");

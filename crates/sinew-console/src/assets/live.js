@@ -11,6 +11,16 @@ function tell(state, text) {
   if (sign.textContent !== text) sign.textContent = text;
 }
 
+// A page that is answered by the sign-in says no more of the mesh. Whoever signs in, here or in another window, comes back to it.
+function tellSignedOut(address) {
+  sign.className = "off";
+  if (sign.querySelector("a")) return;
+  const link = Object.assign(document.createElement("a"), { href: address, textContent: "sign in again" });
+  sign.replaceChildren("signed out, this is old: ", link);
+}
+
+const isSignIn = (address) => new URL(address).pathname.endsWith("/sign-in") && !location.pathname.endsWith("/sign-in");
+
 // A part is left alone while its reader types or selects in it, or has opened or ticked something: the next change brings it up to date.
 function isInUse(part) {
   const focus = document.activeElement;
@@ -26,8 +36,12 @@ function restoreFocus(part, href, label) {
   else if (label) part.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus({ preventScroll: true });
 }
 
+// Parts as the server gave them last: modules reveal buttons and name cells, which is no news.
+const given = new WeakMap([...document.querySelectorAll("[data-part]")].map((part) => [part, part.innerHTML]));
+
 function replace(old, fresh, isWanted) {
-  if (old.innerHTML === fresh.innerHTML || (!isWanted && isInUse(old))) return;
+  if ((given.get(old) ?? old.innerHTML) === fresh.innerHTML || (!isWanted && isInUse(old))) return;
+  given.set(old, fresh.innerHTML);
   const focus = old.contains(document.activeElement) ? document.activeElement : null;
   const href = focus?.getAttribute("href");
   const label = focus?.getAttribute("aria-label");
@@ -53,12 +67,17 @@ async function refresh(isWanted = false) {
   reading = (async () => {
     const begin = performance.now();
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    if (isSignIn(answer.url)) {
+      tellSignedOut(answer.url);
+      throw Object.assign(new Error("signed out"), { isTold: true });
+    }
+    if (!answer.ok) throw Object.assign(new Error(`status ${answer.status}`), { status: answer.status });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-part]")) {
       const same = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
       if (same) replace(part, same, isWanted);
     }
+    document.title = fresh.title;
     readingMs = performance.now() - begin;
     document.dispatchEvent(new CustomEvent("page-refreshed"));
     return fresh;
@@ -127,7 +146,11 @@ function followEvents(address) {
       clearTimeout(soon);
       refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
     });
-    stream.onerror = () => tell("off", "connection lost, trying again");
+    stream.onerror = () => {
+      if (!sign.querySelector("a")) tell("off", "connection lost, trying again");
+      // A gateway that refuses the stream says with the page why.
+      if (stream.readyState === EventSource.CLOSED) refresh().catch(() => {});
+    };
   });
 }
 
@@ -147,8 +170,9 @@ function poll(seconds) {
       try {
         await refresh();
         tell("on", "live");
-      } catch {
-        tell("off", "connection lost, trying again");
+      } catch (error) {
+        const why = error.status ? `the gateway answers with status ${error.status}` : "connection lost";
+        if (!error.isTold) tell("off", `${why}, trying again`);
       }
     }
     setTimeout(look, seconds * 1000);

@@ -59,8 +59,7 @@ function follow() {
     body.prepend(fresh);
     while (body.rows.length > MAX_ROWS) body.lastElementChild.remove();
   };
-  const stream = new EventSource(body.dataset.stream);
-  stream.onmessage = (message) => {
+  const take = (message) => {
     heard += 1;
     waiting.push(JSON.parse(message.data));
     if (waiting.length > MAX_WAITING) {
@@ -69,7 +68,17 @@ function follow() {
     }
     frame ||= requestAnimationFrame(paint);
   };
-  stream.onopen = () => (document.documentElement.dataset.traffic = "open");
+  // A page that nobody sees has no stream, and one that a gateway refused is asked for again.
+  let stream = null;
+  const open = () => {
+    if (document.hidden || (stream && stream.readyState !== EventSource.CLOSED)) return;
+    stream = new EventSource(body.dataset.stream);
+    stream.onmessage = take;
+    stream.onopen = () => (document.documentElement.dataset.traffic = "open");
+    stream.onerror = () => stream.readyState === EventSource.CLOSED && setTimeout(open, 3000);
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? stream?.close() : open()));
+  open();
   setInterval(() => {
     rate.textContent = `${heard} a second${dropped ? `, ${dropped} passed over` : ""}${isPaused ? ", paused" : ""}`;
     heard = 0;

@@ -61,7 +61,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 div { dt { "Kind" } dd { (shown_text::line(&agent.kind, 30)) } }
                 div { dt { "Version" } dd { (shown_text::line(&agent.version, 30)) } }
                 @if let Some(delivery) = &agent.delivery { div { dt { "Delivery" } dd { (shown_text::line(delivery, 30)) } } }
-                div { dt { "Heartbeat" } dd { (duration(agent.heartbeat_age_ms)) " ago" } }
+                @if agent.heartbeat_age_ms.is_some() { div { dt { "Heartbeat" } dd { (duration(agent.heartbeat_age_ms)) " ago" } } }
                 @if let Some(load) = load {
                     div { dt { "Queued" } dd { (load.queued) } }
                     div { dt { "At work" } dd { (load.working) } }

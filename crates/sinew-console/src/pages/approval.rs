@@ -109,7 +109,7 @@ async fn question_page(
                 section { h2 { "Decided before" }
                     div.scroll tabindex="0" role="region" aria-label="Decided before" {
                         table.rows {
-                            thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "At" } th.wide scope="col" { "Comment" } } }
+                            thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "At (UTC)" } th.wide scope="col" { "Comment" } } }
                             tbody { @for decision in &question.decisions { (decision_row(decision)) } }
                         }
                     }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use sinew_inspection::words;
 
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -110,7 +111,7 @@ fn table_of(row: &ArtifactDocument, text: &str) -> Option<Markup> {
                 }
             }
         }
-        p.quiet { (body.len()) " rows" @if body.len() > MAX_ROWS { ", the first " (MAX_ROWS) " of them" } @if head.len() > MAX_COLUMNS { ", " (MAX_COLUMNS) " of " (head.len()) " columns" } "." }
+        p.quiet { (words::count(body.len(), "row")) @if body.len() > MAX_ROWS { ", the first " (MAX_ROWS) " of them" } @if head.len() > MAX_COLUMNS { ", " (MAX_COLUMNS) " of " (head.len()) " columns" } "." }
     })
 }
 
@@ -176,7 +177,7 @@ fn used(uses: Result<ArtifactUsesDocument, ConsoleError>) -> Markup {
                                     Some(node) => { a href=(PageAddress::execution(&one.execution).with("node", node)) { (shown_text::line(node, 60)) } @if one.attempt > 1 { " attempt " (one.attempt) } " of " },
                                     None => "input of ",
                                 }
-                                a.id href=(PageAddress::execution(&one.execution)) { (shown_text::line(&one.workflow, 50)) " " (shown_text::line(sinew_inspection::words::short_id(&one.execution), 30)) }
+                                a.id href=(PageAddress::execution(&one.execution)) { (shown_text::line(&one.workflow, 50)) " " (shown_text::line(words::short_id(&one.execution), 30)) }
                             }
                         }
                     }

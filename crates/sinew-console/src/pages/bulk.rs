@@ -3,11 +3,12 @@
 use axum::Form;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use sinew_inspection::words;
 
-use crate::api_client::ApiPath;
+use crate::api_client::{ApiClient, ApiPath};
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_box, token_field};
@@ -46,12 +47,44 @@ pub(crate) async fn work(request: PageRequest, Form(fields): Form<Vec<(String, S
         let text = format!("{:?} is not the number of executions", shown_text::line(&form.count, 20));
         return question_page(&request, &form, Some(&ConsoleError::Input(text))).into_response();
     }
-    let mut outcomes = Vec::with_capacity(form.executions.len());
-    for id in &form.executions {
-        let path = ApiPath::of(&["executions", id, form.command.0]);
-        outcomes.push((id.as_str(), request.api.post::<Value>(&path, &form.document()).await.map(drop)));
-    }
-    outcome_page(&form, &outcomes).into_response()
+    outcome_page(&form).grown(outcomes(request.api, form))
+}
+
+/// What becomes of each execution, one after the other, and then of all.
+fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send {
+    let work = BulkWork { api, refused: 0, place: 0, form };
+    stream::unfold(Some(work), |work: Option<BulkWork>| async move {
+        let mut work = work?;
+        let total = work.form.executions.len();
+        let Some(id) = work.form.executions.get(work.place).cloned() else {
+            let sum = html! {
+                h2 role="status" { (total - work.refused) " done, " (work.refused) " refused" }
+                p { a href=(PageAddress::of(&["executions"])) { "Executions" } }
+            };
+            return Some((sum, None));
+        };
+        let path = ApiPath::of(&["executions", &id, work.form.command.0]);
+        let outcome = work.api.post::<Value>(&path, &work.form.document()).await;
+        work.place += 1;
+        let place = html! { span.quiet { (work.place) " of " (total) } " " (execution_link(&id)) };
+        let told = match outcome {
+            Ok(_) => html! { p { (place) " done" } },
+            Err(error) => {
+                work.refused += 1;
+                html! { p { (place) " refused" } (problem_box(&error)) }
+            }
+        };
+        Some((told, Some(work)))
+    })
+}
+
+/// Commands that are still to be given.
+struct BulkWork {
+    api: ApiClient,
+    form: BulkForm,
+    /// Executions that were asked already.
+    place: usize,
+    refused: usize,
 }
 
 impl BulkForm {
@@ -115,19 +148,13 @@ fn question_page(request: &PageRequest, form: &BulkForm, error: Option<&ConsoleE
     ConsolePage::new(ConsoleSection::Executions, title, body).with_status(status)
 }
 
-fn outcome_page(form: &BulkForm, outcomes: &[(&str, Result<(), ConsoleError>)]) -> ConsolePage {
+/// The page that tells what becomes of each, while it happens.
+fn outcome_page(form: &BulkForm) -> ConsolePage {
     let (_, title, _) = form.command;
-    let refused = outcomes.iter().filter(|(_, outcome)| outcome.is_err()).count();
     let body = html! {
         div.narrow {
-            h1 { (title) ": " (outcomes.len() - refused) " done, " (refused) " refused" }
-            @for (id, outcome) in outcomes {
-                @match outcome {
-                    Ok(()) => p { (execution_link(id)) " done" },
-                    Err(error) => { p { (execution_link(id)) " refused" } (problem_box(error)) }
-                }
-            }
-            p { a href=(PageAddress::of(&["executions"])) { "Executions" } }
+            h1 { (title) " " (words::count(form.executions.len(), "execution")) }
+            (ConsolePage::growth())
         }
     };
     ConsolePage::new(ConsoleSection::Executions, title, body)

@@ -18,7 +18,8 @@ use crate::documents::{
     AgentDocument, AgentListRow, ExecutionListDocument, ExecutionListRow, StartedDocument,
 };
 use crate::page_frame::{
-    ConsolePage, ConsoleSection, LiveSource, may_steer, page_or_problem, problem_box, token_field,
+    ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
+    text_filter, token_field,
 };
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::{read_input, schema_fields};
@@ -46,6 +47,8 @@ const MAX_FILE_BYTES: usize = 512 << 10;
 #[derive(Clone, Debug, Default, Deserialize)]
 struct ChatChoice {
     chat: Option<String>,
+    /// Place in the list of its messages before which it is shown; the end when absent.
+    before: Option<String>,
 }
 
 /// Fields of a message; those of a form of the input have names of their own.
@@ -58,11 +61,19 @@ pub(crate) async fn choose(request: PageRequest) -> Response {
 }
 
 async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let agents_path = ApiPath::of(&["agents"]);
+    let TextFilter { text } = request.query()?;
+    let text = text.as_deref().filter(|text| !text.is_empty());
+    let agents_path = ApiPath::of(&["agents"]).with_some("text", text);
     let agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
     let body = html! {
         div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
-        @if agents.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } }
+        (text_filter(text))
+        @if agents.is_empty() {
+            p.empty {
+                @if text.is_some() { "No agent matches. " a href=(PageAddress::of(&["chat"])) { "Show all" } "." }
+                @else { "No agent is online: " code { "sinew serve agent FILE" } " serves one." }
+            }
+        }
         ul.questions {
             @for agent in &agents {
                 li data-row {
@@ -78,9 +89,10 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = async {
-        let ChatChoice { chat } = request.query()?;
+        let ChatChoice { chat, before } = request.query()?;
         let chat = chat.filter(|id| is_chat_id(id)).unwrap_or_else(new_chat_id);
-        chat_page(&name, &chat, &request, &WrittenFields::new(), None).await
+        let place = ChatPlace { chat: &chat, before: before.as_deref().filter(|before| !before.is_empty()) };
+        chat_page(&name, place, &request, &WrittenFields::new(), None).await
     };
     let page = page.await;
     page_or_problem(&request, page)
@@ -100,10 +112,19 @@ pub(crate) async fn send(
             Redirect::to(&address.to_string()).into_response()
         }
         Err(error) => {
-            let page = chat_page(&name, &chat, &request, &written, Some(&error)).await;
+            let page =
+                chat_page(&name, ChatPlace { chat: &chat, before: None }, &request, &written, Some(&error))
+                    .await;
             page_or_problem(&request, page.map(|page| page.with_status(error.status())))
         }
     }
+}
+
+/// A chat, and the part of it that is shown.
+#[derive(Clone, Copy)]
+struct ChatPlace<'a> {
+    chat: &'a str,
+    before: Option<&'a str>,
 }
 
 /// Whether a text may be the id of a chat: labels are searched by it.
@@ -203,7 +224,7 @@ fn text_input(schema: &Value, text: &str) -> Value {
 
 async fn chat_page(
     name: &str,
-    chat: &str,
+    ChatPlace { chat, before }: ChatPlace<'_>,
     request: &PageRequest,
     written: &WrittenFields,
     error: Option<&ConsoleError>,
@@ -218,7 +239,8 @@ async fn chat_page(
         .clone()
         .with("label", &label)
         .with("limit", MAX_TURNS)
-        .with_some("since", since.as_deref());
+        .with_some("since", since.as_deref())
+        .with_some("cursor", before);
     let recent_path = of_partner
         .with("label", &format!("{KIND_LABEL}=chat"))
         .with("limit", MAX_RECENT)
@@ -228,7 +250,7 @@ async fn chat_page(
         request.api.get::<ExecutionListDocument>(&recent_path),
     )
     .await?;
-    let mut rows = said.executions;
+    let ExecutionListDocument { executions: mut rows, next: earlier, .. } = said;
     rows.sort_by(|one, other| one.started.cmp(&other.started));
     let turns =
         futures_util::future::join_all(rows.iter().map(|row| read_turn(request, &row.execution))).await;
@@ -243,10 +265,14 @@ async fn chat_page(
         }
         div.chat {
             section.said aria-label="Messages" {
+                @if let Some(earlier) = &earlier {
+                    p { a rel="next" href=(PageAddress::chat(name).with("chat", chat).with("before", earlier)) { "Earlier messages" } }
+                }
                 @if turns.is_empty() { p.empty { (greeting(&agent)) } }
                 @for turn in &turns { (turn_of(request, name, chat, turn)) }
                 @if let Some(error) = error { (problem_box(error)) }
-                @if may_steer(request) { (composer(request, &agent, chat, turns.len(), written)) }
+                @if before.is_some() { p { a href=(PageAddress::chat(name).with("chat", chat)) { "Latest messages" } } }
+                @else if may_steer(request) { (composer(request, &agent, chat, turns.len(), written)) }
             }
             aside aria-label="Chats" { (recent_list(request, name, chat, &recent.executions)) }
         }

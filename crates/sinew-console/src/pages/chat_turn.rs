@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sinew_inspection::words;
 
 use super::execution_head::{fault, read_execution};
 use crate::api_client::ApiPath;
@@ -127,7 +128,7 @@ fn steps(turn: &ChatExchange) -> Markup {
     html! {
         @if !turn.steps.is_empty() {
             details.steps {
-                summary { (turn.steps.len()) " steps" @if let Some(last) = turn.steps.last() { ", last " code { (shown_text::line(&last.kind, 60)) } } }
+                summary { (words::count(turn.steps.len(), "step")) @if let Some(last) = turn.steps.last() { ", last " code { (shown_text::line(&last.kind, 60)) } } }
                 ol.log {
                     @for step in &turn.steps {
                         li {

@@ -209,7 +209,7 @@ fn finding_item(text: &str, finding: &FindingDocument) -> Markup {
             }
             (shown_text::line(&finding.message, 600)) " " (code_link(&finding.code))
             @if let Some(line) = line.filter(|line| !line.trim().is_empty()) { pre { (escape_text(&shown_text::line(line, 200))) } }
-            @if let Some(hint) = &finding.hint { p.quiet { (shown_text::line(hint, 400)) } }
+            @if let Some(hint) = &finding.hint { p.quiet { (shown_text::sentence(hint, 400)) } }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
+use sinew_inspection::words;
 
 use super::desk_form::DeskForm;
 use crate::api_client::ApiPath;
@@ -180,7 +181,7 @@ pub(super) fn dry_run_part(form: &DeskForm, trials: &DeskTrials) -> Markup {
 
 fn dry_run_outcome(run: &DryRunDocument) -> Markup {
     html! {
-        p role="status" { (status_mark(&run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (run.would_ask.len()) " tasks. No agent was called and every output was null: a real execution may take other branches." }
+        p role="status" { (status_mark(&run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agent was called and every output was null: a real execution may take other branches." }
         @if let Some(error) = &run.error { div.failure { (shown_text::line(&error.message, 600)) " " (code_link(&error.code)) } }
         @if !run.would_ask.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="Tasks of the dry run" {

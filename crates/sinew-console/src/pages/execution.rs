@@ -43,19 +43,28 @@ pub(crate) struct NodeChoice {
     pub(crate) artifact: Option<String>,
     /// Statuses of the nodes that the table has, separated by commas.
     pub(crate) status: Option<String>,
+    /// Present if quiet nodes are listed like all others.
+    pub(crate) quiet: Option<String>,
 }
 
 impl NodeChoice {
     /// The page of an execution with the same nodes opened.
     pub(crate) fn address(&self, id: &str) -> PageAddress {
-        self.tab
-            .address(id)
-            .with_some("open", self.open.as_deref())
-            .with_some("from", self.from.as_deref())
-            .with_some("to", self.to.as_deref())
-            .with_some("cut", self.cut.as_deref())
-            .with_some("artifact", self.artifact.as_deref())
-            .with_some("status", self.status.as_deref())
+        let view = self.fields().into_iter();
+        view.fold(self.tab.address(id), |address, (name, value)| address.with_some(name, value))
+    }
+
+    /// Fields of the view, for forms that choose something within it.
+    pub(crate) fn fields(&self) -> [(&'static str, Option<&str>); 7] {
+        [
+            ("open", self.open.as_deref()),
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("cut", self.cut.as_deref()),
+            ("artifact", self.artifact.as_deref()),
+            ("status", self.status.as_deref()),
+            ("quiet", self.quiet.as_deref()),
+        ]
     }
 
     /// The page with another node selected.

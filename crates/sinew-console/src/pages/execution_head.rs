@@ -10,7 +10,7 @@ use crate::documents::{DecisionDocument, ExecutionDocument, FailureDocument, Fau
 use crate::page_frame::{LiveSource, code_link, live_part, may_steer};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
-use crate::status_mark::status_mark;
+use crate::status_mark::{icon_of, status_mark};
 
 /// Reasons of waiting, warnings and commands that are shown.
 const MAX_SHOWN: usize = 8;
@@ -71,9 +71,10 @@ pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
     }
 }
 
-/// Title of the pages of an execution.
+/// Title of the pages of an execution: among many windows its icon tells how it stands.
 pub(crate) fn execution_title(execution: &ExecutionDocument) -> String {
-    format!("{} {}", execution.workflow, words::short_id(&execution.execution))
+    let (_, icon) = icon_of(&execution.status);
+    format!("{icon} {} {}", execution.workflow, words::short_id(&execution.execution))
 }
 
 /// The head, and the tabs. A selected node stays selected in all tabs.
@@ -133,9 +134,23 @@ fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
             }
             @if !execution.labels.is_empty() {
                 div { dt { "Labels" } dd {
-                    @for (key, value) in &execution.labels { span.label { (shown_text::line(&format!("{key}={value}"), 60)) } " " }
+                    @for (key, value) in &execution.labels { (label(key, value)) " " }
                 } }
             }
+        }
+    }
+}
+
+/// Labels that name the execution which this one was made of.
+const ORIGINS: [&str; 3] = ["fork_of", "rerun_of", "retry_of"];
+
+fn label(key: &str, value: &str) -> Markup {
+    let text = shown_text::line(&format!("{key}={value}"), 60);
+    html! {
+        @if ORIGINS.contains(&key) {
+            a.label href=(PageAddress::execution(value)) { (text) }
+        } @else {
+            span.label { (text) }
         }
     }
 }

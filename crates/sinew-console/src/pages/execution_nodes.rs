@@ -1,6 +1,10 @@
 //! The nodes of an execution as a table, filtered by status.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
+use sinew_inspection::node_status::NodeStatus;
+use sinew_inspection::words;
 
 use super::execution::NodeChoice;
 use super::list_filter::{comma_words, toggled};
@@ -23,13 +27,17 @@ pub(super) fn nodes_part(
     choice: &NodeChoice,
 ) -> Markup {
     let id = execution.execution.as_str();
+    let (folded, tree): (Vec<&TreeDocument>, Vec<&TreeDocument>) =
+        tree.iter().partition(|row| folds(choice) && may_fold(row.quiet, &row.status));
     let mut rows = Vec::new();
     flatten(tree, 0, &mut rows);
+    let has_quiet = rows.iter().any(|(_, row)| row.quiet);
     html! {
         section {
             div.head { h2 #nodes { "Nodes" } (command_line(&tree_command(id, choice))) }
+            (search(id, choice))
             (status_chips(id, choice))
-            @if rows.is_empty() { p.empty { "No node has this status." } } @else {
+            @if rows.is_empty() && folded.is_empty() { p.empty { "No node has this status." } } @else if !rows.is_empty() {
                 div.scroll tabindex="0" role="region" aria-labelledby="nodes" {
                     table.rows {
                         thead {
@@ -48,6 +56,11 @@ pub(super) fn nodes_part(
                     }
                 }
             }
+            @if !folded.is_empty() {
+                p.more { (folded_words(&folded)) " " a href=(quiet_address(id, choice, "1")) { "List them" } }
+            } @else if has_quiet && choice.quiet.is_some() {
+                p.more { a href=(quiet_address(id, choice, "")) { "Fold quiet nodes" } }
+            }
             @if rows.len() > MAX_ROWS {
                 p.notice { (rows.len() - MAX_ROWS) " more nodes: " code { "sinew execution tree" } " lists all." }
             }
@@ -56,10 +69,53 @@ pub(super) fn nodes_part(
 }
 
 /// Rows of a tree, each node before those below it.
-fn flatten<'t>(tree: &'t [TreeDocument], level: usize, out: &mut Vec<(usize, &'t TreeDocument)>) {
+fn flatten<'t>(
+    tree: impl IntoIterator<Item = &'t TreeDocument>,
+    level: usize,
+    out: &mut Vec<(usize, &'t TreeDocument)>,
+) {
     for row in tree {
         out.push((level, row));
-        flatten(&row.children, level + 1, out);
+        flatten(row.children.as_slice(), level + 1, out);
+    }
+}
+
+/// Quiet nodes are folded unless the list was asked for them, or for a status.
+fn folds(choice: &NodeChoice) -> bool {
+    choice.quiet.is_none() && choice.status.as_deref().unwrap_or_default().is_empty()
+}
+
+/// Whether a list may fold a node: plumbing that failed, waits or is at work is listed like any node.
+pub(super) fn may_fold(quiet: bool, status: &str) -> bool {
+    quiet && NodeStatus::of_word(status).is_some_and(NodeStatus::is_calm)
+}
+
+/// `3 quiet nodes: 1 planned, 2 succeeded.`
+fn folded_words(folded: &[&TreeDocument]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in folded {
+        *counts.entry(row.status.as_str()).or_default() += 1;
+    }
+    let parts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    format!("{}: {}.", words::count(folded.len(), "quiet node"), parts.join(", "))
+}
+
+/// The same page with quiet nodes listed, or folded if `quiet` is empty.
+fn quiet_address(id: &str, choice: &NodeChoice, quiet: &str) -> PageAddress {
+    let choice = NodeChoice { quiet: Some(quiet.to_owned()), ..choice.clone() };
+    choice.address(id).with_some("node", choice.node.as_deref())
+}
+
+/// The way to a node by its name: a large graph has more than anybody reads.
+fn search(id: &str, choice: &NodeChoice) -> Markup {
+    html! {
+        form.filter method="get" role="search" aria-label="Find a node" action=(choice.tab.address(id)) {
+            @for (name, value) in choice.fields() {
+                @if let Some(value) = value.filter(|value| !value.is_empty()) { input type="hidden" name=(name) value=(value); }
+            }
+            label { span { "Node" } input type="text" name="node" placeholder="enrich, or enrich_3" data-filter autocomplete="off"; }
+            button type="submit" { "Find" }
+        }
     }
 }
 
@@ -88,6 +144,7 @@ fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
 fn tree_command(id: &str, choice: &NodeChoice) -> CommandText {
     let chosen = comma_words(choice.status.as_deref().unwrap_or_default());
     let command = CommandText::of_execution("sinew execution tree", id);
+    let command = if choice.quiet.is_some() { command.with("--no-fold") } else { command };
     chosen.iter().fold(command, |command, status| command.flag("--status", status))
 }
 

@@ -137,7 +137,7 @@ fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
                                 tr {
                                     td { (shown_text::line(&check.check, 40)) }
                                     td { (match check.state.as_str() { "ok" => mark_like("succeeded", "ok"), "warn" => mark_like("waiting", "warning"), _ => mark_like("failed", "failed") }) }
-                                    td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::line(hint, 300)) } } }
+                                    td.wide { (shown_text::line(&check.message, 600)) @if let Some(hint) = &check.hint { p.quiet { (shown_text::sentence(hint, 300)) } } }
                                     td { @if let Some(code) = &check.code { (code_link(code)) } }
                                 }
                             }

@@ -15,14 +15,9 @@ use crate::status_mark::status_mark;
 
 /// Statuses, in the order of the filter.
 const STATUSES: [&str; 6] = ["running", "waiting", "paused", "failed", "cancelled", "succeeded"];
-/// Spans of time that the filter offers: value, milliseconds, text.
-const SPANS: [(&str, u64, &str); 5] = [
-    ("15m", 15 * 60_000, "15 minutes"),
-    ("1h", 3_600_000, "hour"),
-    ("24h", 86_400_000, "day"),
-    ("7d", 7 * 86_400_000, "week"),
-    ("30d", 30 * 86_400_000, "30 days"),
-];
+/// Spans of time that the filter offers: value, text. The box takes others too.
+const SPANS: [(&str, &str); 5] =
+    [("15m", "15 minutes"), ("1h", "hour"), ("24h", "day"), ("7d", "week"), ("30d", "30 days")];
 /// Columns that can be hidden: value, text.
 pub(super) const COLUMNS: [(&str, &str); 6] = [
     ("started", "Started"),
@@ -111,6 +106,12 @@ impl ListFilter {
         if !labels.is_empty() {
             filter.label = labels.join(",");
         }
+        // What the list would refuse is refused beside the box, which keeps what was written.
+        if let Some(wrong) = comma_words(&filter.status).into_iter().find(|word| !STATUSES.contains(word)) {
+            let text = format!("{wrong:?} is not one of {}", STATUSES.join(", "));
+            return Err(ConsoleError::Input(text));
+        }
+        filter.since_ms(Timestamp::UNIX_EPOCH)?;
         Ok(FoundTarget::List(filter))
     }
 
@@ -147,10 +148,10 @@ impl ListFilter {
         if self.since.is_empty() {
             return Ok(None);
         }
-        let span = SPANS.iter().find(|(value, ..)| *value == self.since);
-        let (_, ms, _) =
-            span.ok_or_else(|| ConsoleError::Input("since: expected 15m, 1h, 24h, 7d or 30d".to_owned()))?;
-        Ok(Some(u64::try_from(now.as_millisecond()).unwrap_or_default().saturating_sub(*ms)))
+        let ms = span_ms(&self.since).ok_or_else(|| {
+            ConsoleError::Input("since: expected a time such as 90s, 15m, 2h or 7d".to_owned())
+        })?;
+        Ok(Some(u64::try_from(now.as_millisecond()).unwrap_or_default().saturating_sub(ms)))
     }
 
     fn with_status(&self, status: &str) -> PageAddress {
@@ -252,13 +253,29 @@ impl ListFilter {
                 label { span { "Started in the last" }
                     select name="since" {
                         option value="" { "any time" }
-                        @for (value, _, text) in SPANS { option value=(value) selected[value == self.since] { (text) } }
+                        @for (value, text) in SPANS { option value=(value) selected[value == self.since] { (text) } }
+                        @if !self.since.is_empty() && SPANS.iter().all(|(value, _)| *value != self.since) {
+                            option value=(self.since) selected { (shown_text::line(&self.since, 20)) }
+                        }
                     }
                 }
                 button type="submit" { "Filter" }
             }
         }
     }
+}
+
+/// Milliseconds of a span such as `90s`, `15m`, `2h` or `7d`.
+fn span_ms(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit: u64 = match unit {
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// A number of executions; a plus where older ones are not counted yet.
@@ -312,7 +329,7 @@ mod tests {
         );
         list("workflow:", "/console/executions?hide=caller");
         assert!(matches!(target(" x7f3 "), Ok(FoundTarget::Execution(id)) if id == "x7f3"));
-        for wrong in ["x7f3 status:failed", "colour:red"] {
+        for wrong in ["x7f3 status:failed", "colour:red", "since:soon", "status:failed,fine"] {
             assert!(target(wrong).is_err(), "{wrong}");
         }
     }
@@ -332,6 +349,9 @@ mod tests {
         assert_eq!(since("1h").unwrap(), Some(3_600_000));
         assert_eq!(since("24h").unwrap(), Some(0));
         assert_eq!(since("").unwrap(), None);
-        assert!(since("1y").is_err());
+        assert_eq!(since("90s").unwrap(), Some(7_110_000));
+        for wrong in ["1y", "h", "1é", "99999999999999999999d", "-1h"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -129,7 +129,7 @@ async fn difference(
     let texts =
         futures_util::future::try_join(request.api.get_text(&old_path), request.api.get_text(&new_path));
     match texts.await {
-        Ok((old, new)) => text_diff(&old, &new),
+        Ok((old, new)) => text_diff([with, &row.artifact.reference()], &old, &new),
         Err(error) => problem_box(&error),
     }
 }

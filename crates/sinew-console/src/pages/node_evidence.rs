@@ -12,7 +12,7 @@ use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{AttemptEvidenceDocument, ExecutionDocument, NodeDocument};
 use crate::page_frame::problem_box;
-use crate::page_request::{PageAddress, PageRequest};
+use crate::page_request::PageRequest;
 use crate::shown_text::{self, clock_mark, command_line, value_block, value_line};
 use crate::text_diff::text_diff;
 
@@ -160,7 +160,7 @@ fn attempt_part(
     html! {
         @match before {
             Some(before) if before.input == attempt.input => p.quiet { "It was given the same as the attempt before." },
-            Some(before) => { p { "What it was given, beside the attempt before:" } (text_diff(&pretty(&before.input), &pretty(&attempt.input))) },
+            Some(before) => { p { "What it was given, beside the attempt before:" } (text_diff(["Attempt before", "This attempt"], &pretty(&before.input), &pretty(&attempt.input))) },
             None => (value_block(&attempt.input, whole)),
         }
         @if let Some(error) = &attempt.error { div.failure { (fault(error)) } }
@@ -178,9 +178,11 @@ pub(super) fn comparison(
     html! {
         details open[compared.is_some()] {
             summary { "Compare with another iteration or execution" }
-            form.filter method="get" action=(PageAddress::execution(&execution.execution)) {
+            form.filter method="get" action=(choice.tab.address(&execution.execution)) {
                 input type="hidden" name="node" value=(choice.node.as_deref().unwrap_or_default());
-                @if let Some(open) = &choice.open { input type="hidden" name="open" value=(open); }
+                @for (name, value) in choice.fields() {
+                    @if let Some(value) = value.filter(|value| !value.is_empty()) { input type="hidden" name=(name) value=(value); }
+                }
                 label.wide { span { "Node of this execution, or id of another" } input type="text" name="with" value=[choice.with.as_deref()] autocomplete="off"; }
                 button type="submit" { "Compare" }
             }
@@ -189,10 +191,10 @@ pub(super) fn comparison(
                     Err(error) => (problem_box(error)),
                     Ok(other) => {
                         (command_line(&CommandText::of_execution("sinew execution diff", &execution.execution).word(choice.with.as_deref().unwrap_or_default()).flag("--node", &node.node)))
-                        h3 { "Input, from " (shown_text::line(&compared.told, 80)) }
-                        (values_diff(other.input.as_ref(), node.input.as_ref()))
+                        h3 { "Input" }
+                        (values_diff([&compared.told, &node.node], other.input.as_ref(), node.input.as_ref()))
                         h3 { "Output" }
-                        (values_diff(other.output.as_ref(), node.output.as_ref()))
+                        (values_diff([&compared.told, &node.node], other.output.as_ref(), node.output.as_ref()))
                     }
                 }
             }
@@ -200,7 +202,7 @@ pub(super) fn comparison(
     }
 }
 
-fn values_diff(old: Option<&Value>, new: Option<&Value>) -> Markup {
+fn values_diff(sides: [&str; 2], old: Option<&Value>, new: Option<&Value>) -> Markup {
     let text = |value: Option<&Value>| value.map(pretty).unwrap_or_default();
-    text_diff(&text(old), &text(new))
+    text_diff(sides, &text(old), &text(new))
 }

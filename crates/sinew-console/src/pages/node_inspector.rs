@@ -124,7 +124,7 @@ pub(crate) fn node_inspector(
                 Err(error) => (without_activation(name, &selected.tree, error)),
             }
             (node_actions(execution, choice, selected))
-            (children(id, &selected.tree))
+            (children(id, choice, &selected.tree, id == execution.execution))
         }
     }
 }
@@ -264,30 +264,33 @@ fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Marku
 }
 
 /// A child as a cell of its state, so that hundreds of them are seen at once.
-fn child_cell(id: &str, row: &TreeDocument) -> Markup {
+fn child_cell(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
     let (class, icon) = icon_of(&row.status);
     let told = format!("{} {}", row.label, row.status);
     html! {
-        a class={ "cell is-" (class) } href=(PageAddress::execution(id).with("node", &row.label)) data-node-link=(row.label)
+        a class={ "cell is-" (class) } href=(choice.address_of(id, &row.label)) data-node-link=(row.label)
             title=(shown_text::line(&told, 120)) aria-label=(shown_text::line(&told, 120)) { (icon) }
     }
 }
 
-fn children(id: &str, tree: &[TreeDocument]) -> Markup {
+/// Children of a node. Those of the execution that the page shows open within the same view.
+fn children(id: &str, choice: &NodeChoice, tree: &[TreeDocument], is_here: bool) -> Markup {
+    let other = NodeChoice::default();
+    let choice = if is_here { choice } else { &other };
     let rows: Vec<&TreeDocument> = tree.iter().flat_map(|row| &row.children).collect();
     html! {
         @if !rows.is_empty() {
             h3 { (words::count(rows.len(), "child").replace("childs", "children")) }
             @if rows.len() > 8 {
                 div.cells role="group" aria-label="Children by state" {
-                    @for row in rows.iter().take(MAX_CELLS) { (child_cell(id, row)) }
+                    @for row in rows.iter().take(MAX_CELLS) { (child_cell(id, row, choice)) }
                     @if rows.len() > MAX_CELLS { span.quiet { "and " (rows.len() - MAX_CELLS) " more" } }
                 }
             }
             div.scroll tabindex="0" role="region" aria-label="Children" {
                 table.rows {
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Attempts" } th.number scope="col" { "Time" } th scope="col" { "Agent" } th.wide scope="col" { "Message" } } }
-                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, &NodeChoice::default())) } }
+                    tbody { @for row in rows.iter().take(MAX_CHILDREN) { (node_row(id, row, choice)) } }
                 }
             }
             @if rows.len() > MAX_CHILDREN { p.quiet { "and " (rows.len() - MAX_CHILDREN) " more" } }

@@ -85,9 +85,9 @@ fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
             (figure(&PageAddress::of(&["agents"]), offline as u64, "agents offline", offline > 0))
             (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.queued), "tasks queued", false))
             (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working), "tasks at work", false))
-            (figure(&PageAddress::of(&["help"]).with("text", "quarantine"), pulse.quarantined, "quarantined", pulse.quarantined > 0))
+            (figure(&PageAddress::of(&["traffic"]).part("dead-letters"), pulse.quarantined, "quarantined", pulse.quarantined > 0))
             @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards, "cards refused", true)) }
-            @if unserved > 0 { (figure(&PageAddress::of(&[]), u64::from(unserved), "shards without executor", true)) }
+            @if unserved > 0 { (figure(&PageAddress::of(&[]).part("executors"), u64::from(unserved), "shards without executor", true)) }
         }
     }
 }
@@ -129,7 +129,7 @@ fn fleet(pulse: &PulseDocument) -> Markup {
     html! {
         div.columns {
             section {
-                h2 { "Executors " span.quiet { (pulse.owned) " of " (words::count(pulse.shards as usize, "shard")) " served" } }
+                h2 #executors { "Executors " span.quiet { (pulse.owned) " of " (words::count(pulse.shards as usize, "shard")) " served" } }
                 @if pulse.executors.is_empty() { p.empty { "No executor serves this mesh: " code { "sinew serve executor" } " starts one." } } @else {
                     div.scroll tabindex="0" role="region" aria-label="Executors" {
                         table.rows {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sinew_inspection::words;
 
 use super::execution_head::{ExecutionTab, execution_head, execution_title, live_source, read_execution};
+use super::execution_nodes::may_fold;
 use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
@@ -51,6 +52,8 @@ struct TimelineView {
     to: String,
     /// Present if idle time is cut out.
     cut: Option<String>,
+    /// Present if quiet nodes have bars like all others.
+    quiet: Option<String>,
 }
 
 impl TimelineView {
@@ -61,6 +64,15 @@ impl TimelineView {
             .with_some("from", Some(&self.from))
             .with_some("to", Some(&self.to))
             .with_some("cut", self.cut.as_deref())
+            .with_some("quiet", self.quiet.as_deref())
+    }
+
+    /// The API's answer of this range.
+    fn path(&self, id: &str, max_rows: &str) -> ApiPath {
+        ApiPath::of(&["executions", id, "timeline"])
+            .with("limit", max_rows)
+            .with_some("from", Some(self.from.trim()))
+            .with_some("to", Some(self.to.trim()))
     }
 
     fn range(&self, duration_ms: u64) -> Result<(u64, u64), ConsoleError> {
@@ -83,17 +95,22 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
     let view: TimelineView = request.query()?;
     let execution = read_execution(request, id).await?;
     let id = execution.execution.as_str();
-    let path = ApiPath::of(&["executions", id, "timeline"]).with("limit", MAX_ROWS);
-    let timeline: TimelineDocument = request.api.get(&path).await?;
+    let mut timeline: TimelineDocument = request.api.get(&view.path(id, MAX_ROWS)).await?;
     let node = selected_name(request)?;
+    let scale = scale_of(&view, &timeline)?;
+    let has_quiet = timeline.rows.iter().any(|row| row.quiet);
+    let folded = if view.quiet.is_some() { Vec::new() } else { take_folded(&mut timeline) };
     let here = view.address(id);
     let content = html! {
-        (view_form(&view, node.as_deref(), &timeline))
+        (view_form(&view, node.as_deref(), &timeline, (id, has_quiet)))
         div.head {
-            (command_line(&CommandText::of_execution("sinew execution timeline", id)))
-            a.button href=(ApiPath::of(&["executions", id, "timeline"]).with("limit", MAX_CSV_ROWS).with("format", "csv").address()) data-command=(shown_text::name(&CommandText::of_execution("sinew execution timeline", id).with("--csv").to_string())) { "As CSV" }
+            (command_line(&timeline_command(id, &view)))
+            a.button href=(view.path(id, MAX_CSV_ROWS).with("format", "csv").address()) data-command=(shown_text::name(&timeline_command(id, &view).with("--csv").to_string())) { "As CSV" }
         }
-        (live_part("timeline", &timeline_part(Some(&here), &scale_of(&view, &timeline)?, &timeline)))
+        (live_part("timeline", &html! {
+            (timeline_part(Some(&here), &scale, &timeline))
+            (folded_note(&folded, &view, id, node.as_deref()))
+        }))
     };
     let body = html! {
         (execution_head(request, &execution, ExecutionTab::Timeline, node.as_deref()))
@@ -103,8 +120,47 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
+fn timeline_command(id: &str, view: &TimelineView) -> CommandText {
+    let time = |text: &str| match text.trim() {
+        "" => String::new(),
+        ms => format!("{ms}ms"),
+    };
+    let command = CommandText::of_execution("sinew execution timeline", id)
+        .flag("--from", &time(&view.from))
+        .flag("--to", &time(&view.to));
+    if view.quiet.is_some() { command.with("--no-fold") } else { command }
+}
+
+/// Takes the rows of quiet nodes that nobody has to look at.
+fn take_folded(timeline: &mut TimelineDocument) -> Vec<TimelineRowDocument> {
+    let rows = std::mem::take(&mut timeline.rows);
+    let (folded, shown) = rows.into_iter().partition(|row| may_fold(row.quiet, &row.status));
+    timeline.rows = shown;
+    folded
+}
+
+/// How many rows are folded, and how much time they took.
+fn folded_note(folded: &[TimelineRowDocument], view: &TimelineView, id: &str, node: Option<&str>) -> Markup {
+    let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != "children");
+    let time: u64 = own.map(|span| span.to.saturating_sub(span.from)).sum();
+    let open = TimelineView { quiet: Some("1".to_owned()), ..view.clone() };
+    html! {
+        @if !folded.is_empty() {
+            p.more {
+                (words::count(folded.len(), "quiet activation")) ", " (words::duration(time)) " in all. "
+                a href=(open.address(id).with_some("node", node)) { "Show them" }
+            }
+        }
+    }
+}
+
 /// The part of the time that is shown. Dragging across the chart fills it in.
-fn view_form(view: &TimelineView, node: Option<&str>, timeline: &TimelineDocument) -> Markup {
+fn view_form(
+    view: &TimelineView,
+    node: Option<&str>,
+    timeline: &TimelineDocument,
+    (id, has_quiet): (&str, bool),
+) -> Markup {
     let end = timeline.duration_ms;
     html! {
         form.filter #range method="get" aria-label="Range" {
@@ -112,7 +168,13 @@ fn view_form(view: &TimelineView, node: Option<&str>, timeline: &TimelineDocumen
             label { span { "From, ms" } input type="number" name="from" min="0" max=(end) value=(view.from); }
             label { span { "To, ms" } input type="number" name="to" min="0" max=(end) value=(view.to); }
             label.check { input type="checkbox" name="cut" value="1" checked[view.cut.is_some()]; span { "cut idle time" } }
+            @if has_quiet || view.quiet.is_some() {
+                label.check { input type="checkbox" name="quiet" value="1" checked[view.quiet.is_some()]; span { "quiet nodes" } }
+            }
             button type="submit" { "Show" }
+            @if !view.from.is_empty() || !view.to.is_empty() {
+                a.button href=(TimelineView { from: String::new(), to: String::new(), ..view.clone() }.address(id).with_some("node", node)) { "All of it" }
+            }
             ul.legend aria-label="Kinds of time" {
                 @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
                 li { span.sample.critical {} "critical path" }
@@ -145,10 +207,10 @@ pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
 /// Chart and table; nodes are links to `here` if the execution is on the mesh.
 fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
     html! {
-        @if timeline.rows.is_empty() { p.empty { "Nothing has begun." } } @else {
+        @if timeline.rows.is_empty() { p.empty { (if timeline.duration_ms > 0 { "Nothing is here at this time." } else { "Nothing has begun." }) } } @else {
             (chart(timeline, scale))
             (span_table(here, timeline))
-            @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not drawn." } }
+            @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not drawn: choose a shorter time." } }
         }
     }
 }

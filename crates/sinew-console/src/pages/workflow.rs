@@ -113,7 +113,7 @@ async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &
             h2 { "Changes since " code { (shown_text::line(words::short(with), 20)) } }
             (command_line(&CommandText::new("sinew workflow diff").word(&format!("{name}@{}", words::short(with))).word(name)))
             @match both.await {
-                Ok((old, new)) => (text_diff(&text(&old), &text(&new))),
+                Ok((old, new)) => (text_diff([words::short(with), "This version"], &text(&old), &text(&new))),
                 Err(error) => (problem_box(&error)),
             }
         }

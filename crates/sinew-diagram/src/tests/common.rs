@@ -13,6 +13,7 @@ pub(crate) fn node(id: &str, shape: Shape, title: &str, lines: &[&str]) -> Drawn
         group: None,
         color: None,
         is_stack: false,
+        is_quiet: false,
         sockets: Vec::new(),
     }
 }

@@ -98,8 +98,9 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         prop::collection::vec(text(), 0..3),
         prop::option::of(mark),
         prop::option::weighted(0.3, prop::sample::select(vec!["g", "<script>", "end", ""])),
+        prop::bool::weighted(0.2),
     );
-    let node = node.prop_map(|(id, shape, title, lines, status, group)| DrawnNode {
+    let node = node.prop_map(|(id, shape, title, lines, status, group, is_quiet)| DrawnNode {
         id,
         shape,
         title,
@@ -108,6 +109,7 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         group: group.map(str::to_owned),
         color: None,
         is_stack: false,
+        is_quiet,
         sockets: Vec::new(),
     });
     let kind = prop::sample::select(vec![EdgeKind::Flow, EdgeKind::Attach, EdgeKind::Back]);

@@ -48,6 +48,38 @@ fn the_svg_says_what_it_shows() {
     assert!(bold("Decision") && !bold("RiskEvaluator"));
 }
 
+/// A quiet node is one small line with the icon of its state, and all of its text is a pointer away.
+#[test]
+fn quiet_nodes_are_small() {
+    let mut drawing = common::everything();
+    let at = drawing.nodes.iter().position(|node| node.id == "again").unwrap();
+    let drawn = |drawing: &Drawing| {
+        let text = svg(drawing).unwrap();
+        let document = Document::parse(&text).unwrap();
+        let id = drawing.nodes[at].id.as_str();
+        let node = document.descendants().find(|n| n.attribute("data-node") == Some(id)).unwrap();
+        let spans: Vec<String> = node
+            .descendants()
+            .filter(|n| n.has_tag_name("tspan"))
+            .filter_map(|n| n.text().map(str::to_owned))
+            .collect();
+        let told =
+            node.children().find(|n| n.has_tag_name("title")).and_then(|n| n.text()).unwrap().to_owned();
+        (node.attribute("class").unwrap().to_owned(), spans, told)
+    };
+    let (class, spans, told) = drawn(&drawing);
+    assert!(!class.contains("quiet") && spans.len() > 2);
+    let texts = |drawing: &Drawing| [mermaid(drawing), dot(drawing), terminal(drawing, false).unwrap()];
+    assert!(texts(&drawing).iter().all(|text| text.contains("until good")));
+    drawing.nodes[at].is_quiet = true;
+    let node = drawing.nodes[at].clone();
+    let (small_class, small_spans, small_told) = drawn(&drawing);
+    let icon = node.status.as_ref().unwrap().status.look().icon;
+    assert_eq!(small_spans, [format!("{icon} {}", node.title)]);
+    assert_eq!((small_class, small_told), (class.replace("node ", "node quiet "), told));
+    assert!(texts(&drawing).iter().all(|text| text.contains("Loop") && !text.contains("until good")));
+}
+
 /// Title and times stand above the graph in every form; pictures explain the states that are in them.
 #[test]
 fn a_caption_names_the_execution_and_brings_a_legend() {

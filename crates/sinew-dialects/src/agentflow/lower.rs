@@ -16,6 +16,7 @@ use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
 use super::model::{self, CanvasGraph, FileNode, FlowConnection, Work};
 use super::{NAME, subagents};
+use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
 /// Times one connection may be taken. Reject loops need a few; a cycle that never ends must not run for ever.
@@ -56,9 +57,10 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         return Err(diagnostics);
     }
     let name = root.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
-    let (plan, places) =
+    let (mut plan, places) =
         plan(&graph, name.unwrap_or(options.default_name), options.agents, root.span, &mut found);
     diagnostics.extend(found);
+    diagnostics.extend(display::mark_quiet(root.get(DISPLAY), &mut plan.nodes));
     diagnostics.set_dialect(NAME);
     diagnostics.sort();
     Ok(Lowered { plan, places, warnings: diagnostics, agents: BTreeMap::new() })
@@ -296,6 +298,7 @@ fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, Strin
         timeout_ms: None,
         inner: false,
         attached: false,
+        quiet: false,
         // Plain data with text keys always serialises.
         extra: serde_json::to_value(extra).unwrap_or_default(),
     }

@@ -24,7 +24,7 @@ use sinew_plan::{NodeIndex, Plan};
 use sinew_source::{Diagnostics, Document};
 
 use crate::dialect::message_schema;
-use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
+use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability, display};
 
 /// The AgentFlow dialect.
 #[derive(Debug)]
@@ -114,6 +114,7 @@ fn schema() -> Value {
                     }
                 }
             },
+            "display": display::schema(),
             "connections": {
                 "type": "array",
                 "items": {

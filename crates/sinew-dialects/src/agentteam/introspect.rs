@@ -134,6 +134,7 @@ pub(super) fn schema() -> Value {
             "metadata": {
                 "type": "object",
                 "properties": { "name": text, "description": text, "message_format": { "enum": ["legacy", "standard"] },
+                    "display": crate::display::schema(),
                     "conversion_argument": { "enum": ["payload", "wrapper"], "default": "payload" },
                     "schema_checks": { "enum": ["warn", "fail", "off"], "default": "warn" }
                 }

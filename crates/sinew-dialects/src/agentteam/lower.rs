@@ -16,6 +16,7 @@ use super::model::{self, TeamConnection, TeamFile, TeamNode};
 use super::schema::{NodeContract, SchemaChecks};
 use super::spec::{self, NodeSpec, OutputShape, SpecRegistry};
 use super::{NAME, validate};
+use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
 /// Revision of the rules that files are lowered by.
@@ -103,7 +104,9 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     let registry = spec::registry(root, options.read, &mut found);
     let file = model::read(root, &mut found);
     validate::check(&file, &registry, root.span, &document.sources, &mut found);
-    let lowered = plan(&file, &registry, options);
+    let mut lowered = plan(&file, &registry, options);
+    let display = root.get("metadata").and_then(|metadata| metadata.get(DISPLAY));
+    found.extend(display::mark_quiet(display, &mut lowered.nodes));
     let mut diagnostics = Diagnostics::new(document.sources);
     diagnostics.extend(found);
     diagnostics.set_dialect(NAME);
@@ -278,6 +281,7 @@ fn plan_node(
         timeout_ms: None,
         inner: false,
         attached,
+        quiet: false,
         extra: serde_json::to_value(TeamNodeData {
             kind: node.kind.clone(),
             subtype: node.subtype.clone(),

@@ -507,6 +507,7 @@ pub(super) fn schema() -> Value {
                     }
                 }
             },
+            "display": crate::display::schema(),
             "plugins": {
                 "description": "Kinds of nodes: an object of type to definition, or folders that are searched for a definition.json or an executor.py; left out: the folder nodes beside the file",
                 "type": ["object", "array"]

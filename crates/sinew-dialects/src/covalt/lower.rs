@@ -17,6 +17,7 @@ use super::coerce::{self, DATA};
 use super::model::{self, CanvasEdge, CanvasGraph, CanvasNode};
 use super::order::{UpstreamIndex, kahn, on_cycles};
 use super::{NAME, known_members, links, template};
+use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
 /// Deepest loop within a loop.
@@ -138,6 +139,7 @@ impl GraphLowering<'_> {
         let order = kahn(&graph, &structural);
         let cycle = self.check_cycles(&graph, &structural, &order, node.span);
         let (mut plan, mut places) = self.plan(&graph, &structural, &order, name);
+        self.warned.extend(display::mark_quiet(node.get(DISPLAY), &mut plan.nodes));
         if !cycle.is_empty() {
             plan.extra = json!({ "cycle": cycle });
         }
@@ -568,6 +570,7 @@ fn plan_node(id: &str, kind: &str) -> PlanNode {
         timeout_ms: None,
         inner: false,
         attached: false,
+        quiet: false,
         extra: json!({}),
     }
 }

@@ -155,6 +155,7 @@ impl PlanLowering<'_> {
             timeout_ms: None,
             inner,
             attached: false,
+            quiet: false,
             extra: node_extra(node)?,
         });
         self.places.push((node.places.whole.line > 0).then_some(node.places.whole));

@@ -39,6 +39,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
+use crate::display;
 
 pub use agent_call::agent_call_plan;
 pub use violation::violations;
@@ -80,14 +81,15 @@ impl Dialect for Sam {
             let mut items = std::mem::take(&mut while_reading);
             items.extend(about.iter().filter(is_warning).cloned());
             let mut warnings = Diagnostics { sources: document.sources.clone(), items };
-            warnings.sort();
             let broken = about.iter().any(|item| item.severity == sinew_source::Severity::Error);
             found.extend(about);
             if broken || found.iter().any(|item| item.severity == sinew_source::Severity::Error) {
                 continue;
             }
             match lower::lower(name, definition) {
-                Ok((plan, places)) => {
+                Ok((mut plan, places)) => {
+                    warnings.extend(display::mark_quiet(definition.display.as_ref(), &mut plan.nodes));
+                    warnings.sort();
                     lowered.push(Lowered { plan, places, warnings, agents: content.agents.clone() });
                 }
                 Err(fault) => {
@@ -109,6 +111,11 @@ impl Dialect for Sam {
     fn card_skills(&self, plan: &Plan) -> Vec<Value> {
         let declared = plan.extra.get("skills").and_then(Value::as_array);
         declared.into_iter().flatten().map(card_skill).collect()
+    }
+
+    /// The definition is about the workflow as a whole: each node carries what is said of it.
+    fn node_settings(&self, _plan: &Plan) -> Value {
+        Value::Null
     }
 
     fn sam_document(&self, plan: &Plan) -> Option<Value> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sinew_source::Span;
+use sinew_source::{Node, Span};
 
 /// A workflow, without its nodes' engine side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub struct WorkflowDefinition {
     /// Ids of nodes that could not be read, so that others may still name them.
     #[serde(skip)]
     pub(super) unread: Vec<String>,
+    /// How people see it, as written: not a part of what a plan carries.
+    #[serde(skip)]
+    pub(super) display: Option<Node>,
     #[serde(skip)]
     pub(super) places: KeyPlaces,
 }

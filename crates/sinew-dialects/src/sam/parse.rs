@@ -9,6 +9,7 @@ use super::model::{
     WorkflowDefinition, WorkflowSettings,
 };
 use super::read::{Keys, ObjectFields, ParseFindings, wrong_type};
+use crate::display::DISPLAY;
 
 const DEPENDS_ON: Keys = &["depends_on", "dependencies", "dependsOn"];
 const RETRY: Keys = &["retry_strategy", "retryStrategy"];
@@ -105,6 +106,7 @@ pub(super) fn definition(
         max_call_depth: fields.whole(&["max_call_depth", "maxCallDepth"], 1, found).unwrap_or(10),
         retry_strategy: fields.get(RETRY, found).and_then(|node| retrying(node, name, found)),
         settings: WorkflowSettings::default(),
+        display: fields.get(&[DISPLAY], found).cloned(),
         unread,
         places,
     };

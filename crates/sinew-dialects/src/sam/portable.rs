@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use super::lower::EVENT_FIELDS;
+use crate::display::{self, DISPLAY};
 
 /// Returns the definition that a plan keeps, as a document that lowers to the same plan.
 pub(super) fn document(plan: &Plan) -> Value {
@@ -32,6 +33,9 @@ pub(super) fn document(plan: &Plan) -> Value {
     let mut workflow = plan.extra.as_object().cloned().unwrap_or_default();
     let settings = workflow.shift_remove("settings");
     workflow.insert("nodes".to_owned(), Value::Array(nodes));
+    if let Some(display) = display::document(plan.nodes.iter()) {
+        workflow.insert(DISPLAY.to_owned(), display);
+    }
     let mut document = Map::from_iter([("name".to_owned(), json!(plan.name))]);
     document.extend(settings.and_then(|settings| settings.as_object().cloned()).unwrap_or_default());
     document.insert("workflow".to_owned(), Value::Object(workflow));

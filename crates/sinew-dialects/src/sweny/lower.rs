@@ -16,6 +16,7 @@ use sinew_source::{Diagnostics, Document, Node, Span};
 use super::model::{AgentRoles, NodeExtra, NodeSources, PlanExtra, ResolvedTexts, Workflow};
 use super::source::Reader;
 use super::{NAME, inputs, shape, skill, validate};
+use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
 /// Visits of nodes in one run, unless the file says otherwise.
@@ -87,7 +88,8 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         model: workflow.model.clone(),
         agents: AgentRoles { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
     };
-    let plan = plan(&workflow, nodes, limits(max_steps), extra);
+    let mut plan = plan(&workflow, nodes, limits(max_steps), extra);
+    diagnostics.extend(display::mark_quiet(root.get(DISPLAY), &mut plan.nodes));
     let written = written(root);
     let place_of = |id: &String| Some(written.get(id.as_str()).map(|node| node.span).unwrap_or_default());
     let places = workflow.nodes.keys().map(place_of).collect();
@@ -195,6 +197,7 @@ fn nodes(
             timeout_ms: None,
             inner: false,
             attached: false,
+            quiet: false,
             extra: serde_json::to_value(extra).unwrap_or_default(),
         });
     }

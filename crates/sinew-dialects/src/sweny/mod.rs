@@ -26,10 +26,10 @@ mod tests;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::NodeIndex;
+use sinew_plan::{NodeIndex, Plan};
 use sinew_source::{Diagnostics, Document, Node};
 
-use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
+use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability, display};
 
 /// The Sweny dialect.
 #[derive(Debug)]
@@ -62,6 +62,17 @@ impl Dialect for Sweny {
         lower::lower(document, options).map(|lowered| vec![lowered])
     }
 
+    /// Texts by their places and the budget of visits are about single nodes, or about none.
+    fn node_settings(&self, plan: &Plan) -> Value {
+        let mut settings = plan.extra.clone();
+        if let Some(members) = settings.as_object_mut() {
+            for member in ["id", "sources", "inputs", "max_steps"] {
+                members.shift_remove(member);
+            }
+        }
+        settings
+    }
+
     fn adapter(&self) -> &'static dyn Adapter {
         &adapter::SwenyAdapter
     }
@@ -70,6 +81,7 @@ impl Dialect for Sweny {
         let mut schema = shape::json_schema(&shape::WORKFLOW);
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
         schema["title"] = "Sweny workflow".into();
+        schema["properties"][display::DISPLAY] = display::schema();
         schema
     }
 

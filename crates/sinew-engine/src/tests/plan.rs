@@ -191,6 +191,7 @@ fn node(
         timeout_ms: take("timeout").and_then(|ms| ms.as_u64()),
         inner: false,
         attached: false,
+        quiet: false,
         extra: settings,
     }
 }

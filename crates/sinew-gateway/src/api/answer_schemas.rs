@@ -48,6 +48,18 @@ enum PreviewOr<P, D> {
     Done(D),
 }
 
+/// A new execution that goes on with the newest version of a workflow, in the place of another one.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "stands for the document in the schema alone")]
+struct RetriedExecution {
+    /// Id of the new execution.
+    execution: String,
+    /// Name of the workflow.
+    workflow: String,
+    /// Id of the old execution.
+    retry_of: String,
+}
+
 /// The schema of the answer of an operation; `None` for an operation that answers with anything but JSON.
 pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
     use ApiOperation as Op;
@@ -76,7 +88,9 @@ pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
         Op::GetResult => of::<ExecutionResult>(),
         Op::ListArtifacts => of::<Vec<ArtifactRow>>(),
         Op::CancelExecution | Op::PauseExecution | Op::ResumeExecution => of::<SteeredExecution<'_>>(),
-        Op::RetryExecution => of::<PreviewOr<RetryPreview, SteeredExecution<'_>>>(),
+        Op::RetryExecution => {
+            of::<PreviewOr<RetryPreview, PreviewOr<SteeredExecution<'_>, RetriedExecution>>>()
+        }
         Op::ForkExecution => of::<PreviewOr<StartPreview, ForkedExecution<'_>>>(),
         Op::ListApprovals => of::<Vec<OpenApproval>>(),
         Op::GetApproval => of::<ApprovalDetails>(),

@@ -43,8 +43,8 @@ pub(crate) struct DrawingQuery {
     /// Nodes that are opened in place, separated by commas: maps, loops and forks show their children, and nodes that call a
     /// workflow show the workflow. `billing/check` is the node `check` of the workflow behind `billing`.
     open: Option<String>,
-    /// Part of a placed drawing: `nodes` (unless given), `edges`, `states`, or `window`, the nodes and edges between `left`,
-    /// `top`, `right` and `bottom` with their texts.
+    /// Part of a placed drawing: `nodes` (unless given), `edges`, `states`, `window`, the nodes and edges between `left`,
+    /// `top`, `right` and `bottom` with their texts, or `place`, that of a `node`.
     part: Option<PlacedPart>,
     /// First node or edge of a part, from 0.
     from: Option<usize>,
@@ -56,6 +56,8 @@ pub(crate) struct DrawingQuery {
     right: Option<f64>,
     /// Lower side of a window, in px.
     bottom: Option<f64>,
+    /// Node whose place is asked for.
+    node: Option<String>,
 }
 
 /// Form of a drawing.
@@ -91,7 +93,7 @@ impl DrawingQuery {
     }
 
     /// The part of a placed drawing.
-    fn wanted_part(&self) -> WantedPart {
+    fn wanted_part(&self) -> WantedPart<'_> {
         let side = |side: Option<f64>, other: f64| side.filter(|side| side.is_finite()).unwrap_or(other);
         WantedPart {
             part: self.part.unwrap_or_default(),
@@ -102,6 +104,7 @@ impl DrawingQuery {
                 side(self.right, 1_000.0),
                 side(self.bottom, 1_000.0),
             ],
+            node: self.node.as_deref(),
         }
     }
 

@@ -12,7 +12,7 @@ use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::node_description::{describe_node, find_activation};
 use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::record;
-use sinew_inspection::timeline;
+use sinew_inspection::timeline::{self, TimelineWindow};
 use sinew_inspection::timeline_text;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
@@ -233,6 +233,10 @@ const MAX_TIMELINE_ROWS: usize = 2_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimelineQuery {
+    /// Only activations that were there at or after this time: milliseconds since the start of the execution.
+    from: Option<u64>,
+    /// Only activations that were there at or before this time: milliseconds since the start of the execution.
+    to: Option<u64>,
     /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
     limit: Option<usize>,
     /// `json`, unless given, or `csv`: a line for each span of time.
@@ -251,8 +255,12 @@ enum TimelineFormat {
 pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: TimelineQuery = call.query()?;
     let found = call.found().await?;
-    let limit = query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS);
-    let times = timeline::timeline(&found.record, local::now(), limit);
+    let window = TimelineWindow {
+        from: query.from.unwrap_or_default(),
+        to: query.to.unwrap_or(u64::MAX),
+        max_rows: query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS),
+    };
+    let times = timeline::timeline(&found.record, local::now(), window);
     if query.format.unwrap_or_default() == TimelineFormat::Json {
         return answer(&times);
     }

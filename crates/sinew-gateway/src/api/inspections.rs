@@ -11,7 +11,7 @@ use sinew_inspection::drawing::{self, DrawnProgress};
 use sinew_inspection::events::{self, EventLine, EventWords};
 use sinew_inspection::node_description::{NodeDescription, describe_node};
 use sinew_inspection::record::{self, Record};
-use sinew_inspection::timeline::{Timeline, timeline};
+use sinew_inspection::timeline::{Timeline, TimelineWindow, timeline};
 use sinew_inspection::tree::{TreeBranch, TreeOptions, tree};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
@@ -112,7 +112,7 @@ fn views_of(record: &Record) -> Value {
         description: describe(record, now, &presence),
         tree: tree(record, &context, &options),
         nodes: (0..count).map(|act| describe_node(record, act, &context)).collect(),
-        timeline: timeline(record, now, MAX_NODES),
+        timeline: timeline(record, now, TimelineWindow::first(MAX_NODES)),
         events: &lines,
         skipped_events: skipped,
         drawing: sinew_diagram::svg(&drawing).ok(),

@@ -124,6 +124,7 @@ fn map_node(name: &str, shape: Shape, kind: &str, status: Status) -> DrawnNode {
         group: None,
         color: None,
         is_stack: false,
+        is_quiet: false,
         sockets: Vec::new(),
     }
 }

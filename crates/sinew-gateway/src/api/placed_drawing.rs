@@ -29,22 +29,25 @@ pub(crate) enum PlacedPart {
     Edges,
     States,
     Window,
+    Place,
 }
 
 /// A part of a drawing that a client wants.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WantedPart {
+pub(super) struct WantedPart<'q> {
     pub(super) part: PlacedPart,
     /// First node or edge.
     pub(super) from: usize,
     /// Left, top, right and bottom of a window.
     pub(super) window: [f64; 4],
+    /// Node whose place is asked for.
+    pub(super) node: Option<&'q str>,
 }
 
 /// Answers with a part of a drawing.
 pub(super) async fn respond(
     layouts: &LayoutCache,
-    wanted: WantedPart,
+    wanted: WantedPart<'_>,
     drawing: Drawing,
     key: String,
 ) -> Result<Response, HttpProblem> {
@@ -63,7 +66,7 @@ pub(super) async fn respond(
 /// Answers with a part of the drawing of a plan whose layout is kept; `None` if it is not.
 pub(super) async fn respond_kept(
     layouts: &LayoutCache,
-    wanted: WantedPart,
+    wanted: WantedPart<'_>,
     key: &str,
 ) -> Option<Result<Response, HttpProblem>> {
     let placed = layouts.find(key).await?;
@@ -74,7 +77,7 @@ pub(super) async fn respond_kept(
 fn part_of(
     placed: &PlacedDrawing,
     states: &DrawnStates,
-    wanted: WantedPart,
+    wanted: WantedPart<'_>,
 ) -> Result<Response, HttpProblem> {
     answer(&match wanted.part {
         PlacedPart::Nodes => nodes(placed, states, wanted.from),
@@ -83,7 +86,14 @@ fn part_of(
             json!({ "states": state_letters(states, 0), "taken": taken_letters(states, 0) })
         }
         PlacedPart::Window => window(placed, states, wanted.window),
+        PlacedPart::Place => place(placed, wanted.node.unwrap_or_default()),
     })
+}
+
+/// Place of one node; null for one that is not drawn, such as a child of a map that is not opened.
+fn place(placed: &PlacedDrawing, node: &str) -> Value {
+    let found = placed.nodes.iter().enumerate().find(|(_, one)| one.id == node);
+    json!({ "at": found.map(|(at, _)| at), "frame": found.map(|(_, one)| one.frame.map(f64::round)) })
 }
 
 /// States of nodes as letters; a dash without an execution.
@@ -140,6 +150,7 @@ fn nodes(placed: &PlacedDrawing, states: &DrawnStates, from: usize) -> Value {
         "height": side(3),
         "shapes": part().map(|node| shape_letter(node.shape)).collect::<String>(),
         "stacks": part().enumerate().filter(|(_, node)| node.is_stack).map(|(at, _)| at + from).collect::<Vec<_>>(),
+        "quiet": part().enumerate().filter(|(_, node)| node.is_quiet).map(|(at, _)| at + from).collect::<Vec<_>>(),
         "states": state_letters(states, from).chars().take(MAX_NODES).collect::<String>(),
         "groups": if from == 0 { groups } else { Vec::new() },
     })

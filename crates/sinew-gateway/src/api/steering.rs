@@ -12,7 +12,7 @@ use sinew_engine::{ExecutionMode, RetryRequest};
 use sinew_executor::client::ClientError;
 use sinew_operations::agent_list::AgentDetails;
 use sinew_operations::deployment::find_deployed;
-use sinew_operations::execution_retry::preview_retry;
+use sinew_operations::execution_retry::{RetryVersion, plan_retry};
 use sinew_operations::execution_start::fork as fork_of;
 use sinew_operations::failure::Failure;
 use sinew_operations::input_check::check_input;
@@ -196,21 +196,38 @@ pub(crate) struct RetryBody {
     /// Why; recorded with the execution.
     #[serde(default)]
     reason: String,
+    /// Version of the workflow: `same` (unless given), the one that the execution was started with, or `latest`, the newest. If that
+    /// is another, the retry is a new execution, which takes over the outputs of nodes that the newest version leaves as they were.
+    #[serde(default)]
+    workflow_version: RetryVersionWord,
     /// Say what would be kept, run again and reset, and do nothing.
     #[serde(default)]
     dry_run: bool,
+}
+
+/// Version of the workflow that a retry runs with.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum RetryVersionWord {
+    #[default]
+    Same,
+    Latest,
 }
 
 pub(super) async fn retry(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: RetryBody = call.json()?;
     let found = call.found().await?;
     let wanted = RetryRequest { nodes: body.nodes, only: body.only, input: body.input };
-    let preview = preview_retry(&found, &wanted).await?;
+    let version = match body.workflow_version {
+        RetryVersionWord::Same => RetryVersion::Same,
+        RetryVersionWord::Latest => RetryVersion::Latest,
+    };
+    let planned = plan_retry(&found, wanted, version, body.reason).await?;
     if body.dry_run {
-        return answer(&preview);
+        return answer(&planned.preview);
     }
-    call.operator.retry(&found.record, wanted, body.reason).await?;
-    answer(&SteeredExecution { execution: found.record.id(), status: "running" })
+    let status = if planned.preview.new_execution.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+    answer_with(status, &call.operator.retry(&found.record, planned).await?)
 }
 
 /// A fork.

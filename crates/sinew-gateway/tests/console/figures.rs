@@ -126,7 +126,7 @@ async fn artifacts_are_shown_compared_and_traced() {
     check(
         &world,
         &artifact("first", "print%2Ftable.csv%3Av0"),
-        &["preview-table", "<th scope=\"col\">amount</th>", "<td>&lt;b&gt;one&lt;/b&gt;</td>", "1 rows"],
+        &["preview-table", "<th scope=\"col\">amount</th>", "<td>&lt;b&gt;one&lt;/b&gt;</td>", "1 row"],
     )
     .await;
     check(

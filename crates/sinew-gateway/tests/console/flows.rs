@@ -6,7 +6,7 @@ use serde_json::json;
 use sinew_gateway::ConsoleMode;
 
 use super::browser::Browser;
-use super::world::ConsoleWorld;
+use super::world::{CHAIN, ConsoleWorld};
 
 const DESK: (u32, u32) = (1280, 800);
 const PHONE: (u32, u32) = (390, 844);
@@ -161,17 +161,19 @@ async fn keys_open_help_and_can_be_switched_off() {
     let chosen = "return [...document.querySelectorAll('[data-row]')].findIndex((row) => row.classList.contains('chosen'))";
     browser.press(&["j", "j", "j"]).await;
     assert_eq!(browser.script(chosen).await, 2);
-    // A list that is read anew, because something changed, keeps the row.
-    let anew = "const part = document.querySelector('[data-row]').closest('[data-part]'); \
-                const href = document.activeElement.getAttribute('href'); \
-                part.replaceChildren(...part.cloneNode(true).childNodes); \
-                for (const row of part.querySelectorAll('.chosen')) row.classList.remove('chosen'); \
-                part.querySelector(`a[href=\"${CSS.escape(href)}\"]`).focus(); \
-                part.dispatchEvent(new CustomEvent('part-replaced', { bubbles: true }));";
-    browser.script(anew).await;
-    assert_eq!(browser.script(chosen).await, 2);
+    // A workflow that is deployed meanwhile stands before it: the list is read anew, and the row stays chosen, with the focus or
+    // without it.
+    let before = browser.script("return document.activeElement.getAttribute('href')").await;
+    world.deploy("amendment", CHAIN).await;
+    browser.wait_until("document.querySelectorAll('[data-row]').length === 4").await;
+    assert_eq!(browser.script(chosen).await, 3);
+    assert_eq!(browser.script("return document.activeElement.getAttribute('href')").await, before);
+    browser.script("document.activeElement.blur()").await;
+    world.deploy("bill", CHAIN).await;
+    browser.wait_until("document.querySelectorAll('[data-row]').length === 5").await;
+    assert_eq!(browser.script(chosen).await, 4);
     browser.press(&["k"]).await;
-    assert_eq!(browser.script(chosen).await, 1);
+    assert_eq!(browser.script(chosen).await, 3);
     browser.press(&["."]).await;
     browser.wait_until("document.activeElement.matches('[data-action]')").await;
     // The button in focus tells the command that does the same.

@@ -36,12 +36,12 @@ fn large_file() -> String {
     file
 }
 
-/// A chain too long to be read at once, whose node in the middle fails.
-fn long_chain() -> String {
+/// A chain too long to be read at once, one of whose nodes fails.
+fn long_chain(nodes: usize, failing: usize) -> String {
     let mut file = String::from("workflow:\n  description: Long\n  input_schema: {type: object}\n  nodes:\n");
-    for n in 0..30 {
+    for n in 0..nodes {
         let before = if n == 0 { String::new() } else { format!(", depends_on: [n{}]", n - 1) };
-        let agent = if n == 15 { "shipper" } else { "one" };
+        let agent = if n == failing { "shipper" } else { "one" };
         let _ = writeln!(
             file,
             "    - {{id: n{n}, type: agent, agent_name: {agent}, input: {{value: x}}{before}}}"
@@ -55,7 +55,7 @@ fn long_chain() -> String {
 async fn a_graph_begins_where_it_failed_and_can_be_read() {
     let Some(browser) = Browser::start().await else { return };
     let world = ConsoleWorld::new().await;
-    world.deploy("long.yaml", &long_chain()).await;
+    world.deploy("long.yaml", &long_chain(30, 15)).await;
     world.start("long", "stuck", &json!({})).await;
     world.reaches("stuck", "failed").await;
     browser.look_as(DESK, "light").await;
@@ -88,6 +88,28 @@ async fn a_graph_begins_where_it_failed_and_can_be_read() {
         return ends[0].top >= frame.top && ends[1].bottom <= frame.bottom;
     })()";
     browser.wait_until(is_whole).await;
+    // So it is where a canvas shows the graph: what failed is in its middle, or what the address or somebody names.
+    world.deploy("longer.yaml", &long_chain(200, 120)).await;
+    world.start("longer", "lost", &json!({})).await;
+    world.reaches("lost", "failed").await;
+    let middle = "history.replaceState(null, '', location.pathname);
+        const box = document.querySelector('.drawing').getBoundingClientRect();
+        document.querySelector('.drawing').dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));
+        return new URLSearchParams(location.search).get('node')";
+    for (query, node) in [("", "n120"), ("?node=n30", "n30")] {
+        browser.open(&format!("{}/console/executions/lost{query}", world.mesh.base)).await;
+        browser.wait_until("document.querySelector('.drawing[data-ready]')").await;
+        // A click opens a node once its text has come.
+        browser.wait_until(&format!("(() => {{ {middle} }})() === '{node}'")).await;
+    }
+    browser.save_picture("graph-large-begins").await;
+    browser.open(&format!("{}/console/executions/lost", world.mesh.base)).await;
+    browser.write("form[role=search] input[name=node]", "n77").await;
+    browser.click("form[role=search] button").await;
+    browser
+        .wait_until("location.search === '?node=n77' && document.querySelector('.drawing[data-ready]')")
+        .await;
+    browser.wait_until(&format!("(() => {{ {middle} }})() === 'n77'")).await;
     world.end().await;
 }
 

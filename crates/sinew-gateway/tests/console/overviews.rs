@@ -217,8 +217,17 @@ async fn the_selected_node_stays_beside_every_tab() {
         assert!(!page.contains(inspected), "{tab}: {page}");
     }
     // The range of a timeline stays while its nodes are looked at.
-    let (_, _, page) = world.page("/console/executions/bad/timeline?from=0&to=50&cut=1").await;
-    let link = "href=\"/console/executions/bad/timeline?from=0&amp;to=50&amp;cut=1&amp;node=ship\"";
+    let (_, _, page) = world.page("/console/executions/bad/timeline?from=0&to=90000&cut=1").await;
+    let link = "href=\"/console/executions/bad/timeline?from=0&amp;to=90000&amp;cut=1&amp;node=ship\"";
     assert!(page.contains(link), "{page}");
+    // The server chooses what was there at the time; the command line does the same.
+    let (_, _, page) = world.page("/console/executions/bad/timeline?from=3600000").await;
+    for one in ["Nothing is here at this time", "--from 3600000ms", ">All of it</a>"] {
+        assert!(page.contains(one), "{one:?} is not in {page}");
+    }
+    // A comparison of the node stays in the view that it was asked for in.
+    let (_, _, page) = world.page("/console/executions/bad/timeline?from=0&to=90000&node=ship").await;
+    let form = "<form class=\"filter\" method=\"get\" action=\"/console/executions/bad/timeline\"><input type=\"hidden\" name=\"node\" value=\"ship\"><input type=\"hidden\" name=\"from\" value=\"0\">";
+    assert!(page.contains(form), "{page}");
     world.end().await;
 }

@@ -182,7 +182,7 @@ async fn a_node_tells_what_its_condition_saw_and_what_differs() {
     check("/console/executions/stays?node=second", &seen).await;
     check("/console/executions/goes?node=second", &["Runs when", "<code>yes</code>", "succeeded"]).await;
     let differs =
-        ["<li class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
+        ["<td class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
     check("/console/executions/goes?node=first&with=stays", &differs).await;
     check("/console/executions/goes?node=second&with=first", &["They are the same."]).await;
     // A conversion that failed is told beside the node whose value travelled on as it was.

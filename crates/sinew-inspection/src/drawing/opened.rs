@@ -51,7 +51,7 @@ fn open_body(drawing: &mut Drawing, record: &Record, body: NodeIndex) -> bool {
     }
     let rest = children.split_off(children.len().min(MAX_CHILDREN));
     children.sort_unstable();
-    let pattern = DrawnNode { is_stack: false, ..drawing.nodes[at].clone() };
+    let pattern = DrawnNode { is_stack: false, is_quiet: false, ..drawing.nodes[at].clone() };
     let title = format!("{id}: {total} of them");
     let node = |id: String, first: String, mark: NodeMark| DrawnNode {
         lines: std::iter::once(first).chain(pattern.lines.iter().cloned()).collect(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sinew_inspection::replay;
-use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::words;
 use sinew_operations::failure::{Failure, FailureKind};
@@ -58,7 +58,10 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
         if args.until.is_some() {
             let context = ViewContext::of(&record.execution, record.at(), &MeshPresence::default());
             let branches = tree::tree(&record, &context, &TreeOptions::default()).unwrap_or_default();
-            let lines = tree::lines(&branches, output.color, output.ascii);
+            let lines = tree::lines(
+                &branches,
+                TreeStyle { color: output.color, ascii: output.ascii, ..TreeStyle::default() },
+            );
             text = format!("{text}\n{}\n{}", tree::head(&record, &context), lines.join("\n"));
         }
         text

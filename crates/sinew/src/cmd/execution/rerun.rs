@@ -2,7 +2,9 @@
 
 use clap::Args;
 use sinew_engine::ExecutionMode;
-use sinew_operations::execution_start::{NewExecution, kept_outputs, nodes_behind, planned_nodes};
+use sinew_operations::execution_start::{
+    NewExecution, kept_outputs, nodes_behind, planned_nodes, version_of,
+};
 use sinew_operations::failure::Failure;
 
 use super::Which;
@@ -63,7 +65,7 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
         label: RERUN_OF,
         input: input::read(Some(&given), &args.params)?,
         mode,
-        latest: args.latest,
+        version: (!args.latest).then(|| version_of(&record).to_owned()),
     };
     launch(&remote, &record, new, &args.how, output).await
 }

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_engine::RetryRequest;
+use sinew_inspection::record::Record;
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::words;
 use sinew_inspection::{retry, waiting};
 use sinew_operations::execution_changes::ExecutionChanges;
 use sinew_operations::execution_changes::FoundExecution;
-use sinew_operations::execution_retry::preview_retry;
+use sinew_operations::execution_retry::{RetryVersion, plan_retry};
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_operator::MeshOperator;
+use sinew_protocol::ExecutionId;
 
 use super::watch::{Follow, follow};
 use super::{NEEDS_MESH, Which};
@@ -29,6 +31,7 @@ const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry x7f3 --only enrich       # other nodes that failed stay as they are
   sinew execution retry x7f3 --only enrich --with-input '{\"limit\": 5}'
   sinew execution retry x7f3 --with-input @order.json        # all of it again, with another input
+  sinew execution retry x7f3 --workflow-version latest --dry-run   # with the workflow as it is deployed now
   sinew execution retry run.json --dry-run       # from a file, without a mesh";
 
 /// Arguments of `sinew execution retry`.
@@ -36,7 +39,9 @@ const RETRY_EXAMPLES: &str = "Examples:
 #[command(
     long_about = "Run again what failed or was cancelled, in the same execution: what ended well is kept, what depends \
                   on nodes that run again starts afresh. It goes on with the version of the workflow it was started \
-                  with; `rerun --latest` starts a new execution with the newest one.\n\n\
+                  with. --workflow-version latest starts a new execution with the newest version, which takes over the \
+                  outputs of agents, maps and loops that ended well and that the newest version leaves as they were; \
+                  `rerun --latest` runs all of it.\n\n\
                   --from runs these nodes again, and those that were cancelled before they had their turn. --only runs \
                   nothing but these nodes and what depends on them: other nodes stay failed or cancelled, and so does \
                   the execution, as long as one of them counts. A node that ended well does not run again here; \
@@ -61,6 +66,9 @@ pub(crate) struct RetryArgs {
     /// Ask with this instead of what the node got; without a node, begin afresh with this input: JSON, @FILE or - for stdin
     #[arg(long, value_name = "JSON|@FILE|-")]
     with_input: Option<String>,
+    /// Version of the workflow: the one that it was started with, or the newest in a new execution
+    #[arg(long, value_enum, value_name = "VERSION", default_value_t = VersionChoice::Same)]
+    workflow_version: VersionChoice,
     /// List what would be kept, run again and reset, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -70,6 +78,24 @@ pub(crate) struct RetryArgs {
     /// Follow it until it ends
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
+}
+
+/// Version of the workflow that a retry runs with.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum VersionChoice {
+    /// The one that the execution was started with
+    Same,
+    /// The newest one, in a new execution
+    Latest,
+}
+
+impl From<VersionChoice> for RetryVersion {
+    fn from(choice: VersionChoice) -> Self {
+        match choice {
+            VersionChoice::Same => Self::Same,
+            VersionChoice::Latest => Self::Latest,
+        }
+    }
 }
 
 impl RetryArgs {
@@ -84,11 +110,12 @@ impl RetryArgs {
 pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.wanted()?;
     let found = args.which.open().await?;
-    let preview = preview_retry(&found, &wanted).await?;
+    let planned = plan_retry(&found, wanted, args.workflow_version.into(), args.reason.clone()).await?;
+    let preview = &planned.preview;
     if args.dry_run {
         match output.format {
-            Format::Name => preview.rerun.keys().for_each(|node| output.line(node)),
-            _ => output.value(&preview, |preview| retry::text(preview, &found.record)),
+            Format::Name => preview.names_of_runs().for_each(|node| output.line(node)),
+            _ => output.value(preview, |preview| retry::text(preview, &found.record)),
         }
         return Ok(Exit::Ok);
     }
@@ -96,14 +123,26 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
         return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, "an execution in a file cannot go on")
             .hint("--dry-run says what a retry would do; `sinew execution import FILE` puts it on a mesh"));
     };
-    output.note_block(&retry::text(&preview, &record).replace("would ", "will "));
-    remote.retry(&record, wanted, args.reason.clone()).await?;
-    let id = record.execution.id().clone();
+    output.note_block(&retry::text(preview, &record).replace("would ", "will "));
+    let is_new = preview.new_execution.is_some();
+    let document = remote.retry(&record, planned).await?;
+    let id = started_id(&document, &record)?;
     if args.watch {
+        if is_new {
+            wait_until_known(&remote, &id, &record.plan().name, output).await?;
+        }
         return watched(&remote, &id, output).await;
     }
-    output.value(&json!({ "execution": id.as_str(), "status": "running" }), |_| id.to_string());
+    output.value(&document, |_| id.to_string());
     Ok(Exit::Ok)
+}
+
+/// Id of the execution that a retry goes on in.
+fn started_id(document: &Value, record: &Record) -> Result<ExecutionId, Failure> {
+    match document["execution"].as_str() {
+        Some(id) => ExecutionId::parse(id).map_err(|error| Failure::usage(error.to_string())),
+        None => Ok(record.execution.id().clone()),
+    }
 }
 
 /// Follows an execution that was just started or retried.

@@ -1,7 +1,9 @@
 //! `sinew execution timeline`: the time of an execution, node by node.
 
 use clap::Args;
-use sinew_inspection::{timeline, timeline_text};
+use sinew_inspection::timeline::{self, TimelineWindow};
+use sinew_inspection::timeline_text;
+use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_runtime::local;
 
@@ -11,6 +13,7 @@ use crate::output::Output;
 
 const TIMELINE_EXAMPLES: &str = "Examples:
   sinew execution timeline @latest
+  sinew execution timeline @latest --from 40s --to 1m30s
   sinew execution timeline @latest --csv > times.csv
   sinew execution timeline run.json -o json";
 
@@ -27,6 +30,15 @@ pub(crate) struct TimelineArgs {
     /// Print comma-separated values: a line for each span of time
     #[arg(long)]
     csv: bool,
+    /// List quiet nodes as well: nodes that the workflow calls plumbing are one line unless they failed, wait or are at work
+    #[arg(long)]
+    no_fold: bool,
+    /// Show only activations that were there at or after this time since the start: 250ms, 30s, 1h30m
+    #[arg(long, value_name = "DURATION")]
+    from: Option<String>,
+    /// Show only activations that were there at or before this time since the start
+    #[arg(long, value_name = "DURATION")]
+    to: Option<String>,
     /// Show at most N activations, in the order in which they were made
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     limit: usize,
@@ -35,11 +47,17 @@ pub(crate) struct TimelineArgs {
 /// Shows the times of an execution.
 pub(super) async fn timeline(args: &TimelineArgs, output: &Output) -> Result<Exit, Failure> {
     let record = args.which.open().await?.record;
-    let times = timeline::timeline(&record, local::now(), args.limit);
+    let time = |text: &Option<String>| text.as_deref().map(parse_duration).transpose();
+    let window = TimelineWindow {
+        from: time(&args.from)?.unwrap_or_default(),
+        to: time(&args.to)?.unwrap_or(u64::MAX),
+        max_rows: args.limit,
+    };
+    let times = timeline::timeline(&record, local::now(), window);
     if args.csv {
         output.text(timeline_text::csv(&times).trim_end());
     } else {
-        output.value(&times, timeline_text::text);
+        output.value(&times, |times| timeline_text::text(times, !args.no_fold));
     }
     Ok(Exit::Ok)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sinew_inspection::node_status::NodeStatus;
-use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
 use sinew_inspection::view_context::ViewContext;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_protocol::code;
@@ -31,7 +31,8 @@ const MAX_TREE_DEPTH: usize = 100;
 #[command(
     long_about = "Show an execution's nodes: how each stands, how often it was tried, how long it took, who works on \
                   it. Nodes that were not reached yet are there too. Children of maps, loops and forks are counted \
-                  unless they are opened.",
+                  unless they are opened, and so are nodes that the workflow calls quiet, unless one of them failed, \
+                  waits or is at work.",
     after_help = TREE_EXAMPLES
 )]
 pub(crate) struct TreeArgs {
@@ -50,7 +51,7 @@ pub(super) struct Folding {
     /// Open all levels, but count children with this status. May be repeated
     #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS")]
     fold: Vec<NodeStatus>,
-    /// Open all levels
+    /// Open all levels, and list quiet nodes
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,
     /// Only nodes with this status, at all levels, below the nodes around them. May be repeated
@@ -86,8 +87,14 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
     match output.format {
         Format::Name => branches.iter().for_each(|branch| output.line(&branch.label)),
         _ => output.value(&branches, |branches| {
-            let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
-            let lines = drawn(branches, output.color, output.ascii);
+            let style = TreeStyle {
+                color: output.color,
+                ascii: output.ascii,
+                has_kinds: output.format == Format::Wide,
+                folds_quiet: options.folds_quiet(),
+                width: None,
+            };
+            let lines = tree::lines(branches, style);
             format!("{}\n{}", tree::head(&record, &context), lines.join("\n"))
         }),
     }

@@ -143,7 +143,9 @@ impl WatchView<'_> {
         if output.live {
             let width = (!is_last).then(terminal_width);
             let branches = tree::tree(record, &context, &self.how.options).unwrap_or_default();
-            let style = TreeStyle { color: output.color_err, ascii: output.ascii, has_kinds: false, width };
+            let folds_quiet = self.how.options.folds_quiet();
+            let (color, ascii) = (output.color_err, output.ascii);
+            let style = TreeStyle { color, ascii, has_kinds: false, folds_quiet, width };
             let mut lines = vec![PictureLine::from(tree::head(record, &context))];
             lines.extend(tree::drawn(&branches, style));
             if is_last {
@@ -158,6 +160,7 @@ impl WatchView<'_> {
         let changed: Vec<_> = rows
             .into_iter()
             .filter(|row| !matches!(row.status, NodeStatus::Planned | NodeStatus::Queued))
+            .filter(|row| !row.may_fold() || !self.how.options.folds_quiet())
             .filter(|row| self.told.insert(row.node.clone(), row.status) != Some(row.status))
             .collect();
         for line in rows::render(&changed, rows::columns_of(record.plan()), output.color_err, output.ascii) {

@@ -82,6 +82,8 @@ impl TreePicture {
         let name = escape_line(&self.name);
         let nodes = words::count(rows.len(), "node");
         let mut lines = vec![PictureLine::from(format!("{name}  {} {time}  {done}/{nodes}", self.word))];
+        let folded = node_rows::folded_line(rows.iter().filter(|row| row.may_fold()));
+        rows.retain(|row| !row.may_fold());
         let cells: Vec<(u8, NodeLine)> =
             rows.iter().map(|row| (row.status.rank(), node_rows::cells(row))).collect();
         let message = cells.iter().map(|(_, cells)| cells.message.chars().count()).max().unwrap_or(0);
@@ -91,6 +93,8 @@ impl TreePicture {
                 .iter()
                 .map(|(rank, cells)| PictureLine { text: columns.line(cells, color, ascii), rank: *rank }),
         );
+        let dots = if ascii { "..." } else { "…" };
+        lines.extend(folded.map(|folded| PictureLine { text: format!("  {dots} {folded}"), rank: 4 }));
         lines
     }
 }
@@ -173,8 +177,8 @@ impl View {
             changed.extend(node.filter(|node| changed.last() != Some(node)));
         }
         let context = ViewContext { now: execution.state().at, ..ViewContext::default() };
-        let rows: Vec<NodeRow> =
-            changed.into_iter().map(|node| node_rows::row(&ctx, node, &context)).collect();
+        let rows = changed.into_iter().map(|node| node_rows::row(&ctx, node, &context));
+        let rows: Vec<NodeRow> = rows.filter(|row| !row.may_fold()).collect();
         let mut err = std::io::stderr().lock();
         let retried = retried_lines(execution, facts);
         for line in node_rows::render(&rows, node_rows::columns_of(ctx.plan()), self.color, self.ascii)
