@@ -317,7 +317,13 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
     }
     state.record(|record| record.tasks.insert(task.clone(), made));
     match word {
-        "echo" => state.complete(&task, rest),
+        "crowded" if state.record(|record| record.messages[&message_id]) == 1 => {
+            let problem =
+                json!({"status": 503, "code": "SINEW-9005", "detail": "too many requests"}).to_string();
+            let headers = [("content-type", "application/problem+json")];
+            return (StatusCode::SERVICE_UNAVAILABLE, headers, problem).into_response();
+        }
+        "echo" | "crowded" => state.complete(&task, rest),
         "direct" => {
             let message = json!({"messageId": "d", "role": "ROLE_AGENT", "parts": [{"text": rest}]});
             return if streaming {
@@ -329,13 +335,6 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
         "drop" | "vanish" => return broken(),
         "unavailable" => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         "unanswered" => return sinew_error(&state, &id, "SINEW-7055"),
-        "crowded" if state.record(|record| record.messages[&message_id]) == 1 => {
-            let problem =
-                json!({"status": 503, "code": "SINEW-9005", "detail": "too many requests"}).to_string();
-            let headers = [("content-type", "application/problem+json")];
-            return (StatusCode::SERVICE_UNAVAILABLE, headers, problem).into_response();
-        }
-        "crowded" => state.complete(&task, rest),
         "full" => return sinew_error(&state, &id, "SINEW-5113"),
         "refuse" => {
             return json_response(

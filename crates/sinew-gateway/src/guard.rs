@@ -60,15 +60,14 @@ pub(crate) async fn answer_allowed(
         body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
     }
     // Forms of the console hold exports and files; the API counts its own bodies.
-    let _places = match parts.uri.path().starts_with(sinew_console::BASE) {
-        true => match state.take_body_places(&body, MAX_FORM_BYTES) {
-            Ok(places) => places,
-            Err(problem) => {
-                tracing::info!(path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
-                return problem.into_response();
-            }
-        },
-        false => None,
+    let is_page = parts.uri.path().starts_with(sinew_console::BASE);
+    let places = if is_page { state.take_body_places(&body, MAX_FORM_BYTES) } else { Ok(None) };
+    let _places = match places {
+        Ok(places) => places,
+        Err(problem) => {
+            tracing::info!(path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
+            return problem.into_response();
+        }
     };
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
     // Of a long name only a digest is known.

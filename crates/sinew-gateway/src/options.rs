@@ -130,7 +130,7 @@ pub struct GatewayLimits {
     pub streams: usize,
     /// Sessions of clients of MCP before 2026-07-28 that are open at once.
     pub sessions: usize,
-    /// Those of one caller, where requests need credentials.
+    /// Sessions of one caller that are open at once, where requests need credentials.
     pub sessions_per_caller: usize,
     /// How long a blocking call waits before it answers with the task as it is.
     pub blocking: Duration,

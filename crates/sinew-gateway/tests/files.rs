@@ -163,7 +163,7 @@ async fn files_of_messages_are_artifacts() {
         async move { artifacts.list(&execution).await.unwrap().len() }
     };
     assert_eq!(kept("m").await, 1);
-    let large = BASE64.encode(&[b'x'; SIZE]);
+    let large = BASE64.encode("x".repeat(SIZE).as_bytes());
     let long = "x".repeat((1 << 20) - 2_000);
     for (nth, bad) in [
         json!([{"raw": "not base64!", "filename": "a"}]),

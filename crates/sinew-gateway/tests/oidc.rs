@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use data_encoding::BASE64URL_NOPAD;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use reqwest::Method;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
@@ -302,6 +303,14 @@ async fn a_provider_that_hangs_stops_nobody_whose_key_is_known() {
     }
     let begun = http.get(sign_in(&world.base)).send().await.unwrap();
     assert_eq!(begun.status(), 303, "the page of the provider is known");
+
+    // A flood of unknown keys does not pile up behind the provider: some wait, others are refused at once.
+    let flood = (0..80).map(|_| get(format!("{}/api/v1/workflows", world.base), &other));
+    let mut flood: FuturesUnordered<_> = flood.collect();
+    for _ in 0..16 {
+        assert_eq!(flood.next().await.unwrap().0, 401);
+    }
+    drop(flood);
 
     // A gateway that has heard nothing of the provider yet gives up in time.
     let hasty = provided(Duration::from_millis(50));

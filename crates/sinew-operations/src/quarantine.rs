@@ -32,8 +32,8 @@ pub fn message_name(one: &QuarantinedMessage) -> String {
 pub fn message_row(one: &QuarantinedMessage) -> QuarantineRow {
     QuarantineRow {
         message: message_name(one),
-        subject: one.subject.to_string(),
-        reason: one.reason.to_string(),
+        subject: one.subject.clone(),
+        reason: one.reason.clone(),
         time: words::instant(one.time),
         set_aside: words::instant(one.aside),
     }

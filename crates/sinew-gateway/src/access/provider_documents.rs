@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::{Jwk, JwkSet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sinew_agents::WebClient;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use url::Url;
 
 use crate::options::OidcOptions;
@@ -17,6 +17,8 @@ use crate::options::OidcOptions;
 const MAX_DOCUMENT_BYTES: usize = 512 << 10;
 /// Shortest time between two fetches: a flood of tokens with unknown keys must not become one of fetches.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
+/// Requests that wait for a fetch at once; others are refused. Such a wait holds a place of the whole gateway.
+const MAX_WAITING: usize = 64;
 /// How long newer documents are waited for where older ones are there.
 const REFRESH_WAIT: Duration = Duration::from_secs(1);
 
@@ -61,6 +63,8 @@ pub(super) struct ProviderDocuments {
     fetched: RwLock<Option<FetchedProvider>>,
     /// Time of the last fetch, failed ones counted. Held while a fetch goes on.
     last_fetch: Arc<Mutex<Option<Instant>>>,
+    /// Places of requests that wait for a fetch: anybody can come with a token of a key that nobody knows.
+    waiting: Semaphore,
 }
 
 impl ProviderDocuments {
@@ -74,6 +78,7 @@ impl ProviderDocuments {
             max_age: options.max_key_age,
             fetched: RwLock::default(),
             last_fetch: Arc::default(),
+            waiting: Semaphore::new(MAX_WAITING),
         }
     }
 
@@ -122,6 +127,7 @@ impl ProviderDocuments {
 
     /// Fetches the documents, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
     async fn fetch(&self, seen: Option<Instant>) -> bool {
+        let Ok(_place) = self.waiting.try_acquire() else { return false };
         self.fetch_once(Arc::clone(&self.last_fetch).lock_owned().await, seen).await
     }
 
