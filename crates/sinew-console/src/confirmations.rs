@@ -323,17 +323,6 @@ mod tests {
 
     #[test]
     fn commands_say_what_the_form_does() {
-        let retry = |node: &str, only: Option<&str>| RetryForm {
-            node: node.to_owned(),
-            only: only.map(str::to_owned),
-            reason: String::new(),
-        };
-        assert_eq!(retry("", None).command("x").to_string(), "sinew execution retry x");
-        assert_eq!(
-            retry("a, b c", None).command("x").to_string(),
-            "sinew execution retry x --from a --from 'b c'"
-        );
-        assert_eq!(retry("a", Some("1")).document(true)["only"], json!(true));
         let fork = |at: &str, outputs: &str| ForkForm { at: at.to_owned(), outputs: outputs.to_owned() };
         assert_eq!(
             fork("a", "{\"b\": {\"c\": 1}}").command("x").to_string(),

@@ -182,3 +182,26 @@ fn retry_preview(preview: &RetryDocument) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_say_what_the_form_does() {
+        let retry = |node: &str, only: Option<&str>, version: &str| RetryForm {
+            node: node.to_owned(),
+            only: only.map(str::to_owned),
+            version: version.to_owned(),
+            reason: "why".to_owned(),
+        };
+        let command = |form: &RetryForm| form.command("x").to_string();
+        assert_eq!(command(&retry("", None, "")), "sinew execution retry x");
+        assert_eq!(command(&retry("a, b c", None, "")), "sinew execution retry x --from a --from 'b c'");
+        assert_eq!(retry("a", Some("1"), "").document(true)["only"], json!(true));
+        // A new execution takes neither nodes nor a reason.
+        let latest = retry("a", Some("1"), "latest");
+        assert_eq!(command(&latest), "sinew execution retry x --workflow-version latest");
+        assert_eq!(latest.document(false), json!({"workflow_version": "latest", "dry_run": false}));
+    }
+}
