@@ -5,6 +5,7 @@
 //! position in the journal, which one of them loses.
 
 mod direct;
+mod dispatch;
 mod effects;
 mod gate;
 mod intake;

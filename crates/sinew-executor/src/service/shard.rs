@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, error, warn};
 
+use super::dispatch::send;
 use super::effects::{self, FactMeter};
 use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
@@ -668,26 +669,6 @@ impl OpeningDesk {
         }
         self.note.release(opening.care()).await
     }
-}
-
-/// Sends one message of a stored commit; gives back what the outbox has to do.
-async fn send(
-    shared: &Handle,
-    calls: &mut NodeCalls,
-    stores: &mut StoreDesk,
-    outgoing: Outgoing,
-) -> Option<Job> {
-    let rest = match outgoing {
-        Outgoing::Task { call, meta, chain } if shared.is_node_request(&call) => {
-            calls.send(call, meta, chain).await
-        }
-        Outgoing::CancelTask { call } => {
-            calls.cancel(&call.task);
-            Some(Outgoing::CancelTask { call })
-        }
-        outgoing => stores.send(outgoing).await,
-    };
-    rest.map(Job::Send)
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

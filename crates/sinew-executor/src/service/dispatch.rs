@@ -1,0 +1,28 @@
+//! The way of one message of a stored commit: from the loop of the shard where that is possible, else by the outbox.
+
+use sinew_shard::Outgoing;
+
+use super::Shared;
+use super::node_calls::NodeCalls;
+use super::outbox::Job;
+use super::store_desk::StoreDesk;
+
+/// Sends one message of a stored commit; gives back what the outbox has to do.
+pub(super) async fn send(
+    shared: &Handle,
+    calls: &mut NodeCalls,
+    stores: &mut StoreDesk,
+    outgoing: Outgoing,
+) -> Option<Job> {
+    let rest = match outgoing {
+        Outgoing::Task { call, meta, chain } if shared.is_node_request(&call) => {
+            calls.send(call, meta, chain).await
+        }
+        Outgoing::CancelTask { call } => {
+            calls.cancel(&call.task);
+            Some(Outgoing::CancelTask { call })
+        }
+        outgoing => stores.send(outgoing).await,
+    };
+    rest.map(Job::Send)
+}
