@@ -2,7 +2,7 @@
 
 use sinew_shard::Outgoing;
 
-use super::Shared;
+use super::intake::Handle;
 use super::node_calls::NodeCalls;
 use super::outbox::Job;
 use super::store_desk::StoreDesk;
