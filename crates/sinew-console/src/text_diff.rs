@@ -98,7 +98,7 @@ mod tests {
         let many = "x\n".repeat(2_000);
         let html = diff("", &many);
         assert!(html.contains("1400 more lines") && html.len() < 96 << 10, "{}", html.len());
-        // What is not compared is not said to be the same.
+        // Text that is not compared is not said to be the same.
         let long = "x".repeat(MAX_COMPARED_BYTES);
         assert!(diff(&format!("{long}a"), &format!("{long}b")).contains("what differs comes later"));
     }

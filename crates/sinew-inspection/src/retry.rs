@@ -38,7 +38,7 @@ pub struct RetryPreview {
     /// Input that replaces the node's input, or the input with which the execution begins anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What another version changes; `None` if the execution goes on with its own.
+    /// Changes by another version; `None` if the execution goes on with its own.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub new_execution: Option<NewVersionPreview>,
 }

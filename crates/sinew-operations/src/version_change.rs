@@ -1,4 +1,4 @@
-//! What a newer version of a workflow changes at its nodes: which outputs of an execution still mean the same there.
+//! Changes of nodes by a newer version of a workflow: which outputs of an execution still mean the same there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -50,7 +50,7 @@ pub(crate) async fn work(request: PageRequest, Form(fields): Form<Vec<(String, S
     outcome_page(&form).grown(outcomes(request.api, form))
 }
 
-/// What becomes of each execution, one after the other, and then of all.
+/// The outcome of each execution, one after the other, and then of all.
 fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send {
     let work = BulkWork { api, refused: 0, place: 0, form };
     stream::unfold(Some(work), |work: Option<BulkWork>| async move {

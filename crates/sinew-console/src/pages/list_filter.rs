@@ -106,7 +106,7 @@ impl ListFilter {
         if !labels.is_empty() {
             filter.label = labels.join(",");
         }
-        // What the list would refuse is refused beside the box, which keeps what was written.
+        // Text that the list would refuse is refused beside the box, which keeps it.
         if let Some(wrong) = comma_words(&filter.status).into_iter().find(|word| !STATUSES.contains(word)) {
             let text = format!("{wrong:?} is not one of {}", STATUSES.join(", "));
             return Err(ConsoleError::Input(text));

@@ -233,7 +233,7 @@ async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::Unbounde
     }
 }
 
-/// What became of the message of a task.
+/// Fate of the message of a task.
 enum TaskPlace {
     /// It is stored by this executor, and whoever it is for will read it.
     Waiting,

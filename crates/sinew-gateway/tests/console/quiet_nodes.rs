@@ -22,7 +22,7 @@ async fn quiet_nodes_are_folded_unless_they_failed() {
     let nodes =
         tree.as_array().unwrap().iter().map(|row| (row["node"].as_str().unwrap(), row["quiet"] == true));
     assert_eq!(nodes.collect::<Vec<_>>(), [("check", true), ("ship", true), ("invoice", false)]);
-    // What is listed in the table of nodes and in that of the timeline, and what is said of the rest.
+    // Nodes in the table of nodes and in that of the timeline, and the line about the rest.
     let check = async |page: &str, listed: &[&str], told: &[&str]| {
         let (_, _, text) = world.page(page).await;
         for node in ["check", "ship", "invoice"] {
