@@ -1,5 +1,6 @@
 //! Tests of the executor: in one process, and as a service against a real nats-server.
 
+mod absent_broker;
 mod cases;
 mod door;
 mod events;

@@ -16,11 +16,16 @@ use crate::support::process::Process;
 /// Longest time from a death to the end of what only waited for an owner: silence is seen at a beat, claimed at the next.
 const TAKEOVER: Duration = Duration::from_secs(8);
 
-async fn started(client: &Client, workflow: &str, count: usize) -> Vec<ExecutionId> {
+pub(crate) async fn started(client: &Client, workflow: &str, count: usize) -> Vec<ExecutionId> {
     started_from(client, workflow, 0, count).await
 }
 
-async fn started_from(client: &Client, workflow: &str, first: usize, count: usize) -> Vec<ExecutionId> {
+pub(crate) async fn started_from(
+    client: &Client,
+    workflow: &str,
+    first: usize,
+    count: usize,
+) -> Vec<ExecutionId> {
     let mut executions = Vec::new();
     for nth in first..first + count {
         let command = start(client, &format!("{workflow}{nth}"), workflow, json!({ "value": nth }));
@@ -30,14 +35,14 @@ async fn started_from(client: &Client, workflow: &str, first: usize, count: usiz
     executions
 }
 
-async fn all_succeeded(client: &Client, executions: &[ExecutionId]) {
+pub(crate) async fn all_succeeded(client: &Client, executions: &[ExecutionId]) {
     for (nth, execution) in executions.iter().enumerate() {
         assert_eq!(succeeded(client, execution).await, json!({ "value": nth }));
     }
 }
 
 /// Agents of which the first holds so many tasks back.
-async fn chain_agents(site: &Site, delivery: Delivery, hold: usize) -> Process {
+pub(crate) async fn chain_agents(site: &Site, delivery: Delivery, hold: usize) -> Process {
     let agents = [("one", json!({ "pass": true, "hold": hold })), ("two", json!({ "pass": true }))];
     site.agents_process(delivery, &agents).await
 }
@@ -211,51 +216,6 @@ async fn the_broker_dies_and_hangs() {
     let mut agents = chain_agents(&mesh, Delivery::Queue, 0).await;
     assert_eq!(succeeded(&client, &execution).await, json!({ "value": "after" }));
     agents.end().await;
-}
-
-/// Longer than any request, lease or heartbeat lasts. Agents finish meanwhile, deadlines pass, and somebody waits.
-#[tokio::test]
-async fn the_broker_is_away_for_two_minutes() {
-    let mut mesh = TestMesh::with(ServerOptions { sync_always: true, ..ServerOptions::default() }, 4).await;
-    mesh.deploy("chain", CHAIN).await;
-    mesh.deploy("direct", &CHAIN.replace("agent_name: ", "agent_name: direct-")).await;
-    let late = single(", timeout: 20s").replace("agent_name: one", "agent_name: silent");
-    mesh.deploy("late", &late).await;
-    let mut queued = chain_agents(&mesh, Delivery::Queue, 4).await;
-    let held = json!({ "pass": true, "hold": 4 });
-    let words = [("direct-one", held), ("direct-two", json!({ "pass": true }))];
-    let mut direct = mesh.agents_process(Delivery::Direct, &words).await;
-    let mut silent = mesh.agents_process(Delivery::Queue, &[("silent", json!({ "silent": true }))]).await;
-    let _executor = mesh.executor_process("one").await;
-    let client = mesh.client().await;
-    let through_queue = started(&client, "chain", 4).await;
-    queued.asked(4).await;
-    let at_the_door = started(&client, "direct", 4).await;
-    direct.asked(4).await;
-    let overdue = started(&client, "late", 1).await.remove(0);
-
-    mesh.server.stop().await.unwrap();
-    for _ in 0..4 {
-        queued.release().await;
-        direct.release().await;
-    }
-    let away = async {
-        tokio::time::sleep(Duration::from_mins(2)).await;
-        mesh.server.restart().await.unwrap();
-        Instant::now()
-    };
-    let waiting = client.outcome(&overdue, Some(10 * PATIENCE));
-    let (back, outcome) = tokio::join!(away, waiting);
-    assert_eq!(outcome.unwrap().unwrap().status, TerminalStatus::Failure, "its deadline passed meanwhile");
-    all_succeeded(&client, &through_queue).await;
-    all_succeeded(&client, &at_the_door).await;
-    println!("all ended {} ms after the broker came back", back.elapsed().as_millis());
-    let after = started_from(&client, "chain", 4, 1).await.remove(0);
-    assert_eq!(succeeded(&client, &after).await, json!({ "value": 4 }), "new work is done");
-    for (agents, tasks) in [(&mut queued, 10), (&mut direct, 8), (&mut silent, 1)] {
-        agents.end().await;
-        assert_eq!(given(&[&*agents]).len(), tasks, "a task was made up or lost");
-    }
 }
 
 /// A dead agent's tasks come to another process of its name under the same ids, when its silence was long enough.

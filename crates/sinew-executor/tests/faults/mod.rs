@@ -4,10 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod agents;
-mod audit;
+pub(crate) mod audit;
 mod broker;
 mod clock;
-mod crash;
+pub(crate) mod crash;
 mod forged;
 mod garbage;
 mod hostile;
