@@ -1,6 +1,5 @@
 //! A broker that is away for minutes. A module of its own, because tests begin in the order of their names, and nothing else would
 //! be left to do while this one waits.
-#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::time::{Duration, Instant};
 

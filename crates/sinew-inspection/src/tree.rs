@@ -200,6 +200,7 @@ pub fn lines(branches: &[TreeBranch], style: TreeStyle) -> Vec<String> {
 
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct TreeStyle {
     /// With colour.
     pub color: bool,
