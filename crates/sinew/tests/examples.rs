@@ -182,7 +182,7 @@ fn a_rust_project_of_an_agent_is_resolved_outside_the_workspace() {
     assert_eq!(code, std::fs::read_to_string(template).unwrap().replace("AGENT_NAME", "billing"));
     // Versions that this checkout is built with are there without a network.
     std::fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    // Those of other platforms are not, which `cargo metadata` would ask for.
+    // Crates of other platforms are not, and `cargo metadata` would ask for them.
     let resolved = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--depth", "1"])
         .current_dir(&project)
