@@ -145,7 +145,8 @@ impl Shared {
         match self.mesh.tasks().make_queue(&Token::of(agent)).await {
             Ok(given_out) => {
                 if let Ok(mut queues) = self.queues.lock() {
-                    queues.insert(agent.to_owned(), given_out);
+                    // Another task may have been given out since a first one looked.
+                    queues.entry(agent.to_owned()).or_insert(given_out);
                 }
             }
             // The task is stored all the same; the next one tries again.
