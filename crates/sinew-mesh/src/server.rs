@@ -38,7 +38,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Memory that the server tries to stay below, in Go's words; `GOMEMLIMIT` of this process's environment replaces it.
 const MEMORY_TARGET: &str = "400MiB";
 /// Growth of the server's memory in percent between two collections of garbage, below the target; `GOGC` of this process's
-/// environment replaces it. Go's 100 takes a seventh of the processor time of a server that stores small messages.
+/// environment replaces it. Go's 100 takes about a tenth of the processor time of a server that stores small messages.
 const GARBAGE_PERCENT: &str = "400";
 /// How often a condition without an event of its own is looked at.
 const LOOK: Duration = Duration::from_millis(2);
