@@ -134,6 +134,8 @@ pub struct GatewayLimits {
     pub sessions_per_caller: usize,
     /// How long a blocking call waits before it answers with the task as it is.
     pub blocking: Duration,
+    /// How long an agent may say nothing to a message before its task is looked for.
+    pub agent_silence: Duration,
     /// Files that are on their way from the mesh to clients at once: each is held whole.
     pub files: usize,
     /// How long a file waits for its place among them.
@@ -155,6 +157,7 @@ impl Default for GatewayLimits {
             sessions: 1_000,
             sessions_per_caller: 100,
             blocking: Duration::from_mins(10),
+            agent_silence: Duration::from_secs(15),
             files: 8,
             file_wait: Duration::from_secs(10),
             slow_client: Duration::from_secs(30),

@@ -1,9 +1,16 @@
 //! One corpus of operations against both bindings: the same results, the same errors.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sinew_agent::Agent;
+use tokio::sync::Notify;
 
-use crate::support::{GatewayWorld, SINGLE, message, state};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, message, state};
 
 /// A binding of A2A over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -245,5 +252,38 @@ async fn tasks_of_agents_are_found_through_the_mesh() {
     sorted.sort_unstable();
     ids.sort_unstable();
     assert_eq!(sorted, ids, "{listed:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_task_of_an_agent_that_says_nothing_is_looked_for() {
+    let short = Duration::from_millis(200);
+    let world = GatewayWorld::with(&[], |options| options.limits.agent_silence = short).await;
+    let (go_on, calls) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (waits, counted) = (Arc::clone(&go_on), Arc::clone(&calls));
+    let agent = Agent::dynamic("one", None, None, move |input, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let waits = Arc::clone(&waits);
+        async move {
+            waits.notified().await;
+            Ok(input)
+        }
+    });
+    world.serve(agent).await;
+    let mut traffic = world.mesh.client().subscribe(">").await.unwrap();
+    world.mesh.client().flush().await.unwrap();
+    let looked_for = async {
+        while let Some(message) = traffic.next().await {
+            if String::from_utf8_lossy(&message.payload).contains("GetTask") {
+                break;
+            }
+        }
+        go_on.notify_one();
+    };
+    let params = message("silent", json!([{"data": {"value": "v"}}]));
+    let both = async { tokio::join!(world.rpc("/agents/one", "SendMessage", &params), looked_for) };
+    let (answer, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    assert_eq!(state(&answer["result"]["task"]), "TASK_STATE_COMPLETED", "{answer}");
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "it is not asked to do the work again");
     world.end().await;
 }

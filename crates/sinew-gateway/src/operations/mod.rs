@@ -97,6 +97,8 @@ struct OperationsState {
     default_agent: Option<String>,
     /// How long a blocking call waits for the end of its task.
     blocking: Duration,
+    /// How long an agent may say nothing to a message before its task is looked for.
+    agent_silence: Duration,
     slow_client: Duration,
     /// Reaches webhooks of callers; `None` where they cannot be stored.
     webhooks: Option<WebClient>,
@@ -131,6 +133,7 @@ impl A2aOperations {
             exposed: options.expose.clone(),
             default_agent: options.default_agent.clone(),
             blocking: options.limits.blocking,
+            agent_silence: options.limits.agent_silence,
             slow_client: options.limits.slow_client,
             webhooks,
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),

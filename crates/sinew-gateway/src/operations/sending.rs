@@ -25,8 +25,6 @@ use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
-/// How long an agent may be silent before its task is asked for.
-const SILENCE: Duration = Duration::from_secs(15);
 /// Time between two looks at the task of an agent that did not answer.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a request around its parameters, with its headers.
@@ -212,7 +210,7 @@ impl A2aOperations {
         let mut tried = 0;
         loop {
             tried += 1;
-            match self.ask_once(call, &place.agent, method, params, SILENCE).await {
+            match self.ask_once(call, &place.agent, method, params, self.shared.agent_silence).await {
                 Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
                 Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
                 Err(error) if !error.is_silent => return Err(error.into()),
