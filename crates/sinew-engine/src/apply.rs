@@ -121,7 +121,7 @@ impl ExecutionState {
     /// Discards the state of all nodes, except for the budget of activations.
     fn start_afresh(&mut self, input: &SharedJson) {
         for slot in self.slots.values_mut() {
-            *slot = JoinSlot { count: slot.count, ..JoinSlot::default() };
+            **slot = JoinSlot { count: slot.count, ..JoinSlot::default() };
         }
         self.taken.fill(0);
         if let Some(start) = &mut self.start {

@@ -31,9 +31,10 @@ pub struct ExecutionState {
     pub acts: Vec<Activation>,
     /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
     pub(crate) scopes: Vec<ChildScope>,
-    /// Tokens that each node of each scope has received so far.
+    /// Tokens that each node of each scope has received so far. In boxes: a map makes room for eleven at once, and most
+    /// executions have few.
     #[serde(with = "slots")]
-    pub(crate) slots: BTreeMap<(ScopeId, NodeIndex), JoinSlot>,
+    pub(crate) slots: BTreeMap<(ScopeId, NodeIndex), Box<JoinSlot>>,
     /// Activations that may start, in order.
     pub(crate) ready: VecDeque<ActivationId>,
     /// Put aside until a person has answered.
@@ -404,7 +405,7 @@ mod slots {
     use super::{BTreeMap, JoinSlot, NodeIndex, ScopeId};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    type Slots = BTreeMap<(ScopeId, NodeIndex), JoinSlot>;
+    type Slots = BTreeMap<(ScopeId, NodeIndex), Box<JoinSlot>>;
 
     pub(super) fn serialize<S: Serializer>(slots: &Slots, serializer: S) -> Result<S::Ok, S::Error> {
         slots.iter().collect::<Vec<_>>().serialize(serializer)

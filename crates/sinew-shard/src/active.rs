@@ -102,7 +102,8 @@ impl ActiveExecution {
     }
 
     /// Keeps what the journal holds, and no more.
-    pub(crate) fn evict(self) -> EvictedExecution {
+    pub(crate) fn evict(mut self) -> EvictedExecution {
+        self.stored.rounds.shrink();
         let row = RowState::of(self.machine.state());
         EvictedExecution { stored: self.stored, program: self.program, due: self.due, row }
     }

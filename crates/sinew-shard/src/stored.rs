@@ -59,6 +59,12 @@ impl RoundLog {
         self.ends.push(self.bytes.len() as u32);
     }
 
+    /// Gives back memory that is kept for more rounds.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// Returns the encoded rounds in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

@@ -28,8 +28,8 @@ const BYTES_PER_FACT_BYTE: usize = 4;
 /// Open executions of a shard.
 #[derive(Default)]
 pub(crate) struct ExecutionTable {
-    /// Open executions whose facts are folded, in no order.
-    active: IndexMap<ExecutionId, ActiveExecution>,
+    /// Open executions whose facts are folded, in no order. In boxes: a map has room for twice as many as it holds.
+    active: IndexMap<ExecutionId, Box<ActiveExecution>>,
     /// Open executions without inputs for a while.
     evicted: IndexMap<ExecutionId, EvictedExecution>,
     /// Executions that wait for an operator, with the reason; never dropped, never acted on.
@@ -74,7 +74,7 @@ impl ExecutionTable {
             return Err(InputError::Refused(InputRefusal::Started));
         }
         commit.entry(&execution).meta = Some(meta.clone());
-        let mut open = ActiveExecution::new(meta, program);
+        let mut open = Box::new(ActiveExecution::new(meta, program));
         self.adopt_verdicts(commit, &mut open.stored);
         self.active.insert(execution.clone(), open);
         let begun = self.input(commit, now, &execution, input);
@@ -159,7 +159,7 @@ impl ExecutionTable {
         let execution = open.stored.meta.execution.clone();
         self.bytes += open.stored.rounds.size();
         self.active_bytes += open.stored.rounds.size();
-        self.active.insert(execution.clone(), open);
+        self.active.insert(execution.clone(), Box::new(open));
         if !seeded_bug!(TimerLostOnTakeover) {
             self.schedule(&execution);
         }
@@ -200,7 +200,7 @@ impl ExecutionTable {
             match evicted.load() {
                 Ok(open) => {
                     self.active_bytes += size;
-                    self.active.insert(execution.clone(), open);
+                    self.active.insert(execution.clone(), Box::new(open));
                 }
                 // It could be folded before: this is the code's fault, not the journal's.
                 Err(unloaded) => {
@@ -380,7 +380,7 @@ impl ExecutionTable {
 
     /// An open execution that is folded, as every one is that something happened to in this round.
     pub(crate) fn get(&self, execution: &ExecutionId) -> Option<&ActiveExecution> {
-        self.active.get(execution)
+        self.active.get(execution).map(Box::as_ref)
     }
 
     /// Returns the stored part of an open execution.

@@ -11,6 +11,9 @@ use crate::graph::IndexedPlan;
 use crate::state::{Activation, ActivationPhase, ArrivedToken, ExecutionState, JoinSlot};
 use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
+/// Activations for which room is made one by one: a vector makes room for four at once, and most executions have fewer.
+const FEW_ACTIVATIONS: usize = 4;
+
 impl ExecutionState {
     pub(super) fn route(
         &mut self,
@@ -104,6 +107,9 @@ impl ExecutionState {
             children.acts.push(*act);
             children.active += 1;
         }
+        if self.acts.len() < FEW_ACTIVATIONS {
+            self.acts.reserve_exact(1);
+        }
         self.acts.push(Activation {
             node: *node,
             scope: *scope,
@@ -160,7 +166,7 @@ impl ExecutionState {
                 }
                 self.replay_tokens(graph, &mut slot, *edge, from);
             }
-            self.slots.insert((ROOT, *node), slot);
+            self.slots.insert((ROOT, *node), Box::new(slot));
         }
     }
 
