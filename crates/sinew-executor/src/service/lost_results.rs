@@ -3,19 +3,22 @@
 //! An agent stores its result before it acknowledges the task. A broker that loses power without having synced may keep the
 //! acknowledgement and lose the result: then nothing would ever answer the task.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
-use sinew_mesh::MeshError;
 use sinew_mesh::query::Answer;
+use sinew_mesh::task::QueueProgress;
+use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 use sinew_runtime::Execution;
 use sinew_shard::{Call, ShardInput, outgoing};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::intake::{BackInput, Handle};
@@ -25,7 +28,9 @@ use super::{Shared, direct, outbox};
 const RESULT_LOST: &str = code::RESULT_LOST.as_str();
 /// Waits between two looks at a task, doubled from the first to the second.
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// Tasks that this process looks at at once: a new owner may have thousands.
+/// How old what is known of a queue may be.
+const VIEW_AGE: Duration = Duration::from_secs(1);
+/// Sub-workflows that this process looks at at once: a new owner may have thousands.
 static LOOKS: Semaphore = Semaphore::const_new(16);
 /// Looks in a row that find no trace of a sub-workflow before it counts as lost: its start may be read at this moment.
 const LOOKS_WITHOUT_TRACE: u32 = 3;
@@ -34,6 +39,28 @@ const LOOKS_WITHOUT_TRACE: u32 = 3;
 pub(super) struct StoredTask {
     pub(super) call: Call,
     pub(super) meta: Arc<ExecutionMeta>,
+    /// Its place in the stream of tasks; `None` for the start of a workflow.
+    pub(super) place: Option<u64>,
+}
+
+/// What has been seen of a stored task.
+struct Pursuit {
+    task: StoredTask,
+    agent: Token,
+    /// Where its result is stored.
+    result: Subject,
+    /// Looks in a row that found no trace of it.
+    without_trace: u32,
+    /// It was over at the last look, without a result.
+    was_over: bool,
+}
+
+/// How the pursuit of a task ends.
+enum PursuitEnd {
+    /// With this input.
+    Input(BackInput),
+    /// The agent is asked again.
+    Ask,
 }
 
 /// Waits until the task has a result that the inbox gives, or gets one by another way. A task that an agent works on is
@@ -43,50 +70,65 @@ pub(super) async fn pursue(
     task: StoredTask,
     back: mpsc::UnboundedSender<BackInput>,
 ) -> TaskId {
-    let StoredTask { call, meta } = task;
-    let agent = Token::of(call.ask.target.name());
-    let result = outgoing::result_subject(shared.shards, &shared.key, &call, &agent);
-    let (mut wait, mut without_trace, mut was_over) = (LOOK_INTERVAL.0, 0, false);
+    let agent = Token::of(task.call.ask.target.name());
+    let result = outgoing::result_subject(shared.shards, &shared.key, &task.call, &agent);
+    let mut pursuit = Pursuit { task, agent, result, without_trace: 0, was_over: false };
+    let mut wait = LOOK_INTERVAL.0;
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_INTERVAL.1);
-        let place = LOOKS.acquire().await;
-        let found = if shared.is_workflow(&call) {
-            look_for_child(&shared, &call).await
-        } else {
-            look_for_task(&shared, &call, &agent).await
+        // In boxes: thousands of tasks sleep here after a takeover, and what they do then is large.
+        match Box::pin(pursuit.look(&shared)).await {
+            None => {}
+            Some(PursuitEnd::Input(input)) => {
+                let _ = back.send(input);
+                return pursuit.task.call.task;
+            }
+            Some(PursuitEnd::Ask) => {
+                let StoredTask { call, meta, .. } = pursuit.task;
+                return Box::pin(direct::call(shared, call, meta, back)).await;
+            }
+        }
+    }
+}
+
+impl Pursuit {
+    /// Looks at the task once.
+    async fn look(&mut self, shared: &Handle) -> Option<PursuitEnd> {
+        let StoredTask { call, place, .. } = &self.task;
+        let found = match place {
+            Some(place) => shared.queue_views.look(&shared.mesh, &self.agent, *place).await,
+            None => look_for_child(shared, call).await,
         };
-        drop(place);
         match found {
             Err(error) => debug!(%error, "a task cannot be looked at"),
-            Ok(Trace::Pending) => without_trace = 0,
-            Ok(Trace::Over) => match shared.mesh.commands().result_message(&result).await {
-                Ok(Some(message)) => {
-                    // The inbox gave it before, or this owner began behind it: it counts if the task is still waited for.
-                    let _ = back.send(BackInput::of_message(message));
-                    return call.task;
-                }
+            Ok(Trace::Pending) => self.without_trace = 0,
+            Ok(Trace::Over) => match shared.mesh.commands().result_message(&self.result).await {
+                // The inbox gave it before, or this owner began behind it: it counts if the task is still waited for.
+                Ok(Some(message)) => return Some(PursuitEnd::Input(BackInput::of_message(message))),
                 // Its owner stores the record first and the result a moment later.
-                Ok(None) if !std::mem::replace(&mut was_over, true) => {}
-                Ok(None) if shared.is_workflow(&call) => answer_for_child(&shared, &call).await,
+                Ok(None) if !std::mem::replace(&mut self.was_over, true) => {}
+                Ok(None) if shared.is_workflow(call) => answer_for_child(shared, call).await,
                 Ok(None) => {
-                    warn!(task = %call.task, %agent, code = RESULT_LOST, "a result is lost; its agent is asked again");
-                    return direct::call(shared, call, meta, back).await;
+                    let (task, agent) = (&call.task, &self.agent);
+                    warn!(%task, %agent, code = RESULT_LOST, "a result is lost; its agent is asked again");
+                    return Some(PursuitEnd::Ask);
                 }
                 Err(error) => debug!(%error, "a result cannot be read"),
             },
             Ok(Trace::None) => {
-                without_trace += 1;
-                if without_trace == LOOKS_WITHOUT_TRACE {
+                self.without_trace += 1;
+                if self.without_trace == LOOKS_WITHOUT_TRACE {
                     warn!(task = %call.task, code = RESULT_LOST, "a sub-workflow is lost with its record");
                     let text = "the broker has lost the sub-workflow with its record";
                     let lost = Err(Fault::error(RESULT_LOST, text).with_retryable(true));
-                    let task = call.task.clone();
-                    let _ = back.send(ShardInput::task_result(call.execution, call.task, agent, lost).into());
-                    return task;
+                    let (execution, task) = (call.execution.clone(), call.task.clone());
+                    let input = ShardInput::task_result(execution, task, self.agent.clone(), lost);
+                    return Some(PursuitEnd::Input(input.into()));
                 }
             }
         }
+        None
     }
 }
 
@@ -100,15 +142,41 @@ enum Trace {
     None,
 }
 
-async fn look_for_task(shared: &Shared, call: &Call, agent: &Token) -> Result<Trace, MeshError> {
-    let (execution, task) = (call.execution.clone(), call.task.clone());
-    let subject = Subject::Task { agent: agent.clone(), execution, task };
-    let is_over = shared.mesh.tasks().is_acknowledged(agent, &subject).await?;
-    Ok(if is_over { Trace::Over } else { Trace::Pending })
+/// How far the queues of agents are: after a takeover thousands of tasks of one queue are looked at, and one answer tells of
+/// all of them.
+#[derive(Default)]
+pub(super) struct QueueViews(Mutex<HashMap<Token, QueueView>>);
+
+/// A queue at one moment; no progress if there is no queue.
+struct QueueView {
+    seen: Instant,
+    progress: Option<QueueProgress>,
+}
+
+impl QueueViews {
+    /// Looks at the task that is stored at a place of an agent's queue. A view that is a little old takes it for pending
+    /// too long, and for over only if it was.
+    async fn look(&self, mesh: &Mesh, agent: &Token, place: u64) -> Result<Trace, MeshError> {
+        // Held while the server is asked, so that others wait for the same answer.
+        let mut views = self.0.lock().await;
+        let progress = match views.get(agent) {
+            Some(view) if view.seen.elapsed() < VIEW_AGE => view.progress,
+            _ => {
+                let progress = mesh.tasks().queue_progress(agent).await?;
+                views.retain(|_, view| view.seen.elapsed() < VIEW_AGE);
+                views.insert(agent.clone(), QueueView { seen: Instant::now(), progress });
+                progress
+            }
+        };
+        let is_over = progress.is_some_and(|progress| progress.is_acknowledged(place));
+        Ok(if is_over { Trace::Over } else { Trace::Pending })
+    }
 }
 
 /// Looks at the execution that answers a task.
 async fn look_for_child(shared: &Shared, call: &Call) -> Result<Trace, MeshError> {
+    // The semaphore is never closed.
+    let _permit = LOOKS.acquire().await;
     let child = outgoing::child_id(call);
     // The owner is asked first: an execution leaves the shard when the history has it.
     if ask_owner(shared, &child).await? != Some(false) {

@@ -49,6 +49,7 @@ pub use sinew_shard::summary::{ended, words};
 
 use crate::endpoint::{self, EndpointContext};
 use gate::Gate;
+use lost_results::QueueViews;
 use read_room::ReadRoom;
 use shard::NOTE_TIMEOUT;
 use shard_keeper::ShardKeeper;
@@ -126,6 +127,7 @@ struct Shared {
     may_serve_starts: bool,
     /// Agents whose queue is known to exist, with the place of the last task that it had given out then.
     queues: Mutex<HashMap<String, u64>>,
+    queue_views: QueueViews,
     /// The ways to agents that are called directly.
     gates: DashMap<String, Arc<Gate>>,
     /// Tells this process from the one that had its name before.
@@ -271,6 +273,7 @@ impl Service {
             may_send_nodes,
             may_serve_starts,
             queues: Mutex::default(),
+            queue_views: QueueViews::default(),
             gates: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),
             reads: ReadRoom::default(),

@@ -173,7 +173,7 @@ async fn perform(
             let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
             match sent {
                 Ok(TaskPlace::Waiting) => {}
-                Ok(TaskPlace::PassedOver) => return Some(StoredTask { call, meta }),
+                Ok(TaskPlace::PassedOver(place)) => return Some(StoredTask { call, meta, place }),
                 Err(error) => {
                     let agent = Token::of(call.ask.target.name());
                     let result = Err(Fault::from(error).with_retryable(false));
@@ -237,8 +237,9 @@ async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::Unbounde
 enum TaskPlace {
     /// It is stored by this executor, and whoever it is for will read it.
     Waiting,
-    /// It was stored before, or where its reader has been already.
-    PassedOver,
+    /// It was stored before, or where its reader has been already; with its place in the stream of tasks, which the start of a
+    /// workflow does not have.
+    PassedOver(Option<u64>),
 }
 
 /// Sends a task to its agent's queue, or starts the workflow it is for.
@@ -251,7 +252,7 @@ async fn send(
     if shared.is_workflow(call) {
         return Ok(match start_child(shared, call, meta, chain).await? {
             PutOutcome::New => TaskPlace::Waiting,
-            PutOutcome::Same | PutOutcome::Taken => TaskPlace::PassedOver,
+            PutOutcome::Same | PutOutcome::Taken => TaskPlace::PassedOver(None),
         });
     }
     let (headers, body) = shared.task(call, meta).await?;
@@ -262,7 +263,7 @@ async fn send(
     let (outcome, place) = shared.mesh.tasks().put_numbered(&subject, headers, body).await?;
     let is_waiting = outcome == PutOutcome::New
         && !place.is_some_and(|place| shared.is_passed_over(call.ask.target.name(), place));
-    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver })
+    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver(place) })
 }
 
 async fn start_child(

@@ -75,7 +75,7 @@ impl Mesh {
         self.put_numbered(subject, headers, body).await.map(|(outcome, _)| outcome)
     }
 
-    /// Stores a message under a subject that takes one, and tells its place in the stream if this call has stored it.
+    /// Stores a message under a subject that takes one, and tells the place of the one that is stored.
     async fn put_numbered(
         &self,
         subject: &Subject,
@@ -155,7 +155,7 @@ impl Mesh {
             let stored = self.stored(stream, subject).await;
             if let Ok(Some(stored)) = &stored {
                 let outcome = if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken };
-                return Ok((outcome, None));
+                return Ok((outcome, Some(stored.sequence)));
             }
             if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);

@@ -121,6 +121,25 @@ pub struct QueueLength {
     pub queued: u64,
 }
 
+/// How far an agent's queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueProgress {
+    /// Place of the last task that was given out.
+    given_out: u64,
+    /// Place up to which every task was acknowledged.
+    acknowledged: u64,
+    /// Whether a task that was given out is not acknowledged.
+    has_outstanding: bool,
+}
+
+impl QueueProgress {
+    /// Returns whether the task stored at a place was acknowledged by who worked on it. One that nobody has been given, or
+    /// that is not known to be acknowledged yet, is not.
+    pub fn is_acknowledged(self, place: u64) -> bool {
+        place <= self.acknowledged || (place <= self.given_out && !self.has_outstanding)
+    }
+}
+
 /// Tasks of a mesh: the queues of agents, results, progress, and control messages.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskExchange<'a> {
@@ -170,15 +189,15 @@ impl TaskExchange<'_> {
         Ok(consumers.into_iter().filter_map(length).collect())
     }
 
-    /// Returns whether a stored task was acknowledged by who worked on it. A task that nobody has been given, or that is not
-    /// known to be acknowledged yet, is not.
-    pub async fn is_acknowledged(self, agent: &Token, task: &Subject) -> Result<bool, MeshError> {
-        let stream = bucket(self.mesh.namespace(), "TASKS");
-        let Some(stored) = self.mesh.last(&stream, &self.mesh.subject(task)).await? else { return Ok(false) };
-        let Some(queue) = existing(self.mesh, agent).await? else { return Ok(false) };
-        let (seq, info) = (stored.sequence, queue.cached_info());
-        let is_delivered = seq <= info.delivered.stream_sequence;
-        Ok(seq <= info.ack_floor.stream_sequence || (is_delivered && info.num_ack_pending == 0))
+    /// Returns how far the queue of an agent is; `None` if it has none. Executors may ask.
+    pub async fn queue_progress(self, agent: &Token) -> Result<Option<QueueProgress>, MeshError> {
+        let Some(queue) = existing(self.mesh, agent).await? else { return Ok(None) };
+        let info = queue.cached_info();
+        Ok(Some(QueueProgress {
+            given_out: info.delivered.stream_sequence,
+            acknowledged: info.ack_floor.stream_sequence,
+            has_outstanding: info.num_ack_pending > 0,
+        }))
     }
 
     /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
