@@ -122,6 +122,12 @@ impl ShardManager {
         actions
     }
 
+    /// Returns when to poll the bucket next, at the latest, so that a dead executor's shards are taken as soon as its lease
+    /// has ended; `None` if no executor was seen. On the clock of [`ShardManager::handle_fleet`].
+    pub fn next_poll(&self) -> Option<Duration> {
+        self.watch.next_end()
+    }
+
     /// Takes the outcome of a claim.
     pub fn handle_claimed(&mut self, shard: u32, won: bool) -> Vec<ManagerAction> {
         let mut actions = Vec::new();

@@ -81,6 +81,12 @@ impl LeaseWatch {
         }
         living
     }
+
+    /// Returns when the first lease ends of those that live, unless they are heard before; `None` if none lives.
+    pub fn next_end(&self) -> Option<Duration> {
+        let end = |heard: &HeardMember| heard.at + self.lease.saturating_sub(heard.before);
+        self.heard.values().filter(|heard| heard.lived).map(end).min()
+    }
 }
 
 /// Changes that an executor should make to its shards.

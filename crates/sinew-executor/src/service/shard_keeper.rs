@@ -90,6 +90,9 @@ impl ShardKeeper {
                 if let Err(error) = self.rebalance().await {
                     debug!(%error, "the fleet cannot be seen");
                 }
+                if let Some(end) = self.manager.next_poll() {
+                    heartbeat = heartbeat.min(self.began + end);
+                }
                 if let Err(error) = self.watch_streams().await {
                     debug!(%error, "the streams cannot be seen");
                 }

@@ -182,3 +182,25 @@ fn an_outage_of_the_broker_ends_no_lease_and_begins_none() {
         (246, 1, 0, false),
     ]);
 }
+
+#[test]
+fn the_next_lease_to_end_is_known() {
+    let mut watch = LeaseWatch::new(LEASE);
+    assert_eq!(watch.next_end(), None);
+    let heartbeat = |revision, silent| LastHeartbeat { revision, silent: Duration::from_secs(silent) };
+    // At these seconds, with these heartbeats of two executors; when the first lease ends.
+    for (second, one, other, end) in [
+        (10, heartbeat(1, 4), heartbeat(1, 0), Some(12)),
+        (11, heartbeat(1, 4), heartbeat(2, 0), Some(12)),
+        (12, heartbeat(1, 4), heartbeat(2, 0), Some(17)),
+        (13, heartbeat(2, 0), heartbeat(2, 0), Some(17)),
+        (15, heartbeat(2, 0), heartbeat(3, 0), Some(19)),
+        (17, heartbeat(2, 0), heartbeat(3, 0), Some(19)),
+        (19, heartbeat(2, 0), heartbeat(3, 0), Some(21)),
+        (21, heartbeat(2, 0), heartbeat(3, 0), None),
+    ] {
+        let members = BTreeMap::from([("one".to_owned(), one), ("other".to_owned(), other)]);
+        watch.living(Duration::from_secs(second), &members);
+        assert_eq!(watch.next_end(), end.map(Duration::from_secs), "second {second}");
+    }
+}
