@@ -17,7 +17,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, Subject, TaskId, Token};
 use sinew_shard::outgoing::{child_cancel, child_start, rejected_child_outcome};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -32,6 +32,9 @@ use sinew_shard::{Call, Outgoing, ShardInput};
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// Tasks that this process stores at once by the way that reads back: a new owner may have thousands.
+static TASK_SENDS: Semaphore = Semaphore::const_new(256);
+
 /// Bytes of rounds above which a record is encoded on another thread.
 const LARGE_RECORD_BYTES: usize = 256 << 10;
 
@@ -40,6 +43,8 @@ const LARGE_RECORD_BYTES: usize = 256 << 10;
 pub(super) enum Job {
     /// Send a message of the state.
     Send(Outgoing),
+    /// Wait for the result of a task that was stored before.
+    Pursue(StoredTask),
     /// Say when everything that was sent before is done, direct calls aside.
     Settled(oneshot::Sender<()>),
 }
@@ -133,6 +138,11 @@ async fn work(
                                 None
                             });
                         }
+                        Job::Pursue(stored) => {
+                            let task = stored.call.task.clone();
+                            let pursued = lost_results::pursue(Arc::clone(&shared), stored, back.clone());
+                            calls.insert(task, direct.spawn(pursued));
+                        }
                         Job::Settled(settled) => settling.push(settled),
                         Job::Send(outgoing) => {
                             running.spawn(perform(Arc::clone(&shared), outgoing, back.clone()));
@@ -170,7 +180,11 @@ async fn perform(
 ) -> Option<StoredTask> {
     match outgoing {
         Outgoing::Task { call, meta, chain } => {
-            let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
+            // The semaphore is never closed.
+            let permit = TASK_SENDS.acquire().await;
+            // In a box: many wait for their turn.
+            let sent = Box::pin(insist(|| send(&shared, &call, &meta, &chain))).await;
+            drop(permit);
             match sent {
                 Ok(TaskPlace::Waiting) => {}
                 Ok(TaskPlace::PassedOver(place)) => return Some(StoredTask { call, meta, place }),
@@ -182,7 +196,7 @@ async fn perform(
                 }
             }
         }
-        other => perform_rest(&shared, other, &back).await,
+        other => Box::pin(perform_rest(&shared, other, &back)).await,
     }
     None
 }
@@ -260,10 +274,9 @@ async fn send(
     shared.ensure_queue(call.ask.target.name()).await;
     crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
-    let (outcome, place) = shared.mesh.tasks().put_numbered(&subject, headers, body).await?;
-    let is_waiting = outcome == PutOutcome::New
-        && !place.is_some_and(|place| shared.is_passed_over(call.ask.target.name(), place));
-    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver(place) })
+    let (outcome, place) = shared.mesh.tasks().put_task(&subject, headers, body).await?;
+    let is_waiting = outcome == PutOutcome::New && !shared.is_passed_over(call.ask.target.name(), place);
+    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver(Some(place)) })
 }
 
 async fn start_child(

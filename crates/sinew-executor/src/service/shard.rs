@@ -498,9 +498,9 @@ impl Shard {
 
     /// Takes acknowledgements that have come; what is in doubt goes to the outbox.
     fn hear_stores(&mut self, arrivals: &mut Vec<ShardInput>) {
-        let (inputs, doubtful) = self.stores.turn();
+        let (inputs, jobs) = self.stores.turn();
         arrivals.extend(inputs);
-        self.outbox.send(doubtful.into_iter().map(Job::Send).collect());
+        self.outbox.send(jobs);
     }
 
     /// Sends the messages of a stored commit that others wait for: most from here, the rest by the outbox. Returns their number.

@@ -14,6 +14,8 @@ use sinew_shard::{Outgoing, PendingCommit, ShardInput};
 use tokio::time::Instant;
 
 use super::intake::Handle;
+use super::lost_results::StoredTask;
+use super::outbox::Job;
 
 /// How long an acknowledgement is waited for before the message counts as doubtful.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,7 +33,8 @@ pub(super) struct StoreDesk {
     checked: Instant,
     /// Inputs that followed from acknowledgements and were not taken yet.
     inputs: Vec<ShardInput>,
-    doubtful: Vec<Outgoing>,
+    /// What cannot be done from here.
+    jobs: Vec<Job>,
 }
 
 impl StoreDesk {
@@ -46,7 +49,7 @@ impl StoreDesk {
             due: VecDeque::new(),
             checked: Instant::now(),
             inputs: Vec::new(),
-            doubtful: Vec::new(),
+            jobs: Vec::new(),
         })
     }
 
@@ -140,9 +143,9 @@ impl StoreDesk {
         Some((*first).min(self.checked + CONNECTION_CHECK_INTERVAL))
     }
 
-    /// Takes what has come and what is overdue. Returns inputs, and messages that have to be stored by the way that reads
-    /// back.
-    pub(super) fn turn(&mut self) -> (Vec<ShardInput>, Vec<Outgoing>) {
+    /// Takes what has come and what is overdue. Returns inputs, and jobs for the outbox: messages that have to be stored by
+    /// the way that reads back, and tasks that were stored before.
+    pub(super) fn turn(&mut self) -> (Vec<ShardInput>, Vec<Job>) {
         while let Some(report) = self.publisher.try_next() {
             self.take(report);
         }
@@ -152,7 +155,7 @@ impl StoreDesk {
         if !self.due.is_empty() {
             self.check_time();
         }
-        (std::mem::take(&mut self.inputs), std::mem::take(&mut self.doubtful))
+        (std::mem::take(&mut self.inputs), std::mem::take(&mut self.jobs))
     }
 
     /// Waits until everything is acknowledged that was sent, but no longer than `limit`; then the rest is doubtful.
@@ -163,7 +166,7 @@ impl StoreDesk {
             }
         };
         if tokio::time::timeout(limit, all).await.is_err() {
-            self.doubtful.extend(self.pending.drain().map(|(_, outgoing)| outgoing));
+            self.jobs.extend(self.pending.drain().map(|(_, outgoing)| Job::Send(outgoing)));
         }
     }
 
@@ -173,24 +176,31 @@ impl StoreDesk {
         if std::mem::replace(&mut self.connections, connections) != connections {
             // Acknowledgements may have been lost with the connection.
             self.due.clear();
-            self.doubtful.extend(self.pending.drain().map(|(_, outgoing)| outgoing));
+            self.jobs.extend(self.pending.drain().map(|(_, outgoing)| Job::Send(outgoing)));
         }
         self.checked = now;
         while let Some((_, ticket)) = self.due.pop_front_if(|(due, _)| *due <= now) {
-            self.doubtful.extend(self.pending.remove(&ticket));
+            self.jobs.extend(self.pending.remove(&ticket).map(Job::Send));
         }
     }
 
     fn take(&mut self, report: PublishReport) {
         let Some(outgoing) = self.pending.remove(&report.ticket) else { return };
         let Some(place) = report.stored else {
-            self.doubtful.push(outgoing);
+            self.jobs.push(match (outgoing, report.taken) {
+                (Outgoing::Task { call, meta, .. }, place @ Some(_)) => {
+                    Job::Pursue(StoredTask { call, meta, place })
+                }
+                (outgoing, _) => Job::Send(outgoing),
+            });
             return;
         };
         match outgoing {
             // Told as stored already, it is looked at until it has a result.
-            Outgoing::Task { ref call, .. } if self.shared.is_passed_over(call.ask.target.name(), place) => {
-                self.doubtful.push(outgoing);
+            Outgoing::Task { call, meta, .. }
+                if self.shared.is_passed_over(call.ask.target.name(), place) =>
+            {
+                self.jobs.push(Job::Pursue(StoredTask { call, meta, place: Some(place) }));
             }
             Outgoing::Finish { record, reopened, .. } => {
                 crash::point("history.after");

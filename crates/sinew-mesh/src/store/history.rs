@@ -192,7 +192,7 @@ impl HistoryStore<'_> {
             let reason = match self.mesh.publish(&subject, headers.clone(), body.clone()).await? {
                 PublishAnswer::At(_) => return Ok(()),
                 PublishAnswer::NoRoom(reason) => return Err(MeshError::NoRoom { what: WHAT, reason }),
-                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => reason,
+                PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => reason,
             };
             // A broker that cannot be read either is asked again, like one that has not stored the record.
             match self.mesh.message(&stream, &MessageQuery::last(&subject)).await {

@@ -165,7 +165,7 @@ impl Mesh {
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
         match self.publish(&subject, headers, body.clone()).await? {
             PublishAnswer::At(revision) => Ok(Some(revision)),
-            PublishAnswer::Conflict(_) => Ok(None),
+            PublishAnswer::Conflict { .. } => Ok(None),
             PublishAnswer::NoRoom(reason) => {
                 Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
             }

@@ -111,7 +111,7 @@ impl RecordStore<'_> {
         }
         match self.mesh.publish(&name, headers, body.clone()).await? {
             PublishAnswer::At(revision) => Ok(Some(revision)),
-            PublishAnswer::Conflict(_) => Ok(None),
+            PublishAnswer::Conflict { .. } => Ok(None),
             PublishAnswer::NoRoom(reason) => Err(MeshError::NoRoom { what: WRITE, reason }),
             // Neither done nor failed: what is there decides.
             PublishAnswer::Unknown(reason) => match self.get(subject).await? {

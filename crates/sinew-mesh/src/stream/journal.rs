@@ -345,7 +345,7 @@ impl Journal {
             };
             let (reason, full) = match answer {
                 PublishAnswer::At(seq) => return Ok(seq),
-                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
+                PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
             tracing::debug!(shard = self.shard, reason, "an append is read back");

@@ -40,6 +40,8 @@ pub struct PublishReport {
     pub ticket: PublishTicket,
     /// Its place in the stream; `None` if it is not known to be stored.
     pub stored: Option<u64>,
+    /// Place of the message that was stored under its subject before, if the server names one.
+    pub taken: Option<u64>,
 }
 
 impl StreamPublisher {
@@ -110,11 +112,13 @@ impl StreamPublisher {
     fn read(&self, message: &Message) -> Option<PublishReport> {
         let ticket = message.subject.strip_prefix(self.inbox.as_str())?.strip_prefix('.')?;
         let ticket = PublishTicket(ticket.parse().ok()?);
-        let stored = match PublishAcknowledgement::read(&message.payload) {
-            Ok(PublishAnswer::At(seq)) if message.status != Some(StatusCode::NO_RESPONDERS) => Some(seq),
-            _ => None,
+        let (stored, taken) = match PublishAcknowledgement::read(&message.payload) {
+            _ if message.status == Some(StatusCode::NO_RESPONDERS) => (None, None),
+            Ok(PublishAnswer::At(seq)) => (Some(seq), None),
+            Ok(PublishAnswer::Conflict { place, .. }) => (None, place),
+            _ => (None, None),
         };
-        Some(PublishReport { ticket, stored })
+        Some(PublishReport { ticket, stored, taken })
     }
 
     /// Returns how often the connection was made; acknowledgements of what was sent on an older one are lost.

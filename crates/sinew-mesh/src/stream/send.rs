@@ -72,19 +72,9 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<PutOutcome, MeshError> {
-        self.put_numbered(subject, headers, body).await.map(|(outcome, _)| outcome)
-    }
-
-    /// Stores a message under a subject that takes one, and tells the place of the one that is stored.
-    async fn put_numbered(
-        &self,
-        subject: &Subject,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
         let stream = stream_of(subject).ok_or_else(|| self.no_stream(subject))?;
         let (stream, name) = (bucket(self.namespace(), stream), self.subject(subject));
-        self.put_while_full(&stream, &name, passed_on(&headers), body, ROOM_TIMEOUT).await
+        self.put_once_while_full(&stream, &name, headers, body, ROOM_TIMEOUT).await
     }
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
@@ -115,7 +105,7 @@ impl Mesh {
         body: Bytes,
         room_timeout: Duration,
     ) -> Result<PutOutcome, MeshError> {
-        let put = self.put_while_full(stream, subject, passed_on(&headers), body, room_timeout);
+        let put = self.put_while_full(stream, subject, passed_on(&headers), body, room_timeout, true);
         put.await.map(|(outcome, _)| outcome)
     }
 
@@ -127,10 +117,12 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<PutOutcome, MeshError> {
-        let put = self.put_while_full(stream, subject, headers, body, ROOM_TIMEOUT);
+        let put = self.put_while_full(stream, subject, headers, body, ROOM_TIMEOUT, true);
         put.await.map(|(outcome, _)| outcome)
     }
 
+    /// Stores a message, and tells the place of the one that is stored. Unless it `compares`, one that the server names as
+    /// stored before counts as taken, and is not read.
     async fn put_while_full(
         &self,
         stream: &str,
@@ -138,7 +130,8 @@ impl Mesh {
         mut headers: HeaderMap,
         body: Bytes,
         room_timeout: Duration,
-    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
+        compares: bool,
+    ) -> Result<(PutOutcome, u64), MeshError> {
         const WHAT: &str = "store a message";
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
         headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
@@ -147,15 +140,18 @@ impl Mesh {
         let mut attempt = 0;
         loop {
             let (reason, full) = match self.publish(subject, headers.clone(), body.clone()).await? {
-                PublishAnswer::At(seq) => return Ok((PutOutcome::New, Some(seq))),
-                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
+                PublishAnswer::At(seq) => return Ok((PutOutcome::New, seq)),
+                PublishAnswer::Conflict { place: Some(place), .. } if !compares => {
+                    return Ok((PutOutcome::Taken, place));
+                }
+                PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
             // A server that cannot be read either is asked again, like one that has not stored the message.
             let stored = self.stored(stream, subject).await;
             if let Ok(Some(stored)) = &stored {
                 let outcome = if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken };
-                return Ok((outcome, Some(stored.sequence)));
+                return Ok((outcome, stored.sequence));
             }
             if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);
@@ -270,14 +266,16 @@ impl TaskExchange<'_> {
         self.mesh.put_once(subject, headers, body).await
     }
 
-    /// Stores a message under a subject that takes one, and tells its place in the stream if this call has stored it.
-    pub async fn put_numbered(
+    /// Stores a task, and tells its place in the stream. One that was stored before may count as taken: it is compared only
+    /// if the server does not name its place.
+    pub async fn put_task(
         self,
         subject: &Subject,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<(PutOutcome, Option<u64>), MeshError> {
-        self.mesh.put_numbered(subject, headers, body).await
+    ) -> Result<(PutOutcome, u64), MeshError> {
+        let (stream, name) = (bucket(self.mesh.namespace(), "TASKS"), self.mesh.subject(subject));
+        self.mesh.put_while_full(&stream, &name, passed_on(&headers), body, ROOM_TIMEOUT, false).await
     }
 
     /// Stores many messages, many at once; the outcomes are in the order of the messages.
@@ -325,7 +323,12 @@ pub(crate) enum PublishAnswer {
     /// Stored, at this place in the stream.
     At(u64),
     /// Not stored: the condition on what is stored already does not hold.
-    Conflict(String),
+    Conflict {
+        /// Words of the server.
+        reason: String,
+        /// Place of the last message under the subject, if the server names one.
+        place: Option<u64>,
+    },
     /// Not stored: disk, account or stream is full.
     NoRoom(String),
     /// No answer, or one that leaves open whether it is stored.
@@ -362,7 +365,9 @@ impl PublishAcknowledgement {
         match read.error {
             Some(refusal) => refusal.meaning(),
             // The server has seen this message id before; that it still has the message is not said.
-            None if read.duplicate => Ok(PublishAnswer::Conflict("the message id is known".to_owned())),
+            None if read.duplicate => {
+                Ok(PublishAnswer::Conflict { reason: "the message id is known".to_owned(), place: None })
+            }
             None if read.seq == 0 => {
                 Ok(PublishAnswer::Unknown("an acknowledgement without a sequence".to_owned()))
             }
@@ -377,9 +382,13 @@ impl PublishRefusal {
         match (self.code, self.err_code) {
             // A lost race has two codes: another message came before, or is being stored at this moment. The third is the
             // stream's own limit of one message per subject, told by its words only.
-            (_, 10_071 | 10_164) => Ok(PublishAnswer::Conflict(reason)),
+            (_, 10_071 | 10_164) => {
+                let place = self.description.strip_prefix("wrong last sequence: ");
+                let place = place.and_then(|place| place.parse().ok()).filter(|place| *place > 0);
+                Ok(PublishAnswer::Conflict { reason, place })
+            }
             (_, 10_077) if self.description.contains("maximum messages per subject") => {
-                Ok(PublishAnswer::Conflict(reason))
+                Ok(PublishAnswer::Conflict { reason, place: None })
             }
             (_, err_code) if is_lack_of_room(err_code.into(), &self.description) => {
                 Ok(PublishAnswer::NoRoom(reason))
@@ -480,13 +489,16 @@ mod tests {
             ))
         };
         assert_eq!(says(r#"{"stream":"S","seq":7}"#), Ok(PublishAnswer::At(7)));
-        for conflict in [
-            error(400, 10_071, "wrong last sequence: 3"),
-            error(400, 10_164, "wrong last sequence"),
-            error(503, 10_077, "maximum messages per subject exceeded"),
-            says(r#"{"stream":"S","seq":7,"duplicate":true}"#),
+        for (conflict, expected) in [
+            (error(400, 10_071, "wrong last sequence: 3"), Some(3)),
+            (error(400, 10_071, "wrong last sequence: 0"), None),
+            (error(400, 10_071, "wrong last sequence: it has changed"), None),
+            (error(400, 10_164, "wrong last sequence"), None),
+            (error(503, 10_077, "maximum messages per subject exceeded"), None),
+            (says(r#"{"stream":"S","seq":7,"duplicate":true}"#), None),
         ] {
-            assert!(matches!(conflict, Ok(PublishAnswer::Conflict(_))), "{conflict:?}");
+            let Ok(PublishAnswer::Conflict { place, .. }) = conflict else { panic!("{conflict:?}") };
+            assert_eq!(place, expected);
         }
         for unknown in [
             error(503, 10_008, "JetStream system temporarily unavailable"),
