@@ -43,7 +43,7 @@ pub(super) struct StoredTask {
     pub(super) place: Option<u64>,
 }
 
-/// What has been seen of a stored task.
+/// State of the wait for a stored task.
 struct Pursuit {
     task: StoredTask,
     agent: Token,

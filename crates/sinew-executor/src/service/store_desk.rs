@@ -33,7 +33,7 @@ pub(super) struct StoreDesk {
     checked: Instant,
     /// Inputs that followed from acknowledgements and were not taken yet.
     inputs: Vec<ShardInput>,
-    /// What cannot be done from here.
+    /// Jobs for the outbox that were not taken yet.
     jobs: Vec<Job>,
 }
 
