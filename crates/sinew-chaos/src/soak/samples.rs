@@ -8,10 +8,15 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use sinew_mesh::async_nats::jetstream::Context;
+use tokio::time::sleep;
 
+use super::soak_load::AGAIN;
 use crate::Fallible;
 use crate::roles::{Place, read_task_counts};
 use crate::site::Site;
+
+/// Tries to ask for the streams: a machine that is busy for seconds must not end hours of work.
+const STREAM_TRIES: u32 = 10;
 
 /// Messages and bytes of a stream.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -53,7 +58,15 @@ impl SoakSampler {
             let numbers = processes.iter().filter_map(|(name, id)| Some(((*name).to_owned(), number(*id)?)));
             numbers.collect::<BTreeMap<_, _>>()
         };
-        let streams: Vec<_> = self.context.streams().try_collect().await?;
+        let mut tries = 1;
+        let streams: Vec<_> = loop {
+            match self.context.streams().try_collect().await {
+                Ok(streams) => break streams,
+                Err(error) if tries == STREAM_TRIES => return Err(error.into()),
+                Err(_) => tries += 1,
+            }
+            sleep(AGAIN).await;
+        };
         let size = |state: &sinew_mesh::async_nats::jetstream::stream::State| StreamSize {
             messages: state.messages,
             bytes: state.bytes,

@@ -23,7 +23,7 @@ const CARRIES_EVERY: u64 = 7;
 /// Tries to deploy one version.
 const DEPLOY_TRIES: u32 = 5;
 /// Before something is asked again that the mesh did not take.
-const AGAIN: Duration = Duration::from_millis(500);
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// How often somebody looks for questions.
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time of one execution.
@@ -112,7 +112,12 @@ impl SoakLoad {
             }
         }
         self.tally().started += 1;
-        let outcome = self.client.outcome(&execution, Some(END_TIMEOUT)).await?;
+        let outcome = loop {
+            match self.client.outcome(&execution, Some(END_TIMEOUT)).await {
+                Err(ClientError::Mesh(_)) if began.elapsed() < END_TIMEOUT => sleep(AGAIN).await,
+                asked => break asked?,
+            }
+        };
         let mut tally = self.tally();
         let defect = match &outcome {
             None => Some(format!("has not ended after {} s", END_TIMEOUT.as_secs())),

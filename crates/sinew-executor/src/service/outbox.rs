@@ -39,7 +39,6 @@ static TASK_SENDS: Semaphore = Semaphore::const_new(256);
 const LARGE_RECORD_BYTES: usize = 256 << 10;
 
 /// One thing to do.
-#[expect(clippy::large_enum_variant, reason = "nearly all jobs are messages")]
 pub(super) enum Job {
     /// Send a message of the state.
     Send(Outgoing),
