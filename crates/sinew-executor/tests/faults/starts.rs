@@ -14,7 +14,7 @@ use sinew_protocol::{ExecutionId, Token};
 use crate::faults::audit::{CHAIN, succeeded};
 use crate::support::mesh::{PATIENCE, TestMesh, start};
 
-/// Starts in all.
+/// Starts in all, unless `SINEW_STARTS` has another number.
 const COUNT: usize = 400;
 /// Starts on their way at once.
 const AT_ONCE: usize = 16;
@@ -31,6 +31,7 @@ async fn owned(mesh: &Mesh, shards: u32) {
 
 #[tokio::test]
 async fn every_start_that_was_answered_ends_although_executors_are_killed() {
+    let count = std::env::var("SINEW_STARTS").map_or(COUNT, |count| count.parse().unwrap());
     let mesh = TestMesh::new().await;
     mesh.deploy("chain", CHAIN).await;
     let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true }))];
@@ -52,7 +53,7 @@ async fn every_start_that_was_answered_ends_although_executors_are_killed() {
             (nth, execution, answer)
         }
     };
-    let mut requests = futures_util::stream::iter((0..COUNT).map(request)).buffer_unordered(AT_ONCE);
+    let mut requests = futures_util::stream::iter((0..count).map(request)).buffer_unordered(AT_ONCE);
     let mut answered: BTreeSet<(usize, ExecutionId)> = BTreeSet::new();
     let mut kills = 0;
     let mut killed_at = 0;
@@ -65,7 +66,7 @@ async fn every_start_that_was_answered_ends_although_executors_are_killed() {
             Some(StartAnswer::Refused { reason }) => panic!("a start was refused: {reason}"),
             Some(StartAnswer::NotTaken {}) | None => {}
         }
-        if kills < 3 && answered.len() >= killed_at + 20 {
+        if kills < 3 && answered.len() >= killed_at + count / 20 {
             kills += 1;
             executor.kill9().await;
             executor = mesh.executor_process(&format!("next-{kills}")).await;
@@ -78,10 +79,10 @@ async fn every_start_that_was_answered_ends_although_executors_are_killed() {
     for (nth, execution) in &answered {
         assert_eq!(succeeded(&client, execution).await, json!({ "value": nth }));
     }
-    println!("{} of {COUNT} starts were answered, and all of them ended", answered.len());
+    println!("{} of {count} starts were answered, and all of them ended", answered.len());
     // A start that was not answered is sent again by any way, and begins once.
     let missing: Vec<usize> =
-        (0..COUNT).filter(|nth| answered.iter().all(|(known, _)| known != nth)).collect();
+        (0..count).filter(|nth| answered.iter().all(|(known, _)| known != nth)).collect();
     for nth in missing {
         let command = start(&client, &format!("k{nth}"), "chain", json!({ "value": nth }));
         let execution = command.execution.clone();
