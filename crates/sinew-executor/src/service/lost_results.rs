@@ -155,7 +155,7 @@ struct QueueView {
 
 impl QueueViews {
     /// Looks at the task that is stored at a place of an agent's queue. A view that is a little old takes it for pending
-    /// too long, and for over only if it was.
+    /// too long, and for over only if it was, or if a server lost its end meanwhile: the next look knows better.
     async fn look(&self, mesh: &Mesh, agent: &Token, place: u64) -> Result<Trace, MeshError> {
         // Held while the server is asked, so that others wait for the same answer.
         let mut views = self.0.lock().await;
