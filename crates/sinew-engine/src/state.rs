@@ -31,8 +31,8 @@ pub struct ExecutionState {
     pub acts: Vec<Activation>,
     /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
     pub(crate) scopes: Vec<ChildScope>,
-    /// Tokens that each node of each scope has received so far. In boxes: a map makes room for eleven at once, and most
-    /// executions have few.
+    /// Tokens that each node of each scope has received so far. Boxed, because a map makes room for eleven at once, and
+    /// most executions have few.
     #[serde(with = "slots")]
     pub(crate) slots: BTreeMap<(ScopeId, NodeIndex), Box<JoinSlot>>,
     /// Activations that may start, in order.

@@ -28,7 +28,8 @@ const BYTES_PER_FACT_BYTE: usize = 4;
 /// Open executions of a shard.
 #[derive(Default)]
 pub(crate) struct ExecutionTable {
-    /// Open executions whose facts are folded, in no order. In boxes: a map has room for twice as many as it holds.
+    /// Open executions whose facts are folded, in no order. Boxed, because a map has room for up to twice as many
+    /// entries as it holds.
     active: IndexMap<ExecutionId, Box<ActiveExecution>>,
     /// Open executions without inputs for a while.
     evicted: IndexMap<ExecutionId, EvictedExecution>,

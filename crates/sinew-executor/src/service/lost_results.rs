@@ -28,7 +28,7 @@ use super::{Shared, direct, outbox};
 const RESULT_LOST: &str = code::RESULT_LOST.as_str();
 /// Waits between two looks at a task, doubled from the first to the second.
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// How old what is known of a queue may be.
+/// Age up to which an answer about a queue is used again.
 const VIEW_AGE: Duration = Duration::from_secs(1);
 /// Sub-workflows that this process looks at at once: a new owner may have thousands.
 static LOOKS: Semaphore = Semaphore::const_new(16);
@@ -44,7 +44,7 @@ pub(super) struct StoredTask {
 }
 
 /// State of the wait for a stored task.
-struct Pursuit {
+struct TaskPursuit {
     task: StoredTask,
     agent: Token,
     /// Where its result is stored.
@@ -72,12 +72,12 @@ pub(super) async fn pursue(
 ) -> TaskId {
     let agent = Token::of(task.call.ask.target.name());
     let result = outgoing::result_subject(shared.shards, &shared.key, &task.call, &agent);
-    let mut pursuit = Pursuit { task, agent, result, without_trace: 0, was_over: false };
+    let mut pursuit = TaskPursuit { task, agent, result, without_trace: 0, was_over: false };
     let mut wait = LOOK_INTERVAL.0;
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_INTERVAL.1);
-        // In boxes: thousands of tasks sleep here after a takeover, and what they do then is large.
+        // Looks and calls are large futures; boxed, they take no room in the thousands of tasks that sleep after a takeover.
         match Box::pin(pursuit.look(&shared)).await {
             None => {}
             Some(PursuitEnd::Input(input)) => {
@@ -92,7 +92,7 @@ pub(super) async fn pursue(
     }
 }
 
-impl Pursuit {
+impl TaskPursuit {
     /// Looks at the task once.
     async fn look(&mut self, shared: &Handle) -> Option<PursuitEnd> {
         let StoredTask { call, place, .. } = &self.task;

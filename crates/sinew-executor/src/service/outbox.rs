@@ -181,7 +181,7 @@ async fn perform(
         Outgoing::Task { call, meta, chain } => {
             // The semaphore is never closed.
             let permit = TASK_SENDS.acquire().await;
-            // In a box: many wait for their turn.
+            // Boxed, because thousands may wait for a permit, and sending is a large future.
             let sent = Box::pin(insist(|| send(&shared, &call, &meta, &chain))).await;
             drop(permit);
             match sent {

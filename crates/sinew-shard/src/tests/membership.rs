@@ -188,7 +188,7 @@ fn the_next_lease_to_end_is_known() {
     let mut watch = LeaseWatch::new(LEASE);
     assert_eq!(watch.next_end(), None);
     let heartbeat = |revision, silent| LastHeartbeat { revision, silent: Duration::from_secs(silent) };
-    // At these seconds, with these heartbeats of two executors; when the first lease ends.
+    // Each row: the second of the poll, the heartbeats of two executors, and the second at which the first lease ends.
     for (second, one, other, end) in [
         (10, heartbeat(1, 4), heartbeat(1, 0), Some(12)),
         (11, heartbeat(1, 4), heartbeat(2, 0), Some(12)),
