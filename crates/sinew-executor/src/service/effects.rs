@@ -9,7 +9,7 @@ use sinew_shard::{FactObserver, Outgoing, ShardNotice, ShardReport};
 use tracing::{debug, error, warn};
 
 use super::Shared;
-use super::observe;
+use crate::measures::execution_facts;
 
 /// More than the headers of an event take, in bytes.
 const MAX_HEADER_BYTES: usize = 4 * 1024;
@@ -19,7 +19,7 @@ pub(super) struct FactMeter;
 
 impl FactObserver for FactMeter {
     fn observe(&mut self, ctx: &AdapterContext<'_>, meta: &ExecutionMeta, at: Time, fact: &Fact) {
-        observe::fact(ctx, meta, at, fact);
+        execution_facts::measure(ctx, meta, at, fact);
     }
 }
 
@@ -28,7 +28,7 @@ pub(super) fn count(outgoing: &Outgoing) {
     match outgoing {
         Outgoing::Task { .. } => metrics::counter!("sinew_tasks_total").increment(1),
         Outgoing::Finish { outcome, .. } => {
-            metrics::counter!("sinew_executions_ended_total", "status" => observe::status_label(outcome.status))
+            metrics::counter!("sinew_executions_ended_total", "status" => execution_facts::status_label(outcome.status))
                 .increment(1);
         }
         _ => {}
@@ -42,7 +42,7 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
     }
     let mut writer = shared.mesh.events().writer();
     // The server builds a map of the headers of each message with a trace, so it goes along only where spans are collected.
-    let is_traced = observe::collects_spans();
+    let is_traced = execution_facts::collects_spans();
     let max_payload = shared.mesh.client().max_payload();
     for report in reports {
         match report {

@@ -3,22 +3,19 @@
 //! An agent stores its result before it acknowledges the task. A broker that loses power without having synced may keep the
 //! acknowledgement and lose the result: then nothing would ever answer the task.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
+use sinew_mesh::MeshError;
 use sinew_mesh::query::Answer;
-use sinew_mesh::task::QueueProgress;
-use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 use sinew_runtime::Execution;
 use sinew_shard::{Call, ShardInput, outgoing};
-use tokio::sync::{Mutex, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 
 use super::intake::{BackInput, Handle};
@@ -28,8 +25,6 @@ use super::{Shared, direct, outbox};
 const RESULT_LOST: &str = code::RESULT_LOST.as_str();
 /// Waits between two looks at a task, doubled from the first to the second.
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// Age up to which an answer about a queue is used again.
-const VIEW_AGE: Duration = Duration::from_secs(1);
 /// Sub-workflows that this process looks at at once: a new owner may have thousands.
 static LOOKS: Semaphore = Semaphore::const_new(16);
 /// Looks in a row that find no trace of a sub-workflow before it counts as lost: its start may be read at this moment.
@@ -97,7 +92,10 @@ impl TaskPursuit {
     async fn look(&mut self, shared: &Handle) -> Option<PursuitEnd> {
         let StoredTask { call, place, .. } = &self.task;
         let found = match place {
-            Some(place) => shared.queue_views.look(&shared.mesh, &self.agent, *place).await,
+            Some(place) => {
+                let is_over = shared.queue_views.is_over(&shared.mesh, &self.agent, *place).await;
+                is_over.map(|is_over| if is_over { Trace::Over } else { Trace::Pending })
+            }
             None => look_for_child(shared, call).await,
         };
         match found {
@@ -140,37 +138,6 @@ enum Trace {
     Over,
     /// The mesh knows nothing of it.
     None,
-}
-
-/// How far the queues of agents are: after a takeover thousands of tasks of one queue are looked at, and one answer tells of
-/// all of them.
-#[derive(Default)]
-pub(super) struct QueueViews(Mutex<HashMap<Token, QueueView>>);
-
-/// A queue at one moment; no progress if there is no queue.
-struct QueueView {
-    seen: Instant,
-    progress: Option<QueueProgress>,
-}
-
-impl QueueViews {
-    /// Looks at the task that is stored at a place of an agent's queue. A view that is a little old takes it for pending
-    /// too long, and for over only if it was, or if a server lost its end meanwhile: the next look knows better.
-    async fn look(&self, mesh: &Mesh, agent: &Token, place: u64) -> Result<Trace, MeshError> {
-        // Held while the server is asked, so that others wait for the same answer.
-        let mut views = self.0.lock().await;
-        let progress = match views.get(agent) {
-            Some(view) if view.seen.elapsed() < VIEW_AGE => view.progress,
-            _ => {
-                let progress = mesh.tasks().queue_progress(agent).await?;
-                views.retain(|_, view| view.seen.elapsed() < VIEW_AGE);
-                views.insert(agent.clone(), QueueView { seen: Instant::now(), progress });
-                progress
-            }
-        };
-        let is_over = progress.is_some_and(|progress| progress.is_acknowledged(place));
-        Ok(if is_over { Trace::Over } else { Trace::Pending })
-    }
 }
 
 /// Looks at the execution that answers a task.

@@ -24,9 +24,10 @@ use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
 use sinew_shard::outgoing;
 use sinew_source::violation_code;
 
+use super::Shared;
 use super::intake::broke;
 use super::read_room::memory_of;
-use super::{Shared, observe};
+use crate::measures::execution_facts;
 use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
 
@@ -72,7 +73,7 @@ impl Shared {
         let (ask, attempt) = (&call.ask, call.key.attempt);
         let (execution, task, activation) = (&call.execution, &call.task, &call.activation);
         let ids = NodeRequestIds { execution, task, activation, attempt, token };
-        let span = observe::task_trace(meta, call.key.act);
+        let span = execution_facts::task_trace(meta, call.key.act);
         let mut request = WorkflowNodeRequest::new(&ids, &ask.input);
         request.workflow_name = Cow::Borrowed(&call.workflow);
         request.node_id = Cow::Borrowed(&call.label);
@@ -105,7 +106,7 @@ impl Shared {
     /// Headers of what is sent for a task, whose span lies within the execution's.
     pub(super) fn headers_within(meta: &ExecutionMeta, call: &Call) -> HeaderMap {
         let mut headers = Self::headers(meta);
-        if let Some(parent) = observe::task_trace(meta, call.key.act) {
+        if let Some(parent) = execution_facts::task_trace(meta, call.key.act) {
             headers.insert(header::TRACE_PARENT, parent.as_str());
         }
         headers
@@ -124,7 +125,7 @@ impl Shared {
         let is_queued = card::takes_node_requests(&announced.card)
             && card::delivery(&announced.card) == Delivery::Queue
             && !self.is_workflow(call);
-        if !is_queued || !self.has_queue(agent) {
+        if !is_queued || !self.queues.has(agent) {
             return None;
         }
         self.short_task(call, meta)

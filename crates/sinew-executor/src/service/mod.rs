@@ -4,6 +4,7 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
+mod agent_queues;
 mod direct;
 mod dispatch;
 mod effects;
@@ -12,7 +13,6 @@ mod intake;
 mod lost_results;
 mod messages;
 mod node_calls;
-mod observe;
 mod outbox;
 mod output_check;
 mod questions;
@@ -23,7 +23,7 @@ mod start_desk;
 mod store_desk;
 mod takeover_notes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,8 +48,9 @@ pub use crate::programs::{Adapters, CallPrograms, Programs, store_plan};
 pub use sinew_shard::summary::{ended, words};
 
 use crate::endpoint::{self, EndpointContext};
+use crate::measures::execution_facts;
+use agent_queues::{KnownQueues, QueueViews};
 use gate::Gate;
-use lost_results::QueueViews;
 use read_room::ReadRoom;
 use shard::NOTE_TIMEOUT;
 use shard_keeper::ShardKeeper;
@@ -125,8 +126,7 @@ struct Shared {
     may_send_nodes: bool,
     /// Whether starts by request may be heard.
     may_serve_starts: bool,
-    /// Agents whose queue is known to exist, with the place of the last task that it had given out then.
-    queues: Mutex<HashMap<String, u64>>,
+    queues: KnownQueues,
     queue_views: QueueViews,
     /// The ways to agents that are called directly.
     gates: DashMap<String, Arc<Gate>>,
@@ -139,34 +139,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Makes sure that an agent's queue exists, once: agents may not make their own.
-    async fn ensure_queue(&self, agent: &str) {
-        if self.has_queue(agent) {
-            return;
-        }
-        match self.mesh.tasks().make_queue(&Token::of(agent)).await {
-            Ok(given_out) => {
-                if let Ok(mut queues) = self.queues.lock() {
-                    // Another task may have been given out since a first one looked.
-                    queues.entry(agent.to_owned()).or_insert(given_out);
-                }
-            }
-            // The task is stored all the same; the next one tries again.
-            Err(error) => debug!(agent, %error, "the agent's queue could not be made"),
-        }
-    }
-
-    /// Returns whether an agent's queue is known to exist.
-    fn has_queue(&self, agent: &str) -> bool {
-        self.queues.lock().is_ok_and(|queues| queues.contains_key(agent))
-    }
-
-    /// Returns whether the queue of an agent passes over what was stored at a place, because it was further before: its stream
-    /// lost its end with the power of a cluster. nats-server sets back a consumer that has no copies, and no other.
-    fn is_passed_over(&self, agent: &str, place: u64) -> bool {
-        self.queues.lock().is_ok_and(|queues| queues.get(agent).is_some_and(|given_out| place <= *given_out))
-    }
-
     /// The way to an agent that is called directly.
     fn gate(&self, agent: &str) -> Arc<Gate> {
         if let Some(gate) = self.gates.get(agent) {
@@ -233,7 +205,7 @@ pub struct Service {
 impl Service {
     /// Joins the fleet of a provisioned mesh.
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
-        observe::start_counters();
+        execution_facts::start_counters();
         mesh.admin().verify().await?;
         let layout = mesh.admin().layout().await?;
         // Before any shard is opened: a stream that is made anew from now on is noticed.
@@ -272,7 +244,7 @@ impl Service {
             memory_limit_bytes: options.memory_limit_bytes / layout.shards.get() as usize,
             may_send_nodes,
             may_serve_starts,
-            queues: Mutex::default(),
+            queues: KnownQueues::default(),
             queue_views: QueueViews::default(),
             gates: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),

@@ -270,11 +270,11 @@ async fn send(
     }
     let (headers, body) = shared.task(call, meta).await?;
     let agent = Token::of(call.ask.target.name());
-    shared.ensure_queue(call.ask.target.name()).await;
+    shared.queues.ensure(&shared.mesh, call.ask.target.name()).await;
     crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
     let (outcome, place) = shared.mesh.tasks().put_task(&subject, headers, body).await?;
-    let is_waiting = outcome == PutOutcome::New && !shared.is_passed_over(call.ask.target.name(), place);
+    let is_waiting = outcome == PutOutcome::New && !shared.queues.passes_over(call.ask.target.name(), place);
     Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver(Some(place)) })
 }
 

@@ -218,9 +218,7 @@ impl ShardKeeper {
             anew = true;
         }
         if anew {
-            if let Ok(mut queues) = self.shared.queues.lock() {
-                queues.clear();
-            }
+            self.shared.queues.clear();
             let actions = self.manager.handle_new_stream();
             self.perform(actions).await;
         }

@@ -198,7 +198,7 @@ impl StoreDesk {
         match outgoing {
             // Told as stored already, it is looked at until it has a result.
             Outgoing::Task { call, meta, .. }
-                if self.shared.is_passed_over(call.ask.target.name(), place) =>
+                if self.shared.queues.passes_over(call.ask.target.name(), place) =>
             {
                 self.jobs.push(Job::Pursue(StoredTask { call, meta, place: Some(place) }));
             }

@@ -16,7 +16,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
 
-use crate::measures::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
+use super::label_names::{AGENT_NAMES, WORKFLOW_NAMES};
 
 /// Agents say what they used; more than this at once is nothing they could have.
 const MOST_TOKENS: u64 = 100_000_000;
@@ -27,7 +27,7 @@ const TOKENS: [(&str, [&str; 3]); 2] = [
 ];
 
 /// Sets counters of codes that alerts wait for to 0: a counter that comes into being with its first value has no increase.
-pub(super) fn start_counters() {
+pub(crate) fn start_counters() {
     let quarantined = [
         code::MESSAGE_MEANINGLESS,
         code::RESULT_WITHOUT_PROOF,
@@ -53,7 +53,7 @@ pub(super) fn start_counters() {
 }
 
 /// Returns the word for the end of an execution in labels: the one that people read everywhere.
-pub(super) const fn status_label(status: TerminalStatus) -> &'static str {
+pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
     match status {
         TerminalStatus::Success => "succeeded",
         TerminalStatus::Failure => "failed",
@@ -62,7 +62,7 @@ pub(super) const fn status_label(status: TerminalStatus) -> &'static str {
 }
 
 /// Measures one stored fact.
-pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
+pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
         Fact::Replied { act, result, .. } => {
             conversions(ctx, *act, result);
@@ -139,12 +139,12 @@ fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<
 }
 
 /// Whether somebody collects spans here.
-pub(super) fn collects_spans() -> bool {
+pub(crate) fn collects_spans() -> bool {
     tracing::event_enabled!(target: "sinew::span", tracing::Level::DEBUG)
 }
 
 /// The trace that a task belongs to: its activation's span if spans are collected here, else the client's.
-pub(super) fn task_trace(meta: &ExecutionMeta, act: ActivationId) -> Option<String> {
+pub(crate) fn task_trace(meta: &ExecutionMeta, act: ActivationId) -> Option<String> {
     if collects_spans() { trace(meta, act) } else { meta.traceparent.clone() }
 }
 
@@ -417,7 +417,7 @@ mod metric_tests {
         .unwrap();
         let recorder = CountingRecorder::default();
         metrics::with_local_recorder(&recorder, || {
-            sim.execution().replay(|ctx, told| fact(ctx, &meta, 0, told));
+            sim.execution().replay(|ctx, told| measure(ctx, &meta, 0, told));
         });
         let counts = recorder.0.lock().unwrap();
         let count = |name: &str| counts.get(name).copied().unwrap_or_default();
