@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use sinew_runtime::Execution;
 use sinew_shard::JournalReader;
 
+use crate::large_input::store_input;
 use crate::programs::{Adapters, Programs};
 
 /// How long an event is waited for before the owner or the history is asked.
@@ -184,7 +185,7 @@ impl Client {
         self.start_command(new_key(time, uuid::Uuid::now_v7().as_u128()), workflow, input)
     }
 
-    /// Starts an execution; true if it is new. Once this returns, it will reach an end, or its verdict says why it does not
+    /// Starts an execution; true if it is new. An input that is too large for a command is stored first. Once this returns, it will reach an end, or its verdict says why it does not
     /// begin.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
         self.start_within(command, TraceParent::fresh()).await
@@ -195,7 +196,14 @@ impl Client {
     pub fn check_start(&self, command: &StartCommand) -> Result<(), ClientError> {
         Token::parse(command.execution.as_str())
             .map_err(|_| ClientError::NotFound(command.execution.clone()))?;
-        checked_body(&Command::Start(Box::new(command.clone()))).map(drop)
+        match checked_body(&Command::Start(Box::new(command.clone()))) {
+            // A large input is stored first.
+            Err(ClientError::Command(BadCommand::Size(_))) if !command.input.is_null() => {
+                let small = StartCommand { input: Value::Null, ..command.clone() };
+                checked_body(&Command::Start(Box::new(small))).map(drop)
+            }
+            checked => checked.map(drop),
+        }
     }
 
     /// Like [`Client::start`], in a trace that somebody began.
@@ -206,7 +214,15 @@ impl Client {
     ) -> Result<bool, ClientError> {
         let execution = command.execution.clone();
         let id = Token::parse(execution.as_str()).map_err(|_| ClientError::NotFound(execution.clone()))?;
-        match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command)), trace).await? {
+        let mut command = Command::Start(Box::new(command));
+        let mut put = self.send(Operation::Start, &execution, &id, &command, trace).await;
+        if let (Err(ClientError::Command(BadCommand::Size(_))), Command::Start(start)) = (&put, &mut command)
+            && !start.input.is_null()
+        {
+            store_input(&self.mesh.artifacts(), start).await?;
+            put = self.send(Operation::Start, &execution, &id, &command, trace).await;
+        }
+        match put? {
             PutOutcome::New => Ok(true),
             PutOutcome::Same => Ok(false),
             PutOutcome::Taken => Err(ClientError::OtherStart(execution)),
@@ -252,7 +268,7 @@ impl Client {
             ..EventFilter::default()
         };
         let mut events = self.mesh.events().follow(&filter, ReadFrom::Now).await?;
-        self.send(command.operation(), &execution, id, command, TraceParent::fresh()).await?;
+        self.send(command.operation(), &execution, id, &command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
         // Another caller may use the same id for a command of its own.
         let is_own = |verdict: &Verdict| verdict.id == *id && verdict.caller == *self.mesh.caller();
@@ -280,10 +296,10 @@ impl Client {
         operation: Operation,
         execution: &ExecutionId,
         id: &Token,
-        command: Command,
+        command: &Command,
         trace: TraceParent,
     ) -> Result<PutOutcome, ClientError> {
-        let body = checked_body(&command)?;
+        let body = checked_body(command)?;
         let shards = self.mesh.admin().layout().await?.shards;
         let mut headers = HeaderMap::new();
         trace.put(&mut headers);
@@ -297,7 +313,7 @@ impl Client {
             Some(put) => put,
             None => self.mesh.commands().send(operation, shard, id, headers, body).await?,
         };
-        if let (Command::Start(start), PutOutcome::New) = (&command, &put) {
+        if let (Command::Start(start), PutOutcome::New) = (command, &put) {
             // The first span of the trace: it names itself as its parent.
             tracing::debug!(
                 target: "sinew::span",

@@ -8,6 +8,7 @@
 
 pub mod client;
 mod endpoint;
+mod large_input;
 mod measures;
 mod programs;
 pub mod service;

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sinew_mesh::HeaderMap;
-use sinew_mesh::artifact::Place;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
-use sinew_protocol::artifact::sha256;
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::Verdict;
@@ -19,6 +17,7 @@ use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
 use super::{KnownExecution, WorkflowEndpoints, broker, settled, short};
+use crate::large_input::store_input;
 use sinew_shard::reply::{WorkflowInput, input, wants_result};
 
 /// The label that says that the caller wants a structured result beside the text.
@@ -131,22 +130,12 @@ impl WorkflowEndpoints {
 
     /// A large input is stored first; commands are small.
     async fn give(&self, command: &mut StartCommand, value: Value) -> Result<(), A2aError> {
-        let bytes = serde_json::to_vec(&value).unwrap_or_default();
-        if bytes.len() <= INLINE_LIMIT {
-            command.input = value;
+        command.input = value;
+        let size = serde_json::to_vec(&command.input).map_or(0, |bytes| bytes.len());
+        if size <= INLINE_LIMIT {
             return Ok(());
         }
-        let name = format!("input_{}.json", &sha256(&bytes)[..12]);
-        let name = ArtifactName::parse(&name).map_err(|error| error_of(&error.into()))?;
-        let task = super::task::task_id(&command.execution, &command.workflow);
-        let place =
-            Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
-        let stored =
-            self.shared.artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await;
-        if let PartContent::Url(address) = stored.map_err(|error| broker(&error))?.part.content {
-            command.input_artifact = Some(address);
-        }
-        Ok(())
+        store_input(&self.shared.artifacts, command).await.map_err(|error| broker(&error))
     }
 
     /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.

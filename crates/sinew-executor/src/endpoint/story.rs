@@ -22,8 +22,9 @@ use sinew_protocol::{ExecutionId, MeshMessage, Vocabulary, header};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::task::{moment, said, session, task_id};
+use super::task::{moment, said, session};
 use super::{KnownExecution, WorkflowEndpoints};
+use crate::large_input::workflow_task_id;
 use sinew_runtime::Execution;
 use sinew_shard::reply::result_content;
 
@@ -220,7 +221,7 @@ impl WorkflowEndpoints {
             // Listeners ask again after a silence.
             Err(error) => return debug!(%execution, %error, "a story cannot be told"),
         };
-        let task_id = task_id(execution, workflow);
+        let task_id = workflow_task_id(execution, workflow);
         loop {
             let began = Instant::now();
             if let Ok(Some(known)) = self.find(execution).await

@@ -12,21 +12,15 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{Content, METADATA, ResultArtifact, ResultExtra};
-use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
 use super::start::STRUCTURED;
 use super::{KnownExecution, WorkflowEndpoints, broker};
+use crate::large_input::workflow_task_id;
 use sinew_runtime::Execution;
 use sinew_shard::reply::{Ending, result_content, result_name};
 
 /// Member of a task's metadata with the dialect's own result object.
 const NATIVE_RESULT: &str = "native_result";
-
-/// The id under which a caller hears of an execution: made as for any agent, so that callers know it before they ask.
-pub(super) fn task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
-    let agent = Token::of(workflow);
-    TaskId::of(execution, &ActivationKey::of::<&str>(execution, agent.as_str(), &[], 0), 1)
-}
 
 /// Whether nothing goes on but that a person is waited for.
 pub(super) fn asks(folded: &Execution) -> bool {
@@ -62,7 +56,7 @@ impl WorkflowEndpoints {
         let bytes: Bytes = serde_json::to_vec(&content).unwrap_or_default().into();
         let large = bytes.len() > INLINE_LIMIT;
         let (app, user, id) =
-            (meta.workflow.as_str(), meta.caller.as_str(), task_id(execution, &meta.workflow));
+            (meta.workflow.as_str(), meta.caller.as_str(), workflow_task_id(execution, &meta.workflow));
         let place = Place { app, user, execution, task: &id };
         // The same bytes have the same key, whoever stores them and how often.
         let stored = self.shared.artifacts.put(&place, name, 0, "application/json", bytes).await;

@@ -419,21 +419,23 @@ async fn the_first_result_counts() {
     assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "first" }));
 }
 
-/// A start or an input that is larger than a message is refused before anything is stored.
+/// An input that is too large for a command is stored beside it; a start whose other members are too large is refused.
 #[tokio::test]
-async fn oversized_starts_are_refused_before_anything_is_stored() {
+async fn oversized_inputs_are_stored_and_oversized_starts_refused() {
     let scene = Scene::new(0).await;
     let limit = sinew_protocol::command::MAX_BODY;
-    for (key, size) in [("over", limit + 1), ("far over", 2 * 1024 * 1024)] {
+    for (key, size) in [("under", limit - 10_000), ("over", limit + 1), ("far over", 2 * 1024 * 1024)] {
         let command = start(&scene.client, key, "single", json!({ "value": "x".repeat(size) }));
         let execution = command.execution.clone();
-        let refused = scene.client.start(command).await;
-        assert!(refused.is_err(), "{key}: {refused:?}");
-        assert!(scene.client.record(&execution).await.unwrap().is_none(), "{key}: something was stored");
+        scene.client.check_start(&command).unwrap();
+        assert!(scene.client.start(command.clone()).await.unwrap(), "{key}");
+        let output = succeeded(&scene.client, &execution).await;
+        assert_eq!(output["value"].as_str().map(str::len), Some(size), "{key}");
+        assert!(!scene.client.start(command).await.unwrap(), "{key}: the same start is the same execution");
     }
-    let command = start(&scene.client, "under", "single", json!({ "value": "x".repeat(limit - 10_000) }));
-    let execution = command.execution.clone();
-    assert!(scene.client.start(command).await.unwrap());
-    let output = succeeded(&scene.client, &execution).await;
-    assert_eq!(output["value"].as_str().map(str::len), Some(limit - 10_000));
+    let mut command = start(&scene.client, "label", "single", json!({ "value": "x" }));
+    command.mode = json!({ "given": { "only": "x".repeat(limit) } });
+    let refused = scene.client.start(command.clone()).await;
+    assert!(refused.is_err() && scene.client.check_start(&command).is_err(), "{refused:?}");
+    assert!(scene.client.record(&command.execution).await.unwrap().is_none(), "something was stored");
 }

@@ -1,0 +1,34 @@
+//! Inputs that are too large for the command of a start: they become artifacts, which the command names.
+
+use sinew_mesh::MeshError;
+use sinew_mesh::artifact::{ArtifactStore, Place};
+use sinew_protocol::a2a::PartContent;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
+
+/// The id of an execution as a task of its workflow: made as for any agent, so that callers know it before they ask.
+pub(crate) fn workflow_task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
+    let agent = Token::of(workflow);
+    TaskId::of(execution, &ActivationKey::of::<&str>(execution, agent.as_str(), &[], 0), 1)
+}
+
+/// Stores the input of a start; the command names it from then on. The place follows from the start and the input, so that the
+/// same start made again is the same command.
+pub(crate) async fn store_input(
+    artifacts: &ArtifactStore,
+    command: &mut StartCommand,
+) -> Result<(), MeshError> {
+    let bytes = serde_json::to_vec(&command.input).unwrap_or_default();
+    let name = ArtifactName::parse(&format!("input_{}.json", &sha256(&bytes)[..12]))
+        .map_err(|bad| MeshError::Refused { what: "naming an input", reason: bad.to_string() })?;
+    let task = workflow_task_id(&command.execution, &command.workflow);
+    let place =
+        Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
+    let stored = artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await?;
+    if let PartContent::Url(address) = stored.part.content {
+        command.input_artifact = Some(address);
+        command.input = serde_json::Value::Null;
+    }
+    Ok(())
+}
