@@ -188,7 +188,7 @@ impl Connect {
         let (url, origin) = address
             .or_else(|| Some((context.url.clone()?, format!("from context {}", name.unwrap_or_default()))))
             .unwrap_or_else(|| (LOCALHOST.to_owned(), "the default".to_owned()));
-        let (servers, in_address) = servers(&url)?;
+        let (servers, in_address) = servers(&url, &origin)?;
 
         let layers = [
             auth(self.creds, self.nkey, given(self.user), given(self.password))?,
@@ -565,8 +565,9 @@ impl ConnectionSettings {
 }
 
 /// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
-fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
-    let wrong = || bad(var::NATS_URL, "this is not an address of a NATS server".to_owned());
+fn servers(url: &str, origin: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
+    let wrong =
+        || bad("the address of the server", format!("{origin}: this is not an address of a NATS server"));
     let mut servers = Vec::new();
     let mut auth = ConnectionCredentials::Nobody;
     for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {

@@ -13,7 +13,7 @@ use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, Delivery, agent_cal
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::{NodeOutput, read_result};
-use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code, header};
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, FaultKind, TaskId, Token, code, header};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -317,5 +317,6 @@ pub fn fault_failure(fault: &Fault) -> Failure {
         message.push_str(detail);
     }
     // The code of a fault is one of ours, but it may have come from data: it is looked up instead of trusted.
-    Failure::new(FailureKind::Failed, known(&fault.code), message)
+    let kind = if fault.kind == FaultKind::Timeout { FailureKind::TimedOut } else { FailureKind::Failed };
+    Failure::new(kind, known(&fault.code), message)
 }

@@ -127,6 +127,16 @@ impl MeshOperator {
                     .hint("choose one with --node"))
             }
             (None, _) => {
+                let plan = record.execution.program().graph.plan();
+                let nodes = || plan.nodes.iter().map(|one| one.id.as_str());
+                if let Some(wanted) = node.filter(|wanted| nodes().all(|id| id != *wanted)) {
+                    let what = format!("the workflow of execution {id} has no node '{wanted}'");
+                    let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), what);
+                    return Err(match sinew_source::did_you_mean(wanted, nodes()) {
+                        Some(near) => failure.hint(format!("did you mean '{near}'?")),
+                        None => failure,
+                    });
+                }
                 let what = match node {
                     Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
                     None => format!("execution {id} does not wait for a person"),

@@ -19,7 +19,7 @@ use sinew_runtime::execution_tree::Call;
 use sinew_runtime::local::{Agents, Progress};
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 
 /// No agent of the name is known here.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
@@ -48,6 +48,10 @@ const PLUGIN_DEPTH: u32 = 4;
 /// Reads agents from files and folders; without any, from beside the workflow, from `agent-cards/` there and here, and from
 /// the node plugins below `nodes/` there.
 pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
+    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
+        let text = format!("there is no file or folder {}", missing.display());
+        return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
+    }
     let mut places: Vec<PathBuf> = paths.to_vec();
     if places.is_empty() {
         let beside = match workflow.parent() {

@@ -169,10 +169,9 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
 
 fn unknown_dialect(sources: &Sources) -> Failure {
     let mut diagnostics = Diagnostics::new(sources.clone());
-    diagnostics.push(
-        Diagnostic::error(UNKNOWN_DIALECT, "this is not a workflow of any known dialect")
-            .hint("a `sam` file has `workflow:` or `apps:` at its top; name the dialect with --dialect"),
-    );
+    diagnostics.push(Diagnostic::error(UNKNOWN_DIALECT, "this is not a workflow of any known dialect").hint(
+        "a `sam` file has `nodes:`, `workflow:` or `apps:` at its top; name the dialect with --dialect",
+    ));
     Failure::diagnostics(diagnostics)
 }
 

@@ -43,7 +43,7 @@ fn hint(kind: &ErrorKind) -> Option<&'static str> {
             "half of a surrogate pair is not a character"
         }
         ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
-            "a text with { or } inside brackets needs quotes"
+            "is there a ',' missing? A text with { or } inside brackets needs quotes"
         }
         ErrorKind::UnknownQuotedScalarEscape => {
             "in double quotes a backslash starts an escape; use single quotes"

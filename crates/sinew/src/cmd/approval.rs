@@ -215,7 +215,12 @@ async fn decide(
         });
         return Ok(Exit::Ok);
     }
+    // Data may say anything, also no.
+    let is_answer = !decision.data.is_null();
     let decided = remote.decide(&found, decision).await?;
-    output.value(&decided, |decided| format!("{} '{node}' of {id} as {}", decided.status, decided.by));
+    output.value(&decided, |decided| {
+        let verb = if is_answer { "answered" } else { &decided.status };
+        format!("{verb} '{node}' of {id} as {}", decided.by)
+    });
     Ok(Exit::Ok)
 }

@@ -16,7 +16,7 @@ const EXAMPLES: &str = "Examples:
 
 The first digit says what a code is about:
   1 files   2 workflows   3 expressions and scripts   4 schemas and data   5 agents and artifacts
-  6 executions   7 mesh   8 command line";
+  6 executions   7 mesh   8 command line   9 gateway and bridge";
 
 /// Arguments of `sinew explain`.
 #[derive(Args, Debug)]

@@ -8,13 +8,13 @@ use crate::exit::Exit;
 use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
-  sinew schema workflow > .sinew/schema/workflow.json
+  sinew schema workflow > workflow.schema.json
   sinew schema workflow --dialect agentflow
   sinew schema agent -o yaml
   sinew schema workflow -o name                        # the dialects there are
 
 In a YAML file, this line makes editors use a schema:
-  # yaml-language-server: $schema=.sinew/schema/workflow.json";
+  # yaml-language-server: $schema=workflow.schema.json";
 
 /// The dialect of files that name none.
 pub(crate) const FIRST_DIALECT: &str = "sam";

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use sinew_case_runner::{CaseOptions, CaseProgress, CaseReport, run_cases};
+use sinew_inspection::words;
 use sinew_operations::failure::Failure;
 use sinew_protocol::code;
 
@@ -89,8 +90,17 @@ fn finish(args: &TestArgs, report: &CaseReport, output: &Output) -> Exit {
     }
     if report.verdicts.is_empty() && report.broken.is_empty() {
         let code = code::NO_TEST_CASE_FOUND;
-        output.error_line(&format!("error: no test case was found [{code}]"));
-        output.note(&format!("hint: test files are called NAME.test.yaml; `sinew explain {code}` shows one"));
+        if let Some(filter) = &args.filter {
+            output.error_line(&format!(
+                "error: no test case matches --filter {} [{code}]",
+                words::shell(filter)
+            ));
+        } else {
+            output.error_line(&format!("error: no test case was found [{code}]"));
+            let hint =
+                format!("hint: test files are called NAME.test.yaml; `sinew explain {code}` shows one");
+            output.note(&hint);
+        }
     }
     if report.is_good() { Exit::Ok } else { Exit::Failed }
 }

@@ -1,6 +1,6 @@
 //! `sinew agent` without a mesh: ready-made agents from files, in this process.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -146,6 +146,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let stream = RefCell::new(AnswerStream::new(agent.name(), output));
+    let is_interrupted = Cell::new(false);
     let reply = runtime.block_on(async {
         let watch = async {
             while let Some(value) = said.recv().await {
@@ -155,6 +156,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         };
         let interrupt = async {
             let _ = tokio::signal::ctrl_c().await;
+            is_interrupted.set(true);
             cancel.cancel();
             std::future::pending::<()>().await;
         };
@@ -188,8 +190,15 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             }
             Ok(Exit::Ok)
         }
+        Err(fault) if is_interrupted.get() => Ok(interrupted(&fault, output)),
         Err(fault) => Err(fault_failure(&fault)),
     }
+}
+
+/// Tells of a call that a signal ended.
+pub(super) fn interrupted(fault: &Fault, output: &Output) -> Exit {
+    output.error_line(&format!("error: {} [{}]", fault.message, words::name(&fault.code)));
+    Exit::Interrupted
 }
 
 /// Says what is doubtful about an agent's file.

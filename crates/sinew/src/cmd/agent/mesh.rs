@@ -14,6 +14,7 @@ use sinew_protocol::card::{self, AgentKind};
 use tokio_util::sync::CancellationToken;
 
 use super::CallArgs;
+use super::files::interrupted;
 use crate::answer_stream::AnswerStream;
 use crate::connect::Connection;
 use crate::exit::Exit;
@@ -149,6 +150,7 @@ pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failu
             output.value(&told, |_| String::new());
         }
         Ok(value) => stream.answer(&value),
+        Err(fault) if cancel.is_cancelled() => return Ok(interrupted(&fault, output)),
         Err(fault) => return Err(fault_failure(&fault)),
     }
     Ok(Exit::Ok)

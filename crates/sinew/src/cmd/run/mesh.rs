@@ -28,7 +28,7 @@ use sinew_protocol::command::StartCommand;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_runtime::local;
 
-use super::{RunArgs, mode};
+use super::{RunArgs, mode, refused, report_asks};
 use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
 use crate::connect::{Connection, block_traced};
@@ -271,11 +271,19 @@ async fn ended(
         let id = words::shell(id.as_str());
         Err(failure.hint(format!("it is stored and goes on: sinew execution watch {id}")))
     })?;
-    let record = follow(changes, how, output).await?;
+    // The first signal ends the watch, not the execution.
+    let record = tokio::select! {
+        followed = follow(changes, how, output) => followed?,
+        _ = tokio::signal::ctrl_c() => {
+            let id = words::shell(words::short_id(id.as_str()));
+            output.note(&format!("it goes on: sinew execution watch {id}"));
+            return Ok(Exit::Interrupted);
+        }
+    };
+    report(args, &record, output);
     if let Some(file) = &args.export {
         export_file::write(&record, file)?;
     }
-    report(args, &record, output);
     let status = words::status_of(record.execution.state());
     let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
     let waits = waiting::waits(&record, &context);
@@ -307,15 +315,20 @@ async fn ended(
 fn report(args: &RunArgs, record: &Record, output: &Output) {
     let state = record.execution.state();
     let outcome = state.outcome.as_ref().filter(|_| state.ended);
+    if state.ended && record.execution.ctx().dry_run() && !refused(&record.execution) {
+        report_asks(&record.execution, output);
+        return;
+    }
+    let until = if state.ended { state.at } else { state.at.max(local::now()) };
     if output.is_machine() {
         let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
             "status": words::status_word(words::status_of(state)),
-            "duration_ms": state.at.saturating_sub(state.started_at),
+            "duration_ms": until.saturating_sub(state.started_at),
             "output": outcome.and_then(|outcome| outcome.output.clone()),
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
-            "nodes": node_rows::rows(&record.execution, state.at),
+            "nodes": node_rows::rows(&record.execution, until),
         });
         if args.native {
             document["native"] = record.execution.native_result();

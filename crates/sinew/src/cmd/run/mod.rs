@@ -19,12 +19,12 @@ use sinew_inspection::words;
 use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::dry_run::{WouldAsk, would_ask};
 use sinew_operations::export_file;
-use sinew_operations::failure::Failure;
+use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents::{self, FileAgents, PeopleOfNode};
 use sinew_operations::local_records;
 use sinew_operations::ready_made::add_ready_made;
 use sinew_operations::workflow_file::{self, Loaded};
-use sinew_protocol::ExecutionId;
+use sinew_protocol::{ExecutionId, code};
 use sinew_runtime::local::{self, Control, Local};
 use sinew_runtime::{Execution, Program};
 use tokio::runtime::Builder;
@@ -40,7 +40,7 @@ use crate::terminal_people::{GivenAnswers, TerminalPeople};
 use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
-  sinew run examples/orders/orders.yaml -i '{\"order_id\": \"A1\", \"amount\": 120}'
+  sinew run examples/orders/orders.yaml -i @examples/orders/order.json
   sinew run flow.yaml -p name=Ada -p count=3        # input from single fields
   cat input.json | sinew run flow.yaml -i - -o json # all there is to know, as JSON
   sinew run flow.yaml --dry-run                     # which agents would be asked, with what
@@ -179,7 +179,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         )?,
         mode: mode(args)?,
         deadline: Deadline::from_flag(args.timeout.as_deref())?,
-        answers: answers(args)?,
+        answers: answers(args, &loaded)?,
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
     };
@@ -213,9 +213,21 @@ fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
     Ok(mode)
 }
 
-fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
-    let pairs = input::pairs(&args.answer, "--answer")?;
-    Ok(pairs.into_iter().map(|(node, value)| (node, input::json_or_text(&value))).collect())
+/// Answers given in advance. Each names a node of the file.
+fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Failure> {
+    let nodes = || loaded.workflows.iter().flat_map(|lowered| &lowered.plan.nodes).map(|node| &*node.id);
+    let answer = |(node, value): (String, String)| {
+        if nodes().any(|id| id == node) {
+            return Ok((node, input::json_or_text(&value)));
+        }
+        let text = format!("--answer: the workflow has no node '{}'", words::name(&node));
+        let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text);
+        Err(match sinew_source::did_you_mean(&node, nodes()) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure,
+        })
+    };
+    input::pairs(&args.answer, "--answer")?.into_iter().map(answer).collect()
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
@@ -265,15 +277,16 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     if let Ok(mut view) = view.lock() {
         view.finish(&execution);
     }
-    if let Some(file) = &args.export {
-        export_file::write(&Record::local(&execution), file)?;
-    }
     if args.artifacts.is_none() && !execution.ctx().dry_run() {
         local_records::keep(&execution)
             .unwrap_or_else(|failure| output.note(&format!("warning: {}", failure.message)));
     }
     let stored = kept.finish(&|text| output.note(&format!("warning: {text}")));
     report(args, &execution, &stored, &kept.folder, output);
+    // A path that cannot be written costs neither output nor record.
+    if let Some(file) = &args.export {
+        export_file::write(&Record::local(&execution), file)?;
+    }
     Ok(exit_of(&execution, stopped))
 }
 

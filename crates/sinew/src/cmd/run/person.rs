@@ -115,7 +115,7 @@ fn read_answer(node: &str, wait: &PersonRequest) -> Option<Value> {
         write_line(&format!("  {}", sinew_source::indented(&data)));
     }
     let mut err = std::io::stderr().lock();
-    let _ = write!(err, "yes, no, or an answer as JSON or text (nothing stops here): ");
+    let _ = write!(err, "yes, no, or an answer as JSON or text; an empty line stops: ");
     let _ = err.flush();
     drop(err);
     let mut line = String::new();
