@@ -378,7 +378,7 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     demand_room(&mut report, counts, disk, memory.as_deref());
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));
-        demand_effects(&mut report);
+        demand_effects(&mut report, counts.halts > 0);
     }
     report.write(common.json)
 }
@@ -463,16 +463,17 @@ fn demand_room(report: &mut Report, asked: FaultCounts, disk: DiskChanges, memor
     }
 }
 
-/// Demands that each kind of effect that faults have was seen at least once.
-fn demand_effects(report: &mut Report) {
+/// Demands that each kind of effect that faults have was seen at least once. Whoever is fenced was halted and lived on.
+fn demand_effects(report: &mut Report, has_halts: bool) {
     let seen = &report.verdict;
     let idle = [
         (seen.redeliveries, "no task was delivered again"),
         (seen.takeovers, "no shard was taken over"),
-        (seen.fenced, "nobody was fenced"),
         (seen.late, "no result was late"),
     ];
-    for (_, missing) in idle.into_iter().filter(|(count, _)| *count == 0) {
+    let idle = idle.into_iter().chain(has_halts.then_some((seen.fenced, "nobody was fenced")));
+    let missing: Vec<&str> = idle.filter(|(count, _)| *count == 0).map(|(_, missing)| missing).collect();
+    for missing in missing {
         report.demand(false, missing);
     }
 }
