@@ -248,8 +248,7 @@ impl Client {
                 Ok(Some(if new { PutOutcome::New } else { PutOutcome::Same }))
             }
             Some(answer) if answer.is_other_start() => Ok(Some(PutOutcome::Taken)),
-            // As for a command: the verdict says why.
-            Some(StartAnswer::Refused { .. }) => Ok(Some(PutOutcome::New)),
+            Some(StartAnswer::Refused { reason }) => Err(ClientError::Refused(reason)),
             Some(StartAnswer::NotTaken {}) | None => Ok(None),
         }
     }

@@ -1,12 +1,13 @@
 //! The door: which hosts and origins a request may name, who calls, and how many requests are open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, Limited};
 use sinew_console::{ConsoleCaller, ConsoleMode};
@@ -30,6 +31,10 @@ const EXCESS: [StatusCode; 3] =
 /// Bytes of the largest form of the console.
 const MAX_FORM_BYTES: usize = 64 << 20;
 
+/// Bytes of the longest body that is read although its request is refused, and how long it may take.
+const MAX_REFUSED_BYTES: usize = 64 << 10;
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Lets a request through to the routes, with its caller, or refuses it.
 pub(crate) async fn answer_allowed(
     state: &Arc<GatewayState>,
@@ -38,6 +43,8 @@ pub(crate) async fn answer_allowed(
 ) -> Response {
     if let Err(problem) = check_host(state, request.headers(), request.uri()) {
         tracing::info!(path = %request.uri().path(), ?problem, "a request was refused");
+        let version = request.version();
+        read_refused(version, request.into_body()).await;
         return problem.into_response();
     }
     let Ok(_permit) = Arc::clone(&state.in_flight).try_acquire_owned() else {
@@ -49,12 +56,18 @@ pub(crate) async fn answer_allowed(
     let (mut parts, mut body) = request.into_parts();
     let caller = match state.gate.caller_of(&parts).await {
         Ok(caller) => caller,
-        Err(refusal) => return refuse_credentials(state, &refusal, &parts.headers, &parts.uri),
+        Err(refusal) => {
+            read_refused(parts.version, body).await;
+            return refuse_credentials(state, &refusal, &parts.headers, &parts.uri);
+        }
     };
     let Some(caller) = caller else { return answer(&mut routes, Request::from_parts(parts, body)).await };
     let permit = match state.meters.enter(&caller) {
         Ok(permit) => permit,
-        Err(refusal) => return refuse_excess(&caller, parts.uri.path(), refusal),
+        Err(refusal) => {
+            read_refused(parts.version, body).await;
+            return refuse_excess(&caller, parts.uri.path(), refusal);
+        }
     };
     if let Some(most) = permit.body_bytes() {
         body = Body::new(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
@@ -87,6 +100,15 @@ pub(crate) async fn answer_allowed(
         let text = "as many streams of this caller are open as may be";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
     })
+}
+
+/// Reads a short body of a request that is refused. A stream of HTTP/2 whose body nobody read is reset behind its answer, and
+/// clients such as curl 7.88 then lose the answer.
+async fn read_refused(version: Version, body: Body) {
+    if version == Version::HTTP_2 {
+        let read = Limited::new(body, MAX_REFUSED_BYTES).collect();
+        let _ = tokio::time::timeout(REFUSED_TIMEOUT, read).await;
+    }
 }
 
 /// The answer of the routes.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -201,10 +202,12 @@ fn method_router(method: &str, work: RouteWork) -> MethodRouter<Arc<GatewayState
         "DELETE" => MethodFilter::DELETE,
         _ => MethodFilter::GET,
     };
-    let serve =
-        async move |State(state): State<Arc<GatewayState>>,
-                    Path(path): Path<BTreeMap<String, String>>,
-                    request: Request| { Box::pin(serve(state, work, path, request)).await };
+    let serve = async move |State(state): State<Arc<GatewayState>>,
+                            path: Result<Path<BTreeMap<String, String>>, PathRejection>,
+                            request: Request| match path {
+        Ok(Path(path)) => Box::pin(serve(state, work, path, request)).await,
+        Err(_) => HttpProblem::not_found("a name in the path is not UTF-8").into_response(),
+    };
     MethodRouter::new().on(filter, serve)
 }
 

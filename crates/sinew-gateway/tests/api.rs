@@ -82,6 +82,13 @@ async fn an_execution_is_started_followed_and_read() {
 
     let (status, again) = ask(&world, Method::POST, "/executions", Some(body)).await;
     assert_eq!((status, &again["new"]), (StatusCode::OK, &json!(false)), "{again}");
+    // Another start under a known id, and an id that only a key may make.
+    for (id, code) in [("first", "SINEW-6041"), (&*"d".repeat(32), "SINEW-6063")] {
+        let other = json!({"workflow": "single", "input": {"value": "other"}, "id": id});
+        let (status, problem) = ask(&world, Method::POST, "/executions", Some(other)).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+        assert!(problem.to_string().contains(code), "{problem}");
+    }
     let result = get(&world, "/executions/first/result").await;
     assert_eq!(
         (&result["status"], &result["output"]),
@@ -329,6 +336,7 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
         ("GET", "/agents/unknown", "", "", 404, ""),
         ("GET", "/nothing", "", "", 404, "SINEW-9003"),
         ("PUT", "/executions", json_type, "{}", 405, "SINEW-9003"),
+        ("GET", "/executions/%FF", "", "", 404, "SINEW-9003"),
         ("POST", "/executions", "text/plain", "{}", 415, "SINEW-9011"),
         ("POST", "/executions", json_type, "{", 400, "SINEW-9011"),
         ("POST", "/executions", json_type, "[]", 400, "SINEW-9011"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -23,6 +24,9 @@ use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeComman
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::start_files::{StartFile, input_with, read_files};
 use crate::http_error::HttpProblem;
+
+/// How long a start waits for the executor that begins it.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A start.
 #[derive(Deserialize, JsonSchema)]
@@ -108,7 +112,15 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         call.operator.mesh().artifacts().store(artifact).await.map_err(Failure::from)?;
     }
     let is_new = client.start(command).await.map_err(Failure::from)?;
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let status = match client.begun(&execution, &workflow, BEGIN_TIMEOUT).await {
+        Err(refused @ (ClientError::Refused(_) | ClientError::OtherStart(_))) => {
+            return Err(Failure::from(refused).into());
+        }
+        Ok(true) if is_new => StatusCode::CREATED,
+        Ok(true) => StatusCode::OK,
+        // It is stored, and an executor that comes later begins or refuses it.
+        Ok(false) | Err(_) => StatusCode::ACCEPTED,
+    };
     answer_with(status, &StartedExecution { execution: execution.as_str(), workflow, new: is_new })
 }
 

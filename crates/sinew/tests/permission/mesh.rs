@@ -233,10 +233,41 @@ fn console_reads(address: &str) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Requests over HTTP that need a right which the gateway's user lacks are refused, and the gateway goes on; a user with fewer
+/// rights is enough for one without keys.
+#[test]
+fn a_gateway_outlives_refusals_of_the_mesh() {
+    let world = World::new("");
+    for role in ["gateway", "client"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let mut gateway = world.serve(&NORTH, role, &["serve", "gateway", "--listen", &address]);
+        let since = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            assert!(since.elapsed().as_secs() < 60 && !gateway.has_ended(), "{role}: {}", world.logged());
+        }
+        for _ in 0..2 {
+            let refused = ask(&address, "DELETE", "/api/v1/workflows/orders");
+            assert!(
+                refused.starts_with("HTTP/1.1 403") && refused.contains("SINEW-7024"),
+                "{role}: {refused}"
+            );
+        }
+        let card = read_page(&address, "/.well-known/agent-card.json");
+        assert!(card.starts_with("HTTP/1.1 200") && !gateway.has_ended(), "{role}: {card}");
+    }
+}
+
 /// Reads a page over plain HTTP.
 fn read_page(address: &str, path: &str) -> String {
+    ask(address, "GET", path)
+}
+
+/// Makes a request without a body over plain HTTP.
+fn ask(address: &str, method: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()

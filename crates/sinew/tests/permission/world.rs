@@ -121,6 +121,13 @@ pub(crate) fn acks_in_both_shapes() -> [String; 2] {
 /// A service, which ends with the test.
 pub(crate) struct Service(Child);
 
+impl Service {
+    /// Returns whether the process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|status| status.is_some())
+    }
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.0.kill();

@@ -49,7 +49,7 @@ pub(crate) struct CreateArgs {
     /// DNS name of the client certificate that proves the caller; there is no secret then
     #[arg(long, value_name = "NAME")]
     certificate_name: Option<String>,
-    /// Requests a second [default: the gateway's]
+    /// Requests a second; those of ten seconds may come at once [default: the gateway's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: Option<u32>,
     /// Requests at once [default: the gateway's]
