@@ -325,7 +325,11 @@ impl Writer<'_> {
                     *ports.entry(&edge.port).or_default() += 1;
                 }
                 let taken: BTreeSet<EdgeIndex> = cases.iter().map(|(_, edge)| *edge).chain(default).collect();
-                for (_, edge) in self.graph.edges_out_of(node).filter(|(ix, _)| !taken.contains(ix)) {
+                // Other edges of a branch that is taken are told by `target`.
+                let taken_ports: BTreeSet<&str> =
+                    taken.iter().map(|edge| self.plan.edge(*edge).port.as_str()).collect();
+                let is_dead = |edge: &PlanEdge| !taken_ports.contains(edge.port.as_str());
+                for (_, edge) in self.graph.edges_out_of(node).filter(|(_, edge)| is_dead(edge)) {
                     let lost =
                         format!("nothing leaves it at '{}', but sam would run what follows", edge.port);
                     self.lose(node, true, lost);

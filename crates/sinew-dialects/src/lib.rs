@@ -18,6 +18,7 @@ mod dialect;
 mod display;
 mod fill;
 mod js;
+mod near_members;
 mod pattern;
 mod person_question;
 mod reach;

@@ -12,9 +12,9 @@ use crate::fill::FillBudget;
 use crate::pattern::{MatchBudget, MatchPattern};
 
 /// Longest condition and longest template, in bytes.
-const MAX_EXPRESSION_BYTES: usize = 16 << 10;
+pub(super) const MAX_EXPRESSION_BYTES: usize = 16 << 10;
 /// Deepest nesting of functions.
-const MAX_CALL_DEPTH: u32 = 32;
+pub(super) const MAX_CALL_DEPTH: u32 = 32;
 /// Comparison operators; longer ones first.
 const COMPARISONS: [&str; 8] = ["===", "!==", "==", "!=", ">=", "<=", ">", "<"];
 /// Functions by name.
@@ -39,6 +39,14 @@ const FUNCTIONS: [&str; 18] = [
     "regex",
 ];
 const MORE_FUNCTIONS: [&str; 2] = ["coalesce", "now"];
+/// Names that a path may begin with.
+pub(super) const PATH_ROOTS: [&str; 10] =
+    ["$json", "input", "$input", "inputs", "$config", "config", "$trigger", "trigger", "$node", "$nodes"];
+
+/// Names of the functions.
+pub(super) fn functions() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.into_iter().chain(MORE_FUNCTIONS)
+}
 
 /// Why an expression has no value; worded like the Python exception.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -313,7 +321,7 @@ fn outside(text: &str, mut visit: impl FnMut(usize) -> Option<usize>) {
     }
 }
 
-fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
+pub(super) fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     let mut parts = Vec::new();
     let mut from = 0;
     outside(text, |at| {
@@ -327,7 +335,7 @@ fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     parts
 }
 
-fn comparison_at(text: &str) -> Option<(usize, &'static str)> {
+pub(super) fn comparison_at(text: &str) -> Option<(usize, &'static str)> {
     let mut first = None;
     outside(text, |at| {
         if first.is_none() {
@@ -340,7 +348,7 @@ fn comparison_at(text: &str) -> Option<(usize, &'static str)> {
 }
 
 /// The text without parentheses that are around the whole of it.
-fn inside_parentheses(text: &str) -> &str {
+pub(super) fn inside_parentheses(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
     let (mut depth, mut quote) = (0_i32, None);
     for byte in inner.bytes() {
@@ -358,7 +366,7 @@ fn inside_parentheses(text: &str) -> &str {
     inner.trim()
 }
 
-fn literal(text: &str) -> Option<Value> {
+pub(super) fn literal(text: &str) -> Option<Value> {
     let quoted = |quote: char| {
         let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
         (text.len() >= 2 && !inner.contains(quote)).then(|| json!(inner))
@@ -380,16 +388,16 @@ fn number(text: &str) -> Option<Value> {
     whole.or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number))
 }
 
-fn call(text: &str) -> Option<(String, &str)> {
+pub(super) fn call(text: &str) -> Option<(String, &str)> {
     let (name, rest) = text.split_once('(')?;
     let name = name.trim().to_ascii_lowercase();
-    let known = FUNCTIONS.iter().chain(&MORE_FUNCTIONS).any(|function| *function == name);
+    let known = functions().any(|function| function == name);
     let arguments = rest.strip_suffix(')')?;
     known.then_some((name, arguments))
 }
 
 /// The steps of a path: names, `["name"]` and `[0]`; none if it is not a path.
-fn steps(text: &str) -> Option<Vec<String>> {
+pub(super) fn steps(text: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

@@ -33,6 +33,30 @@ pub(super) fn compute(
     })
 }
 
+/// The expression that a FLOW node computes: its key, and its text without braces around the whole of it.
+pub(super) fn expression_of<'c>(
+    subtype: &str,
+    configurations: &'c Map<String, Value>,
+) -> Option<(&'static str, &'c str)> {
+    let first =
+        |keys: &[&'static str]| keys.iter().find_map(|key| Some((*key, configurations.get(*key)?.as_str()?)));
+    match subtype {
+        "IF" => first(&["condition_expression"]).map(|(key, text)| {
+            // Both `$json.n > 3` and `{{ $json.n > 3 }}` are written.
+            let bare = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+            (key, bare.unwrap_or(text))
+        }),
+        "SWITCH" => first(&["value", "expression", "switch_value"]),
+        "LOOP" if loop_type(configurations) == "while" => first(&["condition_expression", "condition"]),
+        "FILTER" => first(&["filter_expression", "condition_expression", "filter_condition"]),
+        _ => None,
+    }
+}
+
+fn loop_type(configurations: &Map<String, Value>) -> &str {
+    configurations.get("loop_type").and_then(Value::as_str).unwrap_or("for_range")
+}
+
 /// Milliseconds a DELAY sleeps.
 pub(super) fn delay_ms(configurations: &Map<String, Value>) -> u64 {
     if let Some(ms) = configurations.get("delay_ms").and_then(number) {
@@ -79,11 +103,8 @@ fn branch(
     configurations: &Map<String, Value>,
     scope: &ExpressionScope,
 ) -> Result<PortValues, ExpressionError> {
-    let condition = configurations.get("condition_expression").and_then(Value::as_str).unwrap_or_default();
-    // Both `$json.n > 3` and `{{ $json.n > 3 }}` are written.
-    let bare =
-        condition.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(condition);
-    let holds = scope.holds(bare)?;
+    let condition = expression_of("IF", configurations).map_or("", |(_, text)| text);
+    let holds = scope.holds(condition)?;
     Ok(vec![(holds.to_string(), json!({ "data": scope.input, "condition_result": holds }))])
 }
 
@@ -91,9 +112,7 @@ fn switch(
     configurations: &Map<String, Value>,
     scope: &ExpressionScope,
 ) -> Result<PortValues, ExpressionError> {
-    let expression =
-        ["value", "expression", "switch_value"].iter().find_map(|key| configurations.get(*key)?.as_str());
-    let expression = expression.unwrap_or("$json");
+    let expression = expression_of("SWITCH", configurations).map_or("$json", |(_, text)| text);
     let value =
         if expression.contains("{{") { json!(scope.render(expression)?) } else { scope.value(expression)? };
     let text = sinew_script::python_str(&value);
@@ -124,18 +143,15 @@ fn iterations(
     scope: &ExpressionScope,
 ) -> Result<PortValues, ExpressionError> {
     let most = most(configurations);
-    let kind = configurations.get("loop_type").and_then(Value::as_str).unwrap_or("for_range");
     let mut items: Vec<Value> = Vec::new();
-    match kind {
+    match loop_type(configurations) {
         "for_each" => {
             let all = items_of(configurations, scope)?;
             let numbered = all.into_iter().take(most).enumerate();
             items.extend(numbered.map(|(index, item)| json!({ "index": index, "item": item })));
         }
         "while" => {
-            let condition = ["condition_expression", "condition"].iter();
-            let condition =
-                condition.into_iter().find_map(|key| configurations.get(*key)?.as_str()).unwrap_or("false");
+            let condition = expression_of("LOOP", configurations).map_or("false", |(_, text)| text);
             let mut round = scope.clone();
             while items.len() < most {
                 let index = json!({ "index": items.len() });
@@ -237,8 +253,7 @@ fn merge(configurations: &Map<String, Value>, input: &Value) -> Value {
 }
 
 fn filter(configurations: &Map<String, Value>, scope: &ExpressionScope) -> Result<Value, ExpressionError> {
-    let keys = ["filter_expression", "condition_expression", "filter_condition"];
-    let condition = keys.iter().find_map(|key| configurations.get(*key)?.as_str()).unwrap_or("true");
+    let condition = expression_of("FILTER", configurations).map_or("true", |(_, text)| text);
     let mut round = scope.clone();
     let mut kept = Vec::new();
     for item in list_of(&scope.input) {

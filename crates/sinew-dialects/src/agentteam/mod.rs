@@ -1,7 +1,7 @@
 //! Agent Team: graphs of typed nodes and connections with conversion functions, as JSON.
 //!
 //! Place in the flow: `model` reads the file, `spec` knows what each type of node takes and gives, `validate` checks
-//! graph, conversions and contracts, `lower` makes the plan, `adapter` answers the engine. `expr`, `convert`, `flow`,
+//! graph, conversions and contracts (`references` and `operand_check` conditions and templates), `lower` makes the plan, `adapter` answers the engine. `expr`, `convert`, `flow`,
 //! `human` and `message` hold the dialect's value rules; `project` its events and result object; `introspect` shows
 //! the specs to editors; `trial` calls one conversion function and `migrate` rewrites older shapes, for the command
 //! line. A node runs once, with whatever has arrived when its turn comes.
@@ -18,6 +18,7 @@ mod lower;
 mod message;
 mod migrate;
 mod model;
+mod operand_check;
 mod portable;
 mod project;
 mod references;

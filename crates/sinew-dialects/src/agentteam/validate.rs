@@ -10,7 +10,7 @@ use super::argument::{ArgumentReads, ConversionArgument};
 use super::convert::{self, ConversionResult};
 use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, SpecRegistry};
-use super::{expr, references, schema};
+use super::{expr, operand_check, references, schema};
 use crate::script_place::place_in;
 
 /// Fields of several names are looked through for a prompt.
@@ -65,6 +65,7 @@ pub(super) fn check(
         }
     }
     references::check(file, registry, found);
+    file.nodes.iter().for_each(|node| operand_check::check(node, found));
     check_legacy_extraction(file, &ids, found);
 }
 

@@ -495,6 +495,43 @@ fn random_teams_ask_the_same_or_are_refused() {
     assert!(same > SEEDS / 4, "only {same} of {SEEDS} were converted");
 }
 
+/// Edges that leave a choice, and why a conversion of it is refused.
+#[test]
+fn branches_that_lead_to_several_nodes_are_not_called_dead() {
+    let several = |port: &str| format!("its branch '{port}' leads to several nodes, a sam case to one");
+    let dead = |port: &str| format!("nothing leaves it at '{port}', but sam would run what follows");
+    let check = |edges: &[(&str, &str)], want: &[String]| {
+        let edge = |(port, to): &(&str, &str)| json!({ "source": "i", "sourceHandle": port, "target": to });
+        let mut connections = vec![json!({ "source": "s", "target": "i" })];
+        connections.extend(edges.iter().map(edge));
+        let file = json!({
+            "nodes": [
+                { "id": "s", "type": "start" },
+                { "id": "i", "type": "if", "data": { "conditions": [{ "operator": "equal", "value": "yes" }] } },
+                { "id": "a", "type": "agent", "data": { "agentName": "A" } },
+                { "id": "b", "type": "agent", "data": { "agentName": "B" } },
+                { "id": "c", "type": "agent", "data": { "agentName": "C" } },
+            ],
+            "connections": connections,
+        });
+        let flow = dialect("agentflow");
+        let plan = lower(flow, &file).unwrap().plan;
+        let seen: Vec<String> = match to_sam(&plan, flow) {
+            Ok(_) => Vec::new(),
+            Err(losses) => losses
+                .into_iter()
+                .filter(|loss| loss.fatal && loss.node == "i")
+                .map(|loss| loss.what)
+                .collect(),
+        };
+        assert_eq!(seen, want, "{edges:?}");
+    };
+    check(&[("true", "a"), ("false", "b")], &[]);
+    check(&[("true", "a"), ("true", "b"), ("false", "c")], &[several("condition-0")]);
+    check(&[("true", "a"), ("false", "b"), ("false", "c")], &[several("false")]);
+    check(&[("true", "a"), ("condition-7", "b")], &[dead("condition-7")]);
+}
+
 /// Every example converts to a file that runs the same way, or is refused with a reason.
 #[test]
 fn examples_come_back_or_are_refused() {

@@ -6,6 +6,7 @@
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -173,6 +174,13 @@ fn socket(name: &str, kind: &str) -> Value {
     let look = SOCKET_LOOKS.iter().find(|(known, _, _)| *known == kind);
     let (color, shape) = look.map_or(("#e5e7eb", "circle"), |(_, color, shape)| (*color, *shape));
     json!({ "name": name, "type": kind, "color": color, "shape": shape })
+}
+
+/// The definition of a built-in kind, unless a plugin of the catalogue replaces it.
+pub(super) fn built_in_kind(catalogue: &NodeCatalogue, name: &str) -> Option<&'static NodeDefinition> {
+    static BUILT_IN: LazyLock<NodeCatalogue> = LazyLock::new(built_in);
+    let own = BUILT_IN.get(name)?;
+    (catalogue.get(name) == Some(own)).then_some(own)
 }
 
 /// Whether a text is a colour of six hexadecimal digits.

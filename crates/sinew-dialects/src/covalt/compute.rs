@@ -13,6 +13,26 @@ pub(super) const RESPONSE: &str = "response";
 /// The status of a response that names none.
 const DEFAULT_STATUS: i64 = 200;
 
+/// Operators of a `conditional`.
+pub(super) const OPERATORS: [&str; 16] = [
+    "equals",
+    "notEquals",
+    "contains",
+    "notContains",
+    "startsWith",
+    "endsWith",
+    "exists",
+    "notExists",
+    "isEmpty",
+    "isNotEmpty",
+    "greaterThan",
+    "lessThan",
+    "greaterThanOrEqual",
+    "lessThanOrEqual",
+    "greaterOrEqual",
+    "lessOrEqual",
+];
+
 /// Values that a computed node works with.
 pub(super) struct NodeWork<'w> {
     /// Parameters, wires before expressions before what is written.

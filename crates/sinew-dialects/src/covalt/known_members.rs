@@ -1,11 +1,12 @@
-//! Members of outputs that a kind of node is known to give, held against the expressions that read them.
+//! Members of outputs that a kind of node is known to give, held against the expressions that read them; and words of
+//! expressions that do not exist.
 
 use serde_json::Value;
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Span, hint_for};
 
 use super::model::CanvasGraph;
-use super::script::ScriptExpression;
+use super::script::{ScriptExpression, UnknownWord};
 
 /// An expression reads a member that is not there.
 const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
@@ -68,6 +69,29 @@ pub(super) fn unknown_members(
         found.push(warning);
     }
     found
+}
+
+/// Warns of methods, functions and names of an expression that do not exist.
+pub(super) fn report_unknown_words(
+    node: &str,
+    expression: &ScriptExpression,
+    place: Span,
+    found: &mut Vec<Diagnostic>,
+) {
+    for word in expression.unknown_words() {
+        let (code, sub_code, verb, word, known) = match word {
+            UnknownWord::Method(word, known) => {
+                (code::COVALT_WORD_UNKNOWN.as_str(), "UNKNOWN_METHOD", "calls", word, known)
+            }
+            UnknownWord::Name(word, known) => (UNKNOWN_REFERENCE, "UNKNOWN_REFERENCE", "reads", word, known),
+        };
+        let message = format!("expression in node '{node}' {verb} '{word}', which does not exist");
+        let mut warning = Diagnostic::warning(code, message).at(place).sub_code(sub_code);
+        if let Some(near) = hint_for(found.len(), word, known.into_iter()) {
+            warning = warning.hint(format!("did you mean '{near}'?"));
+        }
+        found.push(warning);
+    }
 }
 
 /// The kind of the only node that brings data to a node, past nodes that hand on what they got.

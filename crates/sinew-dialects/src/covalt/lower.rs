@@ -16,7 +16,7 @@ use super::catalogue::{self, NodeCatalogue, NodeDefinition, NodeLook};
 use super::coerce::{self, DATA};
 use super::model::{self, CanvasEdge, CanvasGraph, CanvasNode};
 use super::order::{UpstreamIndex, kahn, on_cycles};
-use super::{NAME, known_members, links, template};
+use super::{NAME, data_check, handle_check, known_members, links, template};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
@@ -131,6 +131,8 @@ impl GraphLowering<'_> {
         let slot = self.made.len();
         self.check_kinds(&graph);
         self.check_wires(&graph);
+        handle_check::check(&graph, self.catalogue, &mut self.warned);
+        data_check::check(&graph, self.catalogue, &mut self.warned);
         self.mark_sockets(&mut graph);
         let graph = links::lead_sockets_to_owners(graph, self.catalogue);
         let structural = links::structural(&graph, self.catalogue);
@@ -353,6 +355,7 @@ impl GraphLowering<'_> {
                             place,
                             self.warned.len(),
                         ));
+                        known_members::report_unknown_words(&node.id, &expr, place, &mut self.warned);
                         references
                             .extend(expr.references().into_iter().map(|name| (at, place, name.to_owned())));
                     }

@@ -1,7 +1,7 @@
 //! Covalt: canvas graphs with a data spine and typed side sockets, as JSON.
 //!
 //! Place in the flow: `model` reads and migrates the file, `catalogue` knows the kinds of nodes (plugins add to it),
-//! `links` builds the structural trees, `lower` checks and makes the plan, `adapter` answers the engine. `script` is the
+//! `links` builds the structural trees, `lower` checks (with `handle_check`, `data_check` and `known_members`) and makes the plan, `adapter` answers the engine. `script` is the
 //! expression language, `template` finds expressions in parameters, `coerce` holds the side sockets' table, `compute`
 //! the nodes that need no agent, `project` the dialect's own events and result. A node runs once, when everything above
 //! it has ended, if anything reached it.
@@ -11,7 +11,9 @@ mod catalogue;
 mod cluster;
 mod coerce;
 mod compute;
+mod data_check;
 mod executor;
+mod handle_check;
 mod known_members;
 mod links;
 mod lower;

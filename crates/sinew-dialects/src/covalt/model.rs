@@ -88,6 +88,10 @@ pub(super) struct CanvasEdge {
     pub(super) source_type: Option<String>,
     pub(super) target_type: Option<String>,
     pub(super) span: Span,
+    /// Where the source handle stands, else the edge.
+    pub(super) source_span: Span,
+    /// Where the target handle stands, else the edge.
+    pub(super) target_span: Span,
 }
 
 /// The graph: the document itself, or what it wraps (`agent`, `graph`, `graph_data`).
@@ -228,6 +232,7 @@ fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<
     };
     let data = |key: &str| item.get("data").and_then(|data| data.get(key));
     let kind = |key: &str| data(key).and_then(Node::as_str).map(str::to_owned);
+    let place = |key: &str| item.get(key).map_or(item.span, |handle| handle.span);
     let source_handle = text("sourceHandle").unwrap_or("output").to_owned();
     let target_handle = text("targetHandle").unwrap_or("input").to_owned();
     let link = match data("channel").and_then(Node::as_str) {
@@ -253,5 +258,7 @@ fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<
         source_type: kind("sourceType"),
         target_type: kind("targetType"),
         span: item.span,
+        source_span: place("sourceHandle"),
+        target_span: place("targetHandle"),
     })
 }

@@ -4,11 +4,13 @@
 //! objects. No assignment, no loops, no `new`, no patterns. Steps, depth and sizes are limited.
 
 mod evaluate;
+mod method_check;
 mod methods;
 mod parse;
 mod token;
 
 pub(super) use evaluate::{ScriptScope, evaluate};
+pub(super) use method_check::UnknownWord;
 pub(super) use parse::parse;
 
 /// Longest expression, in bytes.
