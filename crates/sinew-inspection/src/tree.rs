@@ -239,6 +239,9 @@ pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
         let dots = if style.ascii { "..." } else { "…" };
         lines.push(PictureLine { text: format!("  {dots} {folded}"), rank: 4 });
     }
+    if columns.shows_attempts() && rows.iter().any(|row| row.attempts.starts_with('#')) {
+        lines.push(PictureLine { text: format!("  {}", node_rows::ACTIVATION_LEGEND), rank: 4 });
+    }
     lines
 }
 
