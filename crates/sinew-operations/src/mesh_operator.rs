@@ -346,7 +346,7 @@ fn closed(closed: ClosedExecution) -> ExecutionRow {
         started: closed.started,
         ended: Some(closed.ended),
         stopped: None,
-        dry_run: false,
+        dry_run: closed.is_dry_run,
         caller: caller.unwrap_or(closed.caller),
         waiting: None,
         fault: closed.fault_code.map(RowFault::with_code),
