@@ -8,7 +8,8 @@ use crate::SharedJson;
 /// A task for an agent or another workflow, as the adapter words it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskRequest {
-    /// Why it is asked: [`TaskRequest::WORK`], [`TaskRequest::ROUTE`], [`TaskRequest::EVALUATION`] or the adapter's own word (`judge:tone`).
+    /// Why it is asked: [`TaskRequest::WORK`], [`TaskRequest::ROUTE`], [`TaskRequest::JUDGE`], [`TaskRequest::REFLECT`],
+    /// [`TaskRequest::EVALUATION`] or the adapter's own word (`subagent`).
     pub tag: String,
     /// Receiver of the request.
     pub target: RequestTarget,
@@ -44,6 +45,10 @@ impl TaskRequest {
     pub const WORK: &str = "work";
     /// Which edge to take.
     pub const ROUTE: &str = "route";
+    /// Whether the output of a node passes.
+    pub const JUDGE: &str = "judge";
+    /// Lessons from an output that did not pass.
+    pub const REFLECT: &str = "reflect";
     /// Purpose of a request that evaluates a script of the workflow.
     pub const EVALUATION: &str = "evaluation";
     /// Milliseconds for an evaluation, unless it says otherwise.
@@ -79,12 +84,23 @@ impl TaskRequest {
         self.target == RequestTarget::Evaluation
     }
 
+    /// Returns true if the request helps the node along: it evaluates scripts, chooses an edge, judges or reflects. Others are
+    /// attempts at the node's own work.
+    pub fn is_helper(&self) -> bool {
+        self.is_evaluation() || is_helper_tag(&self.tag)
+    }
+
     /// The same with another tag.
     #[must_use]
     pub fn tagged(mut self, tag: impl Into<String>) -> Self {
         self.tag = tag.into();
         self
     }
+}
+
+/// Returns true for tags of requests that help a node along ([`TaskRequest::is_helper`]).
+pub(crate) fn is_helper_tag(tag: &str) -> bool {
+    matches!(tag, TaskRequest::EVALUATION | TaskRequest::ROUTE | TaskRequest::JUDGE | TaskRequest::REFLECT)
 }
 
 /// Receiver of a request.

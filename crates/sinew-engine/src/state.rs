@@ -11,7 +11,7 @@ use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
 use sinew_protocol::usage::{ActivationUsage, ModelTotals};
 
-use crate::ask::{TaskReply, TaskRequest};
+use crate::ask::{TaskReply, TaskRequest, is_helper_tag};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, ExecutionOutcome, ExecutionStart, PersonRequest};
 use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
@@ -153,6 +153,26 @@ impl Activation {
     /// Returns the last request to an agent or a workflow; later evaluations of scripts do not count.
     pub fn last_task(&self) -> Option<&Arc<TaskRequest>> {
         self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_evaluation())
+    }
+
+    /// Returns the number of attempts at the node's own work. Requests that help it along are none
+    /// ([`TaskRequest::is_helper`]), however often they were tried.
+    pub fn work_attempts(&self) -> u32 {
+        let (mut attempts, mut replied) = (0, 0);
+        for reply in &self.replies {
+            // A reply is recorded once its request is not tried again, so all attempts since the reply before were its.
+            if !is_helper_tag(&reply.tag) {
+                attempts += reply.attempt.saturating_sub(replied);
+            }
+            replied = reply.attempt;
+        }
+        let is_work = self.ask.as_ref().is_some_and(|ask| !ask.is_helper());
+        attempts + if is_work { self.attempt.saturating_sub(replied) } else { 0 }
+    }
+
+    /// Returns the last request for the node's own work; `None` if there was none, or if two helping requests followed it.
+    pub fn last_work(&self) -> Option<&Arc<TaskRequest>> {
+        self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_helper())
     }
 
     /// The last reply of an agent or a workflow; outcomes of scripts are none.

@@ -114,7 +114,7 @@ pub fn agent_work(record: &Record, now: Time) -> Vec<AgentWork> {
         }
     }
     let state = record.execution.state();
-    let until = if state.ended { state.at } else { now.max(state.at) };
+    let until = record.seen_until(now);
     for task in recorder.open.keys().copied().collect::<Vec<_>>() {
         if let Some(work) = recorder.ended(task, until) {
             work.open += usize::from(!state.ended);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
+use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, Time};
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
@@ -23,6 +23,8 @@ use sinew_protocol::query::ExecutionStatus;
 
 /// Most warnings of one execution that are told.
 const MAX_WARNINGS: usize = 50;
+/// Longest input that a recommended command repeats.
+const MAX_INPUT_BYTES: usize = 200;
 /// Waits that the text shows; all are in the data.
 const SHOWN: usize = 10;
 
@@ -52,6 +54,13 @@ pub struct ExecutionDescription {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
+    /// When its process was gone, milliseconds since 1970 UTC: the execution does not go on. `None` if it does, or has ended.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
+    pub stopped: Option<Time>,
+    /// True if no agent was called and every output was null.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// Milliseconds from begin to end, or until now.
     pub duration_ms: Time,
     /// Nodes by status.
@@ -147,7 +156,7 @@ pub struct FailureCause {
 pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
     let state = record.execution.state();
     let status = words::status_of(state);
-    let until = if state.ended { state.at } else { now.max(state.at) };
+    let until = record.seen_until(now);
     let waiting = waiting::waits(record, &ViewContext::of(&record.execution, until, presence));
     let failure = failure(record);
     let next = next(record, status, &waiting);
@@ -160,6 +169,8 @@ pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Executio
         about: record.about.clone(),
         started: state.started_at,
         ended: state.ended.then_some(state.at),
+        stopped: record.is_abandoned().then(|| record.at()),
+        dry_run: record.is_dry_run(),
         duration_ms: until.saturating_sub(state.started_at),
         nodes: counts(record, until),
         input: record.execution.ctx().input().clone(),
@@ -240,7 +251,9 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
         inner = Some(one);
         let activation = state.act(one);
         if let Some(fault) = &activation.fault {
-            chain.push(cause(record, one, None, activation.ended_at, fault));
+            let (node, agent) = (Some(events::label(&ctx, one)), blamed_agent(&ctx, one));
+            let (at, fault) = (activation.ended_at, fault.clone());
+            chain.push(FailureCause { node, agent, attempt: None, at, fault });
         }
         act = activation.children.as_ref().and_then(|children| children.failed).filter(|child| *child != one);
     }
@@ -253,27 +266,31 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
     Some(FailureDescription { node: inner.map(|act| events::label(&ctx, act)), chain })
 }
 
-fn cause(
-    record: &Record,
-    act: ActivationId,
-    attempt: Option<u32>,
-    at: Option<Time>,
-    fault: &Fault,
-) -> FailureCause {
-    let ctx = record.execution.ctx();
-    let agent = crate::node_rows::asked_agent(ctx.act(act));
-    FailureCause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
+/// Returns the agent to which a failure of an activation points: the one whose request failed, else the one whose output did not
+/// pass.
+fn blamed_agent(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
+    let one = ctx.act(act);
+    let is_answered = one.replies.last().is_some_and(|reply| reply.result.is_ok());
+    let has_helped = one.last_task().is_some_and(|task| task.is_helper());
+    if is_answered && has_helped { node_rows::work_agent(ctx, act) } else { node_rows::asked_agent(one) }
 }
 
 /// Returns the faults of an activation's attempts, in order.
 fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
-    let mut found = Vec::new();
+    let node = events::label(&record.execution.ctx(), wanted);
+    let (mut found, mut agent) = (Vec::new(), None);
     for round in record.execution.journal() {
         for fact in &round.facts {
-            if let Fact::Replied { act, attempt, result: Err(fault), .. } = fact
-                && *act == wanted
-            {
-                found.push(cause(record, wanted, Some(*attempt), Some(round.at), fault));
+            match fact {
+                Fact::Dispatched { act, ask, .. } if *act == wanted && !ask.is_evaluation() => {
+                    agent = Some(ask.target.name().to_owned());
+                }
+                Fact::Replied { act, attempt, result: Err(fault), .. } if *act == wanted => {
+                    let (node, agent, fault) = (Some(node.clone()), agent.clone(), fault.clone());
+                    let (attempt, at) = (Some(*attempt), Some(round.at));
+                    found.push(FailureCause { node, agent, attempt, at, fault });
+                }
+                _ => {}
             }
         }
     }
@@ -283,7 +300,12 @@ fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
 
 /// Commands that make sense as things stand.
 fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<String> {
-    let id = words::shell(words::short_id(record.id()));
+    let id = record.reference();
+    if record.is_of_one_process() {
+        let command = if status == ExecutionStatus::Success { "result" } else { "tree" };
+        let again = (status != ExecutionStatus::Success).then(|| start_again_command(record, waits));
+        return again.into_iter().chain([format!("sinew execution {command} {id}")]).collect();
+    }
     let mut next = Vec::new();
     for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person).take(3) {
         let node = wait.node.as_deref().unwrap_or_default();
@@ -309,6 +331,24 @@ fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<St
         ExecutionStatus::Success => next.push(format!("sinew execution result {id}")),
     }
     next
+}
+
+/// Returns the `sinew run` command for the input of an execution of one process, with answers for the persons it waited for.
+fn start_again_command(record: &Record, waits: &[ShownWait]) -> String {
+    let mut command = "sinew run FILE --local".to_owned();
+    let ctx = record.execution.ctx();
+    let input = ctx.input();
+    if !input.is_null() && *input != serde_json::json!({}) {
+        let text = input.to_string();
+        let text = if text.len() > MAX_INPUT_BYTES { "@INPUT.json" } else { &text };
+        let _ = write!(command, " -i {}", words::shell(text));
+    }
+    for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person).take(3) {
+        let Some(act) = wait.activation else { continue };
+        let answer = format!("{}=approve", ctx.node_of(act).id);
+        let _ = write!(command, " --answer {}", words::shell(&answer));
+    }
+    command
 }
 
 /// The description for people.
@@ -342,12 +382,19 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     }
     let time = words::duration(description.duration_ms);
     line("status", &format!("{on}{}{off}, {time}, {nodes}", words::status_word(description.status)));
+    if description.dry_run {
+        line("dry run", "no agent was called, and every output was null");
+    }
     line(
         "started",
         &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)),
     );
     if let Some(ended) = description.ended {
         line("ended", &format!("{} ({})", words::instant(ended), words::ago(ended, now)));
+    }
+    if let Some(stopped) = description.stopped {
+        let since = format!("{} ({})", words::instant(stopped), words::ago(stopped, now));
+        line("stopped", &format!("{since}; its process is gone, and it does not go on"));
     }
     let about = &description.about;
     for (name, value) in [("caller", &about.caller), ("user", &about.user), ("session", &about.session)] {

@@ -129,7 +129,7 @@ pub fn compare(
 
 fn side(record: &Record, now: Time) -> Side {
     let state = record.execution.state();
-    let until = if state.ended { state.at } else { now.max(state.at) };
+    let until = record.seen_until(now);
     Side {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),

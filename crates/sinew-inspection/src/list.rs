@@ -34,6 +34,13 @@ pub struct ExecutionRow {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
+    /// When its process was gone, milliseconds since 1970 UTC: the execution does not go on. `None` if it does, or has ended.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    #[schemars(with = "Option<String>")]
+    pub stopped: Option<Time>,
+    /// True if no agent was called and every output was null.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// Caller who started it.
     pub caller: String,
     /// Reason of waiting, in one line.
@@ -94,6 +101,8 @@ impl ExecutionRow {
             status: words::status_of(state),
             started: state.started_at,
             ended: state.ended.then_some(state.at),
+            stopped: record.is_abandoned().then(|| record.at()),
+            dry_run: record.is_dry_run(),
             caller: record.about.caller.clone(),
             waiting: waiting::summary(&waiting::waits(
                 record,
@@ -159,10 +168,10 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
     for row in rows {
         let mut line = vec![
             if wide { row.execution.clone() } else { words::short_id(&row.execution).to_owned() },
-            words::status_word(row.status).to_owned(),
+            format!("{}{}", words::status_word(row.status), if row.dry_run { " (dry run)" } else { "" }),
             words::one_line(&row.workflow, 40),
             words::ago(row.started, now),
-            duration(row.ended.unwrap_or(now).saturating_sub(row.started)),
+            duration(row.ended.or(row.stopped).unwrap_or(now).saturating_sub(row.started)),
         ];
         if wide {
             let labels: Vec<String> =
@@ -179,6 +188,11 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
                 None => fault.message.clone(),
             },
             (None, None) => String::new(),
+        };
+        let why = match row.stopped {
+            Some(_) if why.is_empty() => "does not go on".to_owned(),
+            Some(_) => format!("does not go on: {why}"),
+            None => why,
         };
         line.push(words::one_line(&why, if wide { 200 } else { 60 }));
         lines.push(line);

@@ -1,9 +1,11 @@
 //! `execution describe --node`: one activation of a node, with the input it got and what came of it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActivationId, Fact, Time};
+use sinew_engine::{ActivationId, Fact, TaskRequest, Time};
 use sinew_protocol::task::progress_text;
 use sinew_protocol::{ExecutionId, Fault};
 use sinew_runtime::events;
@@ -107,8 +109,11 @@ pub fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
 pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) -> NodeDescription {
     let ctx = record.execution.ctx();
     let one = ctx.act(act);
-    let row = node_rows::row_of(&ctx, act, context);
-    let ask = one.last_task();
+    let context = ViewContext { now: record.seen_until(context.now), ..context.clone() };
+    let row = node_rows::row_of(&ctx, act, &context);
+    let ask = last_work(record, act);
+    let was_helped = one.last_task().is_some_and(|task| task.is_helper());
+    let work_input = ask.as_ref().filter(|_| was_helped).map(|ask| Value::clone(&ask.input));
     let (failed_attempts, logs) = attempts_of(record, act);
     NodeDescription {
         node: events::label(&ctx, act),
@@ -119,7 +124,7 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
         duration_ms: row.duration_ms,
         message: row.message,
         instruction: ask.and_then(|ask| ask.instruction.clone()),
-        input: events::given_input(&ctx, act),
+        input: work_input.or_else(|| events::given_input(&ctx, act)),
         output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         error: one.fault.clone(),
         failed_attempts,
@@ -127,6 +132,19 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
         logs,
         evidence: evidence_of(record, act),
     }
+}
+
+/// Returns the latest request for the node's own work; helping requests may have followed it.
+fn last_work(record: &Record, wanted: ActivationId) -> Option<Arc<TaskRequest>> {
+    let one = record.execution.state().act(wanted);
+    if one.ask.as_ref().is_none_or(|ask| !ask.is_helper()) {
+        return one.ask.clone();
+    }
+    let mut facts = record.execution.journal().iter().rev().flat_map(|round| round.facts.iter().rev());
+    facts.find_map(|fact| match fact {
+        Fact::Dispatched { act, ask, .. } if *act == wanted && !ask.is_helper() => Some(Arc::clone(ask)),
+        _ => None,
+    })
 }
 
 /// Returns the id of the execution that answers the latest attempt of an activation; `None` if no workflow was asked.

@@ -18,6 +18,10 @@ use crate::unreached::unreached_reason;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::{self, duration};
 
+/// The line under a table whose column of attempts tells activations.
+pub const ACTIVATION_LEGEND: &str =
+    "#N under ATT: the Nth activation of the node, after a retry or a way back";
+
 /// A line of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NodeRow {
@@ -51,7 +55,7 @@ impl NodeRow {
         self.quiet && self.status.is_calm()
     }
 
-    /// Attempts as a cell: how often it was tried, or which of its activations this is.
+    /// Attempts as a cell: how often it was tried, or which of its activations this is ([`ACTIVATION_LEGEND`]).
     pub fn tries(&self) -> String {
         match (self.activations, self.attempts) {
             (_, 0) => "-".to_owned(),
@@ -123,13 +127,20 @@ pub fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext
         node: node.id.clone(),
         kind: node.kind.clone(),
         status: word(one),
-        attempts: one.tasks(),
+        attempts: one.work_attempts(),
         activations: one.ordinal + 1,
         duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(context.now).saturating_sub(began)),
-        agent: asked_agent(one).or_else(|| node.agent.clone()),
+        agent: work_agent(ctx, act),
         message: message(ctx, act, context),
         quiet: node.quiet,
     }
+}
+
+/// Returns the agent or workflow that works on the node of an activation: the one that was asked last, else the planned one.
+/// Agents that choose an edge, judge or reflect for the node are not meant.
+pub fn work_agent(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
+    let asked = ctx.act(act).last_work().map(|ask| ask.target.name().to_owned());
+    asked.or_else(|| ctx.node_of(act).agent.clone())
 }
 
 /// The agent or workflow that an activation asked last.
@@ -176,6 +187,8 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
                 [context.presence.concern(&name), attempt, retried].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
+        // The script behind a node that has ended chooses the way on; the node itself waits for nothing.
+        WaitingFor::Evaluation if one.end.is_some() => retried,
         WaitingFor::Evaluation => Some("a script".to_owned()),
         WaitingFor::Retry { tries } => {
             let failed =

@@ -89,6 +89,11 @@ impl NodeColumns {
         self
     }
 
+    /// Returns true if the table has a column of attempts.
+    pub const fn shows_attempts(&self) -> bool {
+        self.has_attempts
+    }
+
     /// Columns before the message.
     fn before_message(&self) -> usize {
         let kind = self.kind.map_or(0, |kind| kind + 2);

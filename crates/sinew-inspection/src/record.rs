@@ -16,6 +16,8 @@ use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ExecutionId, Token};
 use sinew_runtime::{Execution, Program};
 
+use crate::words;
+
 pub use redact::redact;
 
 /// The format this version reads and writes.
@@ -70,9 +72,23 @@ pub fn caller(token: &Token) -> String {
     token.name().unwrap_or_else(|| token.to_string())
 }
 
+/// Where a record was read, which decides what commands can do with its execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RecordSource {
+    /// A mesh, or the process that runs the execution.
+    #[default]
+    Mesh,
+    /// The records that a folder keeps of executions of one process.
+    Folder,
+    /// The file of this name.
+    File(String),
+}
+
 /// Everything there is to know about one execution.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// Where it was read.
+    pub source: RecordSource,
     /// On whose behalf.
     pub about: RecordOrigin,
     /// The execution: plan, journal, and the fold of it.
@@ -147,7 +163,7 @@ impl Record {
             }
         }
         let execution = Execution::recover(id, program, rounds);
-        Ok(Self { about, execution, commands, redacted: false })
+        Ok(Self { source: RecordSource::default(), about, execution, commands, redacted: false })
     }
 
     /// A record as the mesh holds it, with the program it names.
@@ -163,6 +179,7 @@ impl Record {
     /// An execution that this process ran.
     pub fn local(execution: &Execution) -> Self {
         Self {
+            source: RecordSource::default(),
             about: RecordOrigin::default(),
             execution: execution.clone(),
             commands: Vec::new(),
@@ -196,7 +213,9 @@ impl Record {
         let journal = self.execution.journal();
         let rounds = &journal[..round.min(journal.len())];
         let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
-        Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
+        // At that time its process was at work still.
+        let source = RecordSource::default();
+        Self { source, execution: Execution::recover(id, program, rounds), ..self.clone() }
     }
 
     /// The plan.
@@ -207,6 +226,49 @@ impl Record {
     /// Its id as text.
     pub fn id(&self) -> &str {
         self.execution.id().as_str()
+    }
+
+    /// The record with the place where it was read.
+    #[must_use]
+    pub fn read_from(self, source: RecordSource) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Returns true if one process ran it, and not a mesh: no command can steer it.
+    pub fn is_of_one_process(&self) -> bool {
+        match self.source {
+            RecordSource::Mesh => false,
+            RecordSource::Folder => true,
+            // A mesh knows the caller of every execution, a process of none.
+            RecordSource::File(_) => self.about.caller.is_empty(),
+        }
+    }
+
+    /// Returns true if the process that ran it is gone, so that it does not go on although it has not ended.
+    pub fn is_abandoned(&self) -> bool {
+        self.is_of_one_process() && !self.execution.state().ended
+    }
+
+    /// Returns the time up to which the execution lasts for somebody who looks at it now: it stands still once it has ended,
+    /// or its process has.
+    pub fn seen_until(&self, now: Time) -> Time {
+        if self.execution.state().ended || self.is_abandoned() { self.at() } else { now.max(self.at()) }
+    }
+
+    /// Returns true if no agent was called and every output was null.
+    pub fn is_dry_run(&self) -> bool {
+        self.execution.ctx().dry_run()
+    }
+
+    /// Returns the arguments by which commands find the record again, as words of a shell.
+    pub fn reference(&self) -> String {
+        let id = words::shell(words::short_id(self.id()));
+        match &self.source {
+            RecordSource::Mesh => id,
+            RecordSource::Folder => format!("{id} --local"),
+            RecordSource::File(_) if !self.is_of_one_process() => id,
+            RecordSource::File(name) => words::shell(name),
+        }
     }
 
     /// When the last thing happened to it.

@@ -17,7 +17,7 @@ use sinew_source::{Limits, LoadOptions, Variables};
 use super::*;
 use crate::events::EventWords;
 use crate::node_status::NodeStatus;
-use crate::record::{self, Record, RecordOrigin};
+use crate::record::{self, Record, RecordOrigin, RecordSource};
 use crate::tree::TreeOptions;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::waiting::WaitKind;
@@ -51,6 +51,11 @@ impl Stub for Agents {
 
 /// Returns the workflows of a file, and the first of them.
 fn loaded(file: &str, text: &str) -> (Library, Program) {
+    loaded_with(&[], file, text)
+}
+
+/// Returns the same with agents for work that the file leaves open.
+fn loaded_with(named: &[(&str, &str)], file: &str, text: &str) -> (Library, Program) {
     let document = sinew_source::load(
         text.as_bytes(),
         &LoadOptions {
@@ -66,7 +71,7 @@ fn loaded(file: &str, text: &str) -> (Library, Program) {
         default_name: file.split('.').next().unwrap(),
         read: &|_| Err("none".into()),
         list: &sinew_dialects::no_list,
-        agents: &BTreeMap::new(),
+        agents: &named.iter().map(|(kind, agent)| ((*kind).to_owned(), (*agent).to_owned())).collect(),
     };
     let workflows = dialect.lower(document, &options).unwrap_or_else(|found| panic!("{found}"));
     let mut library = Library::default();
@@ -87,7 +92,19 @@ pub(crate) fn ran(
     signals: &[(Time, Signal)],
     until: Time,
 ) -> Record {
-    let (library, program) = loaded(file, text);
+    ran_with(&[], file, text, input, agents, signals, until)
+}
+
+fn ran_with(
+    named: &[(&str, &str)],
+    file: &str,
+    text: &str,
+    input: Value,
+    agents: &[(&'static str, &[Said])],
+    signals: &[(Time, Signal)],
+    until: Time,
+) -> Record {
+    let (library, program) = loaded_with(named, file, text);
     let agents = agents.iter().map(|(name, answers)| (*name, answers.to_vec())).collect();
     let mut sim = Sim::new(Arc::new(library), Agents(agents));
     for (at, signal) in signals {
@@ -120,8 +137,8 @@ fn asked(signals: &[(Time, Signal)]) -> Record {
     ran("approval.json", &text, json!({}), agents, signals, HOUR)
 }
 
-#[test]
-fn what_went_wrong_without_failing_a_node_is_told() {
+/// A team whose connection has a conversion function, which raises.
+fn converted() -> Record {
     let file = json!({
         "nodes": [
             { "id": "t", "type": "TRIGGER", "subtype": "MANUAL" },
@@ -130,7 +147,12 @@ fn what_went_wrong_without_failing_a_node_is_told() {
         "connections": [{ "id": "c1", "from_node": "t", "to_node": "s", "conversion_function": "lambda d: 1 / 0" }],
     });
     let agents: &[(&str, &[_])] = &[("slack", &[Some(Ok(json!({ "success": true })))])];
-    let record = ran("team.json", &file.to_string(), json!({ "n": 1 }), agents, &[], HOUR);
+    ran("team.json", &file.to_string(), json!({ "n": 1 }), agents, &[], HOUR)
+}
+
+#[test]
+fn what_went_wrong_without_failing_a_node_is_told() {
+    let record = converted();
     let told = describe::describe(&record, HOUR, &MeshPresence::default());
     let warnings: Vec<(Option<&str>, &str)> =
         told.warnings.iter().map(|warning| (warning.node.as_deref(), warning.message.as_str())).collect();
@@ -183,6 +205,183 @@ fn a_person_who_is_waited_for_comes_first_with_the_question() {
     let row = list::ExecutionRow::of(&record, HOUR);
     assert!(row.waiting.unwrap().starts_with("a person at ok"));
     assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person"));
+}
+
+#[test]
+fn executions_of_one_process_are_not_sent_to_a_mesh() {
+    let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
+    let approve = (10_000, Signal::Answer(Some("ok".to_owned()), yes));
+    let file = || RecordSource::File("my run.json".to_owned());
+    let by_mesh = |record: Record| {
+        let about = RecordOrigin { caller: "ada".to_owned(), ..RecordOrigin::default() };
+        Record { about, ..record.read_from(file()) }
+    };
+    // `ID` stands for the short id of the execution.
+    let check = |record: Record, stopped: bool, expected: &[&str]| {
+        let id = words::short_id(record.id()).to_owned();
+        let expected: Vec<String> = expected.iter().map(|command| command.replace("ID", &id)).collect();
+        let told = describe::describe(&record, HOUR, &MeshPresence::default());
+        assert_eq!((&told.next, told.stopped.is_some()), (&expected, stopped), "{:?}", record.source);
+    };
+    let again = "sinew run FILE --local";
+    let again_failed = r#"sinew run FILE --local -i '{"lines":[1,2,3]}'"#;
+    let again_answered = "sinew run FILE --local --answer ok=approve";
+    check(
+        asked(&[]).read_from(RecordSource::Folder),
+        true,
+        &[again_answered, "sinew execution tree ID --local"],
+    );
+    check(asked(&[]).read_from(file()), true, &[again_answered, "sinew execution tree 'my run.json'"]);
+    let of_mesh = ["sinew approval approve ID --node ok", "sinew execution watch ID"];
+    check(by_mesh(asked(&[])), false, &of_mesh);
+    check(asked(&[]), false, &of_mesh);
+    check(
+        failed().read_from(RecordSource::Folder),
+        false,
+        &[again_failed, "sinew execution tree ID --local"],
+    );
+    check(failed(), false, &["sinew execution retry ID --dry-run", "sinew execution tree ID"]);
+    let ended = || asked(std::slice::from_ref(&approve));
+    check(ended().read_from(RecordSource::Folder), false, &["sinew execution result ID --local"]);
+    let paused = asked(&[(10, Signal::Pause("lunch".into()))]);
+    check(paused.read_from(RecordSource::Folder), true, &[again, "sinew execution tree ID --local"]);
+}
+
+#[test]
+fn an_execution_whose_process_is_gone_counts_no_further() {
+    // The last event is the answer of the writer, after 1.5 seconds.
+    let record = asked(&[]).read_from(RecordSource::Folder);
+    let told = describe::describe(&record, HOUR, &MeshPresence::default());
+    assert_eq!((told.duration_ms, told.stopped), (1_500, Some(1_500)));
+    assert_eq!(told.waiting[0].text, "a person");
+    let text = describe::text(&told, HOUR, false);
+    let line =
+        "stopped     1970-01-01T00:00:01.500Z (59m58s ago); its process is gone, and it does not go on\n";
+    assert!(text.contains(line) && text.contains("status      waiting, 1.5s"), "{text}");
+    let row = list::ExecutionRow::of(&record, HOUR);
+    let text = list::text(std::slice::from_ref(&row), HOUR, false, false);
+    assert!(
+        text.ends_with("1h00m ago  1.5s  does not go on: a person at ok: Waiting for user approval"),
+        "{text}"
+    );
+    assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person, does not go on"));
+    // The record as it was earlier is of a process at work.
+    assert!(!tree::head(&record.until(1), &seen(&record)).contains("does not go on"));
+}
+
+#[test]
+fn the_number_of_an_activation_is_explained() {
+    let legend = format!("  {}", node_rows::ACTIVATION_LEGEND);
+    let cancel = (1_000, Signal::Cancel("b".into()));
+    let retry = (2_000, Signal::Retry(RetryRequest::default()));
+    for (signals, is_explained) in [(vec![cancel.clone()], false), (vec![cancel, retry], true)] {
+        let record = asked(&signals);
+        let branches = tree::tree(&record, &seen(&record), &TreeOptions::default()).unwrap();
+        let lines = tree::lines(&branches, tree::TreeStyle::default());
+        assert_eq!(lines.last() == Some(&legend), is_explained, "{lines:#?}");
+        assert_eq!(lines.iter().any(|line| line.contains("  #2  ")), is_explained, "{lines:#?}");
+        // A terminal without room for attempts has nothing to explain.
+        let narrow = tree::TreeStyle { width: Some(40), ..tree::TreeStyle::default() };
+        assert!(!tree::lines(&branches, narrow).contains(&legend));
+    }
+}
+
+#[test]
+fn a_dry_run_is_named() {
+    let (library, program) = loaded("orders.yaml", ORDERS);
+    let mut sim = Sim::new(Arc::new(library), Agents(BTreeMap::new()));
+    let mode = ExecutionMode { dry_run: true, ..ExecutionMode::default() };
+    sim.run(program, json!({"lines": []}), mode, HOUR);
+    for (record, is_dry) in [(Record::local(sim.execution()), true), (failed(), false)] {
+        let told = describe::describe(&record, HOUR, &MeshPresence::default());
+        let row = list::ExecutionRow::of(&record, HOUR);
+        let texts =
+            [describe::text(&told, HOUR, false), list::text(std::slice::from_ref(&row), HOUR, false, false)];
+        let data = [serde_json::to_value(&told).unwrap(), serde_json::to_value(&row).unwrap()];
+        let marks = ["dry run     no agent was called, and every output was null", "succeeded (dry run)"];
+        for ((text, mark), data) in texts.iter().zip(marks).zip(&data) {
+            assert_eq!(text.contains(mark), is_dry, "{text}");
+            assert_eq!(data.get("dry_run"), is_dry.then_some(&json!(true)), "{data}");
+        }
+    }
+}
+
+/// Requests that judge, reflect or choose an edge are not attempts, and their agents do not work on the node.
+#[test]
+fn rows_tell_the_work_of_a_node() {
+    let node = |name: &str, rest: Value| {
+        let mut node = json!({"name": name, "instruction": "Do it.", "output": {"type": "object"}});
+        node.as_object_mut().unwrap().extend(rest.as_object().cloned().unwrap());
+        node
+    };
+    let judged = |names: &[&str]| -> Vec<Value> {
+        names.iter().map(|name| json!({"name": name, "kind": "judge", "rubric": "It is good."})).collect()
+    };
+    let retry = json!({"max": 1, "instruction": {"auto": true}});
+    let workflow = json!({
+        "id": "notes", "name": "Notes", "description": "Writes notes.", "entry": "collect",
+        "nodes": {
+            "collect": node("Collect", json!({})),
+            "draft": node("Draft", json!({"eval": judged(&["short", "true"]), "retry": retry})),
+            "review": node("Review", json!({"eval": judged(&["fair"])})),
+        },
+        "edges": [
+            {"from": "collect", "to": "draft", "when": "there are changes"},
+            {"from": "draft", "to": "review", "when": "there are lines"},
+        ],
+    });
+    let (bad, good) = (json!({"verdict": "no", "reasoning": "too long"}), json!({"verdict": "yes"}));
+    let said = |value: &Value| Some(Ok(value.clone()));
+    let judge = [said(&bad), said(&good), said(&good), said(&good), said(&bad)];
+    let agents: &[(&str, &[_])] = &[
+        ("writer", &[said(&json!({"lines": 3}))]),
+        ("chooser", &[said(&json!("draft")), said(&json!("review"))]),
+        ("critic", &judge),
+        ("thinker", &[said(&json!("write less"))]),
+    ];
+    let named = [("work", "writer"), ("route", "chooser"), ("judge", "critic"), ("reflect", "thinker")];
+    let record = ran_with(&named, "notes.json", &workflow.to_string(), json!({}), agents, &[], HOUR);
+    let rows = node_rows::rows(&record.execution, HOUR);
+    let row = |row: &node_rows::NodeRow| (row.node.clone(), row.status, row.tries(), row.agent.clone());
+    let expected = |name: &str, status, attempts: &str| {
+        (name.to_owned(), status, attempts.to_owned(), Some("writer".to_owned()))
+    };
+    assert_eq!(
+        rows.iter().map(row).collect::<Vec<_>>(),
+        [
+            expected("collect", NodeStatus::Succeeded, "1"),
+            expected("draft", NodeStatus::Succeeded, "2"),
+            expected("review", NodeStatus::Failed, "1"),
+        ],
+        "{:#?}",
+        describe::describe(&record, HOUR, &MeshPresence::default()).failure
+    );
+    let told = |name: &str| {
+        let act = node_description::find_activation(&record, name).unwrap();
+        node_description::describe_node(&record, act, &seen(&record))
+    };
+    // The input of the work, although two requests followed it.
+    assert!(told("draft").input.unwrap().get("choices").is_none());
+    assert!(told("draft").instruction.unwrap().contains("Do it."));
+}
+
+#[test]
+fn an_ended_node_waits_for_no_script() {
+    let record = converted();
+    let mut behind_ended = 0;
+    for round in 0..=record.execution.journal().len() {
+        let record = record.until(round);
+        let state = record.execution.state();
+        behind_ended += sinew_engine::waiting(state)
+            .iter()
+            .filter(|wait| matches!(wait.what, sinew_engine::WaitingFor::Evaluation))
+            .filter(|wait| wait.act.is_some_and(|act| state.act(act).end.is_some()))
+            .count();
+        for row in node_rows::rows(&record.execution, HOUR).iter().filter(|row| row.status.is_over()) {
+            assert_eq!(row.message, None, "round {round}: {row:#?}");
+        }
+    }
+    assert!(behind_ended > 0, "no script was evaluated behind an ended node");
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl TimelineWindow {
 pub fn timeline(record: &Record, now: Time, window: TimelineWindow) -> Timeline {
     let state = record.execution.state();
     let started = state.started_at;
-    let until = if state.ended { state.at } else { now.max(state.at) };
+    let until = record.seen_until(now);
     let mut recorder = SpanRecorder::default();
     record.execution.replay(|ctx, fact| recorder.note(ctx, fact));
     let critical = critical_path(&state.acts);

@@ -19,6 +19,9 @@ fn total(row: &TimelineRow, kind: SpanKind) -> u64 {
     row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
 }
 
+/// The line under a table with stars.
+const CRITICAL_LEGEND: &str = "* on the critical path: the end of the execution had to wait for it";
+
 /// Returns a row for each activation with the sum of each kind of time. A star marks the path that the end had to wait for. Quiet
 /// nodes that nobody has to look at are one line if `folds_quiet`.
 pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
@@ -26,7 +29,11 @@ pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
     heads.extend(KINDS.iter().map(|(.., head)| (*head).to_owned()));
     let mut lines = vec![heads];
     let is_folded = |row: &&TimelineRow| folds_quiet && row.may_fold();
+    let mut legend = String::new();
     for row in timeline.rows.iter().filter(|row| !is_folded(row)) {
+        if row.critical && legend.is_empty() {
+            legend = format!("\n{CRITICAL_LEGEND}");
+        }
         let mark = if row.critical { " *" } else { "" };
         let mut line = vec![format!("{}{mark}", row.node), row.status.as_str().to_owned()];
         line.extend(KINDS.iter().map(|(kind, ..)| match total(row, *kind) {
@@ -45,7 +52,7 @@ pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
     };
     let more =
         if timeline.more > 0 { format!("\n{} more; see --limit", timeline.more) } else { String::new() };
-    format!("{}{quiet}{more}", columns(&lines))
+    format!("{}{quiet}{more}{legend}", columns(&lines))
 }
 
 /// Returns a line for each span: node, status, whether the end waited for it, kind, attempt, begin and end in milliseconds since
@@ -123,12 +130,15 @@ mod tests {
     fn people_read_sums() {
         let mut times = sample("a");
         let read = text(&times, true);
-        let wanted = ["a *", "succeeded", "5ms", "1.5s", "1.0s", "2 more; see --limit"];
+        let wanted =
+            ["a *", "succeeded", "5ms", "1.5s", "1.0s", "2 more; see --limit", "\n* on the critical path"];
         assert!(wanted.iter().all(|part| read.contains(part)) && !read.contains("quiet"), "{read}");
         // Plumbing is one line, unless somebody has to look at it.
         times.rows[0].quiet = true;
         let read = text(&times, true);
         assert!(read.contains("1 quiet activation, 2.5s in all") && !read.contains("a *"), "{read}");
+        // A mark that is not shown is not explained.
+        assert!(!read.contains("critical"), "{read}");
         assert!(text(&times, false).contains("a *"));
         times.rows[0].status = NodeStatus::Failed;
         assert!(text(&times, true).contains("a *"));

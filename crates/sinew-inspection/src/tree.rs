@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sinew_engine::{ActivationId, ROOT, Time};
+use sinew_engine::{ActivationId, ROOT};
 use sinew_plan::NodeIndex;
 use sinew_runtime::events;
 
@@ -67,7 +67,7 @@ pub struct TreeBranch {
 
 /// The tree of an execution; none if the node that was asked for is not in it.
 pub fn tree(record: &Record, context: &ViewContext, options: &TreeOptions) -> Option<Vec<TreeBranch>> {
-    let context = ViewContext { now: until(record, context.now), ..context.clone() };
+    let context = ViewContext { now: record.seen_until(context.now), ..context.clone() };
     let grow = TreeBuilder { record, context, options, below: below(record) };
     match &options.node {
         None => Some(grow.roots().filter(|branch| grow.is_wanted(branch)).collect()),
@@ -101,12 +101,6 @@ fn below(record: &Record) -> BTreeMap<ActivationId, Vec<ActivationId>> {
         }
     }
     below
-}
-
-/// An execution that has ended counts no further.
-fn until(record: &Record, now: Time) -> Time {
-    let state = record.execution.state();
-    if state.ended { state.at } else { now.max(state.at) }
 }
 
 struct TreeBuilder<'a> {
@@ -168,7 +162,7 @@ impl TreeBuilder<'_> {
 pub fn head(record: &Record, context: &ViewContext) -> String {
     let state = record.execution.state();
     let status = words::status_of(state);
-    let until = until(record, context.now);
+    let until = record.seen_until(context.now);
     let counts = describe::counts(record, until);
     let mut head = format!(
         "{}  {}@{}  {} {}  {}/{}",
@@ -186,6 +180,9 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
     }
     if let Some(reason) = state.paused.as_ref().filter(|_| !state.ended) {
         let _ = write!(head, ", paused {}", words::one_line(reason, 80));
+    }
+    if record.is_abandoned() {
+        head.push_str(", does not go on");
     }
     if context.presence.has_no_executor() && !status.is_terminal() {
         head.push_str(", no executor serves it");
@@ -238,6 +235,9 @@ pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
     {
         let dots = if style.ascii { "..." } else { "…" };
         lines.push(PictureLine { text: format!("  {dots} {folded}"), rank: 4 });
+    }
+    if columns.shows_attempts() && rows.iter().any(|row| row.attempts.starts_with('#')) {
+        lines.push(PictureLine { text: format!("  {}", node_rows::ACTIVATION_LEGEND), rank: 4 });
     }
     lines
 }

@@ -91,7 +91,7 @@ pub struct PersonQuestion {
 
 /// Returns everything that is waited for: an executor first, then persons, then in the order in which it began.
 pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
-    let (ctx, now) = (record.execution.ctx(), context.now);
+    let (ctx, now) = (record.execution.ctx(), record.seen_until(context.now));
     if ctx.state.ended {
         return Vec::new();
     }
@@ -146,8 +146,13 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 Some(left) => format!(", {} left", duration(left)),
                 None => format!(", due {} ago", duration(now - until)),
             };
-            let until = waiting.until.map(left).unwrap_or_default();
-            let since = duration(now.saturating_sub(waiting.since));
+            // An execution that does not go on waits for no time.
+            let times = if record.is_abandoned() {
+                String::new()
+            } else {
+                let until = waiting.until.map(left).unwrap_or_default();
+                format!(", for {}{until}", duration(now.saturating_sub(waiting.since)))
+            };
             ShownWait {
                 node: waiting.act.map(|act| events::label(&ctx, act)),
                 activation: waiting.act,
@@ -155,8 +160,8 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 is_late: concern.is_some(),
                 subject: concern.clone().unwrap_or_else(|| text.clone()),
                 text: match concern {
-                    Some(concern) => format!("{text}, for {since}{until}; {concern}"),
-                    None => format!("{text}, for {since}{until}"),
+                    Some(concern) => format!("{text}{times}; {concern}"),
+                    None => format!("{text}{times}"),
                 },
                 since: waiting.since,
                 until: waiting.until,

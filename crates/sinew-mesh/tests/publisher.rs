@@ -97,6 +97,7 @@ async fn a_record_is_sent_where_none_is() {
         usage: ModelTotals::default(),
         fault_code: None,
         plan: None,
+        is_dry_run: false,
     };
     let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());

@@ -187,6 +187,7 @@ fn closed(n: usize) -> ClosedExecution {
         usage: if n.is_multiple_of(2) { usage(n as u64) } else { ModelTotals::default() },
         fault_code: (!n.is_multiple_of(2)).then(|| "SINEW-5001 ä\r\n".to_owned()),
         plan: (!n.is_multiple_of(3)).then(|| format!("{n}b%\n")),
+        is_dry_run: n.is_multiple_of(3),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_inspection::record::Record;
+use sinew_inspection::record::{Record, RecordSource};
 use sinew_inspection::view_context::MeshPresence;
 use sinew_mesh::card::Cards;
 use sinew_mesh::event::{EventFilter, EventStart, Events};
@@ -43,6 +43,16 @@ impl FoundExecution {
     }
 }
 
+fn does_not_go_on(record: &Record) -> Failure {
+    let code = code::MESH_REQUIRED.as_str();
+    if record.source == RecordSource::Folder {
+        let text = "the execution ran in a process that is gone, and does not go on";
+        let hint = format!("`sinew execution describe {}` says what to do", record.reference());
+        return Failure::new(FailureKind::Usage, code, text).hint(hint);
+    }
+    Failure::new(FailureKind::Usage, code, "an execution in a file does not go on")
+}
+
 /// Follows one execution.
 pub struct ExecutionChanges {
     /// The execution as it was read last.
@@ -58,13 +68,8 @@ pub struct ExecutionChanges {
 impl ExecutionChanges {
     /// Follows an execution that was found on a mesh.
     pub async fn of(found: FoundExecution) -> Result<Self, Failure> {
-        let FoundExecution { record, remote: Some(remote) } = found else {
-            return Err(Failure::new(
-                FailureKind::Usage,
-                code::MESH_REQUIRED.as_str(),
-                "an execution in a file does not go on",
-            ));
-        };
+        let FoundExecution { record, remote } = found;
+        let Some(remote) = remote else { return Err(does_not_go_on(&record)) };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
         let events = remote.mesh().events().follow(&filter, EventStart::Now).await?;
         let cards = online(remote.mesh()).await;

@@ -53,6 +53,7 @@ pub async fn import_execution(
         usage: execution_usage(state),
         fault_code: state.outcome.as_ref().and_then(|outcome| Some(outcome.fault.as_ref()?.code.to_string())),
         plan: Some(record.execution.program().graph.digest().to_owned()),
+        is_dry_run: record.is_dry_run(),
     };
     remote.mesh().history().put(&closed, stored.encode()).await?;
     Ok((id, status))

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sinew_inspection::record::Record;
+use sinew_inspection::record::{Record, RecordSource};
 use sinew_protocol::code;
 use sinew_runtime::Execution;
 
@@ -49,11 +49,7 @@ pub fn keep(execution: &Execution) -> Result<(), Failure> {
 
 /// Returns the newest records, at most so many. A record that cannot be read is left out.
 pub fn newest(limit: usize) -> Vec<Record> {
-    list(Path::new(EXECUTIONS_FOLDER))
-        .iter()
-        .take(limit)
-        .filter_map(|one| export_file::read(&one.path).ok())
-        .collect()
+    list(Path::new(EXECUTIONS_FOLDER)).iter().take(limit).filter_map(|one| read(one).ok()).collect()
 }
 
 /// Returns the record of the execution that a text names: by its id, the first characters of it, or `@latest`.
@@ -65,7 +61,11 @@ pub fn find(text: &str) -> Result<Option<Record>, Failure> {
         let text = format!("'{text}' begins several executions of this folder");
         return Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("give more of its characters"));
     }
-    export_file::read(&first.path).map(Some)
+    read(first).map(Some)
+}
+
+fn read(stored: &StoredRecord) -> Result<Record, Failure> {
+    Ok(export_file::read(&stored.path)?.read_from(RecordSource::Folder))
 }
 
 /// All records below a folder, newest first.

@@ -53,6 +53,8 @@ pub const USAGE: &str = "Sinew-Usage";
 pub const FAULT: &str = "Sinew-Fault";
 /// Digest of the plan that an execution ran. Absent in records of older releases.
 pub const PLAN: &str = "Sinew-Plan";
+/// `true` if an execution called no agent and took every output as null. Absent otherwise.
+pub const DRY_RUN: &str = "Sinew-Dry-Run";
 /// Why a message lies in quarantine, percent-encoded.
 pub const REASON: &str = "Sinew-Reason";
 /// The subject a message in quarantine came on.
@@ -69,7 +71,7 @@ pub const A2A_SEQ: &str = "A2A-Seq";
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 31] = [
+pub const TABLE: [(&str, &str); 32] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -94,6 +96,7 @@ pub const TABLE: [(&str, &str); 31] = [
     (USAGE, "model calls behind an execution as JSON; absent if no model was asked"),
     (FAULT, "code of the fault by which an execution ended; absent without one"),
     (PLAN, "digest of the plan that an execution ran"),
+    (DRY_RUN, "true if an execution called no agent; absent otherwise"),
     (REASON, "why a message lies in quarantine"),
     (SUBJECT, "subject that a message in quarantine came on"),
     (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),

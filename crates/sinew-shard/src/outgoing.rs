@@ -58,6 +58,8 @@ pub enum Outgoing {
         reopened: u32,
         /// Model calls behind it.
         usage: ModelTotals,
+        /// True if no agent was called and every output was null.
+        is_dry_run: bool,
     },
     /// The answer to a start by request.
     StartAnswer {
@@ -115,6 +117,7 @@ impl Outgoing {
                 ended: state.at,
                 reopened: state.reopened,
                 usage: execution_usage(state),
+                is_dry_run: state.start.as_ref().is_some_and(|start| start.mode.dry_run),
             },
         }
     }

@@ -20,10 +20,6 @@ use super::{NAME, inputs, instruct, project, seen, skill, source};
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = code::SWENY_NODES_FAILED.as_str();
 pub(super) const STEP_BUDGET: &str = code::SWENY_STEP_BUDGET_USED_UP.as_str();
-/// Tag of asks that judge.
-const JUDGE: &str = "judge";
-/// Tag of asks between two attempts.
-const REFLECT: &str = "reflect";
 /// Name of the default edge among the choices.
 const DEFAULT: &str = "None of the above / default path";
 
@@ -261,8 +257,8 @@ fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<WorkAttempt<'a>> {
             (TaskRequest::WORK, _) => {
                 attempts.push(WorkAttempt { work: reply, judgements: Vec::new(), reflection: None });
             }
-            (JUDGE, Some(last)) => last.judgements.push(reply),
-            (REFLECT, Some(last)) => last.reflection = Some(reply),
+            (TaskRequest::JUDGE, Some(last)) => last.judgements.push(reply),
+            (TaskRequest::REFLECT, Some(last)) => last.reflection = Some(reply),
             _ => {}
         }
     }
@@ -345,7 +341,7 @@ fn ask_judge(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, ix: usize)
             json!({ "data": result.data, "toolCalls": result.tool_calls }),
         )
     };
-    NodeDecision::Ask(Box::new(ask.tagged(JUDGE)))
+    NodeDecision::Ask(Box::new(ask.tagged(TaskRequest::JUDGE)))
 }
 
 fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, question: String) -> NodeDecision {
@@ -362,7 +358,7 @@ fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, quest
         context,
         ..TaskRequest::agent(&plan.agents.reflect, input)
     };
-    NodeDecision::Ask(Box::new(ask.tagged(REFLECT)))
+    NodeDecision::Ask(Box::new(ask.tagged(TaskRequest::REFLECT)))
 }
 
 /// Ends a visit with a result. The fact of the end is the event `node:exit`, see `project`.

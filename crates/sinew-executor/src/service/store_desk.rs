@@ -216,7 +216,9 @@ impl StoreDesk {
 
 /// Returns the summary with which an ended execution is archived; `None` for other messages.
 pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
-    let Outgoing::Finish { record, outcome, started, ended, usage, .. } = outgoing else { return None };
+    let Outgoing::Finish { record, outcome, started, ended, usage, is_dry_run, .. } = outgoing else {
+        return None;
+    };
     Some(ClosedExecution {
         execution: record.meta.execution.clone(),
         workflow: record.meta.workflow.clone(),
@@ -228,5 +230,6 @@ pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
         usage: *usage,
         fault_code: outcome.fault.as_ref().map(|fault| fault.code.to_string()),
         plan: Some(record.meta.plan.clone()),
+        is_dry_run: *is_dry_run,
     })
 }

@@ -23,7 +23,8 @@ pub fn redact(record: &Record) -> Record {
     }
     let mut about = record.about.clone();
     about.labels.values_mut().for_each(|value| GONE.clone_into(value));
-    Record { about, execution: Execution::recover(id, program, &rounds), commands, redacted: true }
+    let execution = Execution::recover(id, program, &rounds);
+    Record { source: record.source.clone(), about, execution, commands, redacted: true }
 }
 
 /// Redacts a round. Values keep their shape, so that the round can be decoded.

@@ -63,6 +63,8 @@ pub struct ClosedExecution {
     pub fault_code: Option<String>,
     /// Digest of the plan that it ran. None in records of older versions.
     pub plan: Option<String>,
+    /// True if no agent was called and every output was null. False in records of older versions.
+    pub is_dry_run: bool,
 }
 
 /// Which closed executions are wanted; what is not said does not matter.
@@ -105,6 +107,7 @@ const ENTRIES: HeaderName = HeaderName::from_static(header::ENTRIES);
 const USAGE: HeaderName = HeaderName::from_static(header::USAGE);
 const FAULT: HeaderName = HeaderName::from_static(header::FAULT);
 const PLAN: HeaderName = HeaderName::from_static(header::PLAN);
+const DRY_RUN: HeaderName = HeaderName::from_static(header::DRY_RUN);
 
 impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
@@ -125,6 +128,9 @@ impl ClosedExecution {
         }
         if let Some(plan) = self.plan.as_deref().filter(|plan| plan.len() <= MAX_DIGEST_BYTES) {
             headers.insert(PLAN, text(plan));
+        }
+        if self.is_dry_run {
+            headers.insert(DRY_RUN, "true");
         }
         headers
     }
@@ -147,6 +153,7 @@ impl ClosedExecution {
                 .unwrap_or_default(),
             fault_code: text(header::FAULT).filter(|code| code.len() <= MAX_FAULT_CODE_BYTES),
             plan: text(header::PLAN).filter(|plan| plan.len() <= MAX_DIGEST_BYTES),
+            is_dry_run: raw(header::DRY_RUN) == Some("true"),
         })
     }
 }

@@ -351,6 +351,7 @@ mod tests {
             usage: ModelTotals::default(),
             fault_code: None,
             plan: None,
+            is_dry_run: false,
         }
     }
 

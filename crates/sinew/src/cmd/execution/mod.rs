@@ -24,6 +24,7 @@ pub(crate) mod watch;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use sinew_inspection::record::RecordSource;
 use sinew_inspection::words;
 use sinew_operations::execution_changes::FoundExecution;
 use sinew_operations::export_file;
@@ -141,7 +142,8 @@ impl Which {
                     file.display()
                 )));
             }
-            return Ok(FoundExecution { record: export_file::read(file)?, remote: None });
+            let record = export_file::read(file)?.read_from(RecordSource::File(self.id.clone()));
+            return Ok(FoundExecution { record, remote: None });
         }
         if !self.mesh.is_meant(false)
             && let Some(record) = local_records::find(&self.id)?

@@ -80,12 +80,21 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     } else if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
         print(value);
     }
+    // Commands for an execution of one process name it another way than the mesh does.
+    let reference = if record.is_of_one_process() { record.reference() } else { words::shell(record.id()) };
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         return Err(Failure::new(FailureKind::Failed, known(&fault.code), fault.message.clone())
-            .hint(format!("sinew execution describe {}", words::shell(record.id()))));
+            .hint(format!("sinew execution describe {reference}")));
     }
     match status {
         _ if args.native => Ok(exit_of(status)),
+        _ if record.is_abandoned() => {
+            let is_waiting = status == ExecutionStatus::Waiting;
+            let kind = if is_waiting { FailureKind::Waiting } else { FailureKind::Conflict };
+            let why = format!("the execution was {} when its process ended", words::status_word(status));
+            let hint = format!("`sinew execution describe {reference}` says how to run it again");
+            Err(Failure { kind, ..none_yet(&why).hint(hint) })
+        }
         ExecutionStatus::Waiting => Err(Failure {
             kind: FailureKind::Waiting,
             hint: Some("see `sinew approval list`".to_owned()),

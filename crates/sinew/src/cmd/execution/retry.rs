@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::RetryRequest;
-use sinew_inspection::record::Record;
+use sinew_inspection::record::{Record, RecordSource};
 use sinew_inspection::tree::TreeOptions;
 use sinew_inspection::words;
 use sinew_inspection::{retry, waiting};
@@ -119,7 +119,13 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
         }
         return Ok(Exit::Ok);
     }
-    let FoundExecution { record, remote: Some(remote) } = found else {
+    let FoundExecution { record, remote } = found;
+    let Some(remote) = remote else {
+        if record.source == RecordSource::Folder {
+            let text = "an execution that ran in one process cannot go on";
+            let hint = format!("`sinew execution describe {}` says how to run it again", record.reference());
+            return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, text).hint(hint));
+        }
         return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, "an execution in a file cannot go on")
             .hint("--dry-run says what a retry would do; `sinew execution import FILE` puts it on a mesh"));
     };
