@@ -67,6 +67,7 @@ fn an_executor_that_was_killed_counts_as_silent() {
     assert!(top["executors"][0]["silent_ms"].as_u64().unwrap() > 4_000, "{top}");
     let top = world.ok(&["top", "--once"]);
     assert!(top.contains("executors 0 (1 silent, heard last ") && top.contains("shards 0/4"), "{top}");
+    assert!(top.contains("executions set aside 0  messages in quarantine 0"), "{top}");
 }
 
 #[test]

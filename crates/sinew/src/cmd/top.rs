@@ -71,11 +71,13 @@ fn lines(status: &MeshStatus) -> Vec<String> {
         if status.models.is_empty() { String::new() } else { format!("  models {}", models(&status.models)) };
     let silent = status.silence().map_or_else(String::new, |silence| format!(" ({silence})"));
     let mut lines = vec![format!(
-        "{}  executors {}{silent}  shards {}/{}  open executions {open}{by}  agents {online}  set aside {}{asked}",
+        "{}  executors {}{silent}  shards {}/{}  open executions {open}{by}  agents {online}  \
+         executions set aside {}  messages in quarantine {}{asked}",
         status.namespace,
         status.living_executors(),
         status.owned,
         status.shards,
+        status.set_aside.len(),
         status.quarantined
     )];
     let mut section = |heads: &[&str], rows: Vec<Vec<String>>| {
