@@ -68,6 +68,12 @@ fn an_executor_that_was_killed_counts_as_silent() {
     let top = world.ok(&["top", "--once"]);
     assert!(top.contains("executors 0 (1 silent, heard last ") && top.contains("shards 0/4"), "{top}");
     assert!(top.contains("executions set aside 0  messages in quarantine 0"), "{top}");
+    // The newest execution is one that no executor has taken, not the one before it.
+    world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "later", "--detach"]);
+    let described = world.run(&["execution", "describe", "@latest"]);
+    assert_eq!(described.status.code(), Some(6));
+    let told = text(&described.stderr);
+    assert!(told.contains("execution later is stored, and no executor has taken it"), "{told}");
 }
 
 #[test]
