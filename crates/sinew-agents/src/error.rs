@@ -120,6 +120,12 @@ pub enum AgentError {
         /// Defect of the setting.
         reason: String,
     },
+    /// The address of a request cannot be used.
+    #[error("the address {problem}")]
+    WebAddress {
+        /// Defect of the address.
+        problem: String,
+    },
     /// A template cannot be filled from this input.
     #[error("{place} cannot be filled: {reason}")]
     Template {
@@ -230,7 +236,7 @@ impl AgentError {
             Self::Transport { .. } => code::REQUEST_FAILED_ON_WAY.as_str(),
             Self::Status { .. } => code::SERVICE_REFUSED_REQUEST.as_str(),
             Self::Unavailable { .. } => code::SERVICE_BUSY_OR_BROKEN.as_str(),
-            Self::Response { .. } => code::RESPONSE_CANNOT_BE_READ.as_str(),
+            Self::Response { .. } | Self::WebAddress { .. } => code::RESPONSE_CANNOT_BE_READ.as_str(),
             Self::Template { .. } => code::TEMPLATE_CANNOT_BE_FILLED.as_str(),
             Self::Environment(_) => code::AGENT_VARIABLE_NOT_SET.as_str(),
             Self::Reference(error) => error.code(),
@@ -272,6 +278,7 @@ impl AgentError {
             | Self::TooLarge { .. }
             | Self::Status { .. }
             | Self::Response { .. }
+            | Self::WebAddress { .. }
             | Self::Tool { .. }
             | Self::Script(_) => FaultKind::Failure,
             Self::Artifact(error) => error.kind(),

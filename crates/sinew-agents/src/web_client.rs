@@ -57,7 +57,7 @@ impl WebClient {
     }
 
     fn parse(&self, address: &str) -> Result<Url, AgentError> {
-        let bad = |reason: String| AgentError::Response { host: "the address".to_owned(), reason };
+        let bad = |problem: String| AgentError::WebAddress { problem };
         let url = Url::parse(address).map_err(|error| bad(format!("is not a URL: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad("has neither http nor https".to_owned()));

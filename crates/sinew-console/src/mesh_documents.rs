@@ -249,6 +249,8 @@ pub(crate) struct ExecutorDocument {
     pub(crate) place: String,
     #[serde(default)]
     pub(crate) shards: u32,
+    /// Milliseconds since the last heartbeat of an executor that fell silent.
+    pub(crate) silent_ms: Option<u64>,
 }
 
 /// A stream of the mesh.

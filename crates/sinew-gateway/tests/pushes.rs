@@ -275,7 +275,10 @@ async fn configs_are_kept_by_both_bindings_for_their_caller_alone() {
     let foreign = json!({"url": receiver.url()});
     assert_eq!(rest(&other, Method::POST, &configs, Some(foreign)).await.0, 404);
     assert_eq!(rest(&own, Method::DELETE, &format!("{configs}/{second}"), None).await.0, 200);
-    assert_eq!(rest(&own, Method::GET, &format!("{configs}/{second}"), None).await.0, 404);
+    let (status, body) = rest(&own, Method::GET, &format!("{configs}/{second}"), None).await;
+    assert_eq!(status, 404);
+    let named = format!("Push notification config not found: {second}");
+    assert!(body.to_string().contains(&named), "{body}");
     let got = rpc(&own, "GetTaskPushNotificationConfig", json!({"taskId": task, "id": "one"})).await;
     assert_eq!(got["result"]["token"], "t", "{got}");
     go_on.notify_one();

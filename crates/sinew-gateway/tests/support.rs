@@ -140,7 +140,9 @@ impl GatewayWorld {
             limits: KeyLimits::default(),
         };
         change(&mut new);
-        let made = create_key(&self.mesh, new, now()).await.unwrap();
+        // A key that has ended was made before its end.
+        let made_at = new.expires_at.map_or_else(now, |end| now().min(end.saturating_sub(1)));
+        let made = create_key(&self.mesh, new, made_at).await.unwrap();
         let key = made.key.unwrap_or_default();
         // Its view of the keys follows the mesh: an unknown key becomes a known one, valid or not.
         let url = format!("{}/.well-known/agent-card.json", self.base);

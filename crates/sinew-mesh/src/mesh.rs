@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::{self, Context};
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
@@ -105,6 +106,14 @@ impl Mesh {
     /// The connection that is used now. Another one may be used later, see [`crate::connect`].
     pub fn client(&self) -> async_nats::Client {
         self.line().client.clone()
+    }
+
+    /// Returns why nothing can be sent now, in one sentence; `None` while the connection stands.
+    pub fn connection_problem(&self) -> Option<String> {
+        match self.line().client.connection_state() {
+            State::Connected => None,
+            State::Pending | State::Disconnected => Some("the connection to NATS is away".to_owned()),
+        }
     }
 
     /// The connection that is used now, for one message: a copy of the client costs more than the message.

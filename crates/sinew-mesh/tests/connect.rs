@@ -115,6 +115,23 @@ async fn what_is_not_there_is_said_at_once_and_with_its_address() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_away_is_told_until_it_is_back() {
+    let mut server = server("").await;
+    let mesh = to(server.url()).open().await.unwrap();
+    assert_eq!(mesh.connection_problem(), None);
+    let until_away = async |is_away: bool| {
+        while mesh.connection_problem().is_some() != is_away {
+            tokio::task::yield_now().await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    server.stop().await.unwrap();
+    tokio::time::timeout(limit, until_away(true)).await.unwrap();
+    server.restart().await.unwrap();
+    tokio::time::timeout(limit, until_away(false)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
     let server = server("").await;
     server.pause().await.unwrap();

@@ -175,21 +175,37 @@ impl Doctor {
         }
     }
 
-    fn rest(&mut self, cards: &Cards, status: &MeshStatus) {
-        match status.executors.len() {
-            0 => self.say(
+    /// Executors that live, and shards without one.
+    fn executors(&mut self, status: &MeshStatus) {
+        let living = status.living_executors();
+        match (living, status.silence()) {
+            (0, None) => self.say(
                 "executors",
                 CheckState::Fail,
                 "no executor is there: nothing goes on",
                 Some("sinew serve executor"),
             ),
-            count => self.say("executors", CheckState::Ok, words::count(count, "executor"), None),
+            (0, Some(silence)) => self.say(
+                "executors",
+                CheckState::Fail,
+                format!("no executor lives ({silence}): nothing goes on"),
+                Some("sinew serve executor; executors that run are silent while the server stores nothing"),
+            ),
+            (count, None) => self.say("executors", CheckState::Ok, words::count(count, "executor"), None),
+            (count, Some(silence)) => {
+                let text = format!("{}, {silence}", words::count(count, "executor"));
+                self.say("executors", CheckState::Ok, text, None);
+            }
         }
         let unowned = status.shards.saturating_sub(status.owned);
-        if unowned > 0 && !status.executors.is_empty() {
+        if unowned > 0 && living > 0 {
             let text = format!("{unowned} of {} shards have no owner yet", status.shards);
             self.say("shards", CheckState::Warn, text, Some("they are taken within seconds; look again"));
         }
+    }
+
+    fn rest(&mut self, cards: &Cards, status: &MeshStatus) {
+        self.executors(status);
         let online = status.agents.iter().filter(|agent| agent.online).count();
         match online {
             0 => self.say("agents", CheckState::Warn, "no agent is online", Some("sinew serve agent FILE")),
@@ -223,6 +239,50 @@ impl Doctor {
                 let text = format!("{messages} set aside");
                 self.say("quarantine", CheckState::Warn, text, Some("sinew mesh quarantine list"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh_status::ExecutorStatus;
+
+    fn executor(silent_ms: Option<u64>) -> ExecutorStatus {
+        let [id, version, place] = ["e", "1", "here"].map(str::to_owned);
+        ExecutorStatus { id, version, place, shards: 2, silent_ms }
+    }
+
+    #[test]
+    fn silent_executors_do_not_count_as_alive() {
+        use CheckState::{Fail, Ok, Warn};
+        // Silence of each executor, shards of four that are served, and the findings about both.
+        for (silences, owned, findings) in [
+            (&[][..], 0, &[("executors", Fail, "no executor is there: nothing goes on")][..]),
+            (&[None, None], 4, &[("executors", Ok, "2 executors")]),
+            (
+                &[None, Some(90_000), Some(12_000)],
+                2,
+                &[
+                    ("executors", Ok, "1 executor, 2 silent, heard last 12.0s ago"),
+                    ("shards", Warn, "2 of 4 shards have no owner yet"),
+                ],
+            ),
+            (
+                &[Some(90_000), Some(12_000), Some(13_000)],
+                0,
+                &[("executors", Fail, "no executor lives (3 silent, heard last 12.0s ago): nothing goes on")],
+            ),
+        ] {
+            let executors = silences.iter().copied().map(executor).collect();
+            let status = MeshStatus { shards: 4, owned, executors, ..MeshStatus::default() };
+            let mut doctor = Doctor::default();
+            doctor.executors(&status);
+            let told: Vec<_> =
+                doctor.checks.iter().map(|check| (check.what, check.state, check.message.as_str())).collect();
+            assert_eq!(told, findings);
+            let hint = doctor.checks[0].hint.as_deref();
+            assert_eq!(hint.is_some_and(|hint| hint.starts_with("sinew serve executor")), told[0].1 == Fail);
         }
     }
 }

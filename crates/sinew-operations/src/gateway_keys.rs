@@ -103,8 +103,22 @@ fn random_text(chars: usize) -> String {
     (0..chars).map(|_| char::from(ALPHABET[chance.random_range(0..ALPHABET.len())])).collect()
 }
 
+/// Refuses a key that could never open anything.
+fn refuse_useless(new: &NewKey, now: u64) -> Result<(), Failure> {
+    if new.expires_at.is_some_and(|end| end <= now) {
+        return Err(Failure::usage("the key would end at the moment it is made")
+            .hint("name a time such as 12h or 90d; a key without one never ends"));
+    }
+    if new.patterns.iter().any(String::is_empty) {
+        return Err(Failure::usage("an empty pattern names no workflow and no agent")
+            .hint("name one, write `*` for all, or `orders-*` for those whose names begin so"));
+    }
+    Ok(())
+}
+
 /// Makes a key. `now` is in milliseconds since 1970 UTC.
 pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, Failure> {
+    refuse_useless(&new, now)?;
     let id = Token::of(&random_text(KEY_ID_CHARS));
     let presented = PresentedKey { id: id.clone(), secret: random_text(KEY_SECRET_CHARS) };
     let has_secret = new.certificate_name.is_none();
@@ -185,4 +199,33 @@ async fn store(mesh: &Mesh, key: &AccessKey, revision: Option<u64>) -> Result<Op
 fn conflict(id: &Token) -> Failure {
     let text = format!("somebody else changed the key {id} at the same time");
     Failure::new(FailureKind::Conflict, code::GATEWAY_CALLER_UNKNOWN.as_str(), text).hint("try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_open_nothing_are_refused() {
+        for (expires_at, patterns, refused) in [
+            (None, &["*"][..], false),
+            (Some(1_001), &["orders-*", "*"], false),
+            (Some(1_000), &["*"], true),
+            (Some(10), &["*"], true),
+            (None, &[""], true),
+            (None, &["orders-*", ""], true),
+        ] {
+            let new = NewKey {
+                name: "ann".to_owned(),
+                role: AccessRole::Client,
+                patterns: patterns.iter().map(|&pattern| pattern.to_owned()).collect(),
+                expires_at,
+                certificate_name: None,
+                limits: KeyLimits::default(),
+            };
+            let failure = refuse_useless(&new, 1_000).err();
+            assert_eq!(failure.is_some(), refused, "{expires_at:?} {patterns:?}");
+            assert!(failure.is_none_or(|failure| failure.hint.is_some()), "{expires_at:?} {patterns:?}");
+        }
+    }
 }

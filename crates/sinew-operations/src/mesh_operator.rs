@@ -139,13 +139,19 @@ impl MeshOperator {
         }
     }
 
-    /// The execution that was started last; one that another execution started does not count, if there is a choice.
+    /// The execution that was started last, also when no executor has taken its start; one that another execution started does
+    /// not count, if there is a choice.
     async fn latest(&self) -> Result<ExecutionId, Failure> {
         let mut rows = self.rows(&HistoryFilter::default(), NEWEST).await?;
         rows.sort_by_key(|row| std::cmp::Reverse(row.started));
         for row in rows.iter().take(NEWEST) {
             let id = parse(&row.execution)?;
-            if self.client.record(&id).await?.is_some_and(|stored| stored.meta.parent.is_none()) {
+            let is_by_a_caller = match self.client.record(&id).await? {
+                Some(stored) => stored.meta.parent.is_none(),
+                // A start that no executor has taken. Ids of sub-workflows are derived, and so are some of callers.
+                None => !id.has_derived_form() || self.client.own_stored_start(&id).await?.is_some(),
+            };
+            if is_by_a_caller {
                 return Ok(id);
             }
         }

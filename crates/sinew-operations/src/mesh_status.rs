@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_inspection::view_context::MeshPresence;
+use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::queue_name;
@@ -28,9 +29,9 @@ pub struct MeshStatus {
     pub namespace: String,
     /// Shards of the mesh.
     pub shards: u32,
-    /// Shards that some executor owns.
+    /// Shards whose owner is an executor that lives.
     pub owned: u32,
-    /// Executors that are alive.
+    /// Executors, those that fell silent too: they are forgotten a day after their last heartbeat.
     pub executors: Vec<ExecutorStatus>,
     /// Open executions by status.
     pub executions: BTreeMap<&'static str, usize>,
@@ -83,6 +84,23 @@ pub struct ExecutorStatus {
     pub place: String,
     /// Shards that the executor owns.
     pub shards: usize,
+    /// Milliseconds since the last heartbeat of an executor that fell silent; `None` while the executor lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
+}
+
+impl MeshStatus {
+    /// Returns the number of executors that live.
+    pub fn living_executors(&self) -> usize {
+        self.executors.iter().filter(|executor| executor.silent_ms.is_none()).count()
+    }
+
+    /// Tells of executors that fell silent, as `3 silent, heard last 12.0s ago`; `None` if there are none.
+    pub fn silence(&self) -> Option<String> {
+        let silences = self.executors.iter().filter_map(|executor| executor.silent_ms);
+        let shortest = silences.clone().min()?;
+        Some(format!("{} silent, heard last {} ago", silences.count(), words::duration(shortest)))
+    }
 }
 
 /// A stream.
@@ -121,15 +139,17 @@ pub async fn read_status(
 ) -> Result<MeshStatus, Failure> {
     let mesh = remote.mesh();
     let layout = mesh.admin().layout().await?;
+    // The clock first: a bucket that takes long to read must not make its heartbeats look old.
+    let now = mesh.admin().server_clock().await?.now();
     let seen: Snapshot = mesh.fleet().look().await?;
     let mut status = MeshStatus {
         namespace: mesh.namespace().to_owned(),
         shards: layout.shards.get(),
-        owned: seen.owners.values().filter(|(owner, _)| owner.is_some()).count() as u32,
+        owned: seen.served_shards(now) as u32,
         refused_cards: cards.refused().len(),
         ..MeshStatus::default()
     };
-    status.executors = executors(seen);
+    status.executors = executors(seen, now);
     add_executions(remote, cards, &mut status).await?;
     add_streams(mesh, layout.keeps_events, &mut status).await?;
     add_cards(cards, &mut status);
@@ -137,14 +157,16 @@ pub async fn read_status(
     Ok(status)
 }
 
-fn executors(seen: Snapshot) -> Vec<ExecutorStatus> {
-    seen.members
+fn executors(seen: Snapshot, now: u64) -> Vec<ExecutorStatus> {
+    let Snapshot { members, owners } = seen;
+    // Shards of its last heartbeat may have another owner since.
+    let still_owned = |id: &str| owners.values().filter(|(owner, _)| owner.as_deref() == Some(id)).count();
+    members
         .into_iter()
-        .map(|(id, member)| ExecutorStatus {
-            id,
-            version: member.beat.version,
-            place: member.beat.place,
-            shards: member.beat.shards.len(),
+        .map(|(id, member)| {
+            let silent_ms = member.silence_ms(now);
+            let shards = if silent_ms.is_some() { still_owned(&id) } else { member.beat.shards.len() };
+            ExecutorStatus { id, version: member.beat.version, place: member.beat.place, shards, silent_ms }
         })
         .collect()
 }

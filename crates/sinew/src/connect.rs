@@ -177,8 +177,9 @@ fn has_address_variable() -> bool {
 /// How long a command waits for a collector at its end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Roles that go on when they may not do something: what they do for others must not end for what one of them asked.
-const LASTING: [&str; 6] = ["executor", "agent", "gateway", "dev", "doctor", "mcp"];
+/// Roles that go on when they may not do something: what they do for others must not end for what one of them asked,
+/// and a check tells of what it may look at.
+const LASTING: [&str; 7] = ["executor", "agent", "gateway", "dev", "doctor", "check", "mcp"];
 
 tokio::task_local! {
     /// Hears what the server does not permit, so that a command which cannot succeed ends at once.

@@ -37,6 +37,46 @@ fn a_start_that_no_executor_takes_is_told_listed_and_begun_later() {
 }
 
 #[test]
+fn an_executor_that_was_killed_counts_as_silent() {
+    let (world, executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    world.write("cards/pricing.agent.yaml", PRICING);
+    world.write("cards/booking.agent.yaml", BOOKING);
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "done", "-q"]);
+    let executors = || {
+        let checks: Value =
+            serde_json::from_str(&text(&world.run(&["doctor", "-o", "json"]).stdout)).unwrap();
+        let check = checks.as_array().unwrap().iter().find(|check| check["check"] == "executors").cloned();
+        check.unwrap_or_else(|| panic!("{checks:#}"))
+    };
+    assert_eq!((&executors()["state"], &executors()["message"]), (&json!("ok"), &json!("1 executor")));
+    drop(executor);
+    let killed = Instant::now();
+    let check = loop {
+        let check = executors();
+        if check["state"] == "fail" {
+            break check;
+        }
+        assert!(killed.elapsed() < Duration::from_mins(1), "{check}");
+    };
+    assert!(check["message"].as_str().unwrap().contains("1 silent, heard last"), "{check}");
+    assert!(check["hint"].as_str().unwrap().starts_with("sinew serve executor"), "{check}");
+    let top = world.json(&["top", "--once"]);
+    assert_eq!((&top["owned"], &top["shards"]), (&json!(0), &json!(4)), "{top}");
+    assert!(top["executors"][0]["silent_ms"].as_u64().unwrap() > 4_000, "{top}");
+    let top = world.ok(&["top", "--once"]);
+    assert!(top.contains("executors 0 (1 silent, heard last ") && top.contains("shards 0/4"), "{top}");
+    assert!(top.contains("executions set aside 0  messages in quarantine 0"), "{top}");
+    // The newest execution is one that no executor has taken, not the one before it.
+    world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "later", "--detach"]);
+    let described = world.run(&["execution", "describe", "@latest"]);
+    assert_eq!(described.status.code(), Some(6));
+    let told = text(&described.stderr);
+    assert!(told.contains("execution later is stored, and no executor has taken it"), "{told}");
+}
+
+#[test]
 fn lists_say_why() {
     let (world, _executor) = World::new();
     world.write("orders.yaml", FLOW);

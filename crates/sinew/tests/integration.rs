@@ -30,6 +30,7 @@ mod model_commands;
 mod people;
 mod permission;
 mod python_project;
+mod readiness;
 mod test_command;
 mod tools;
 mod trace_of_models;

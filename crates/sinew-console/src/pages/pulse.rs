@@ -130,13 +130,14 @@ fn fleet(pulse: &PulseDocument) -> Markup {
         div.columns {
             section {
                 h2 #executors { "Executors " span.quiet { (pulse.owned) " of " (words::count(pulse.shards as usize, "shard")) " served" } }
-                @if pulse.executors.is_empty() { p.empty { "No executor serves this mesh: " code { "sinew serve executor" } " starts one." } } @else {
+                @if pulse.executors.iter().all(|one| one.silent_ms.is_some()) { p.empty { "No executor serves this mesh: " code { "sinew serve executor" } " starts one." } }
+                @if !pulse.executors.is_empty() {
                     div.scroll tabindex="0" role="region" aria-label="Executors" {
                         table.rows {
                             thead { tr { th scope="col" { "Executor" } th scope="col" { "Version" } th.wide scope="col" { "Place" } th.number scope="col" { "Shards" } } }
                             tbody {
                                 @for one in &pulse.executors {
-                                    tr { td { code { (shown_text::line(words::short(&one.id), 20)) } } td { (shown_text::line(&one.version, 20)) } td.wide { (shown_text::line(&one.place, 80)) } td.number { (one.shards) } }
+                                    tr { td { code { (shown_text::line(words::short(&one.id), 20)) } } td { (shown_text::line(&one.version, 20)) } td.wide { (shown_text::line(&one.place, 80)) @if one.silent_ms.is_some() { " (silent for " (duration(one.silent_ms)) ")" } } td.number { (one.shards) } }
                                 }
                             }
                         }

@@ -15,6 +15,7 @@ use sinew_protocol::{Fault, Subject, Token, code};
 use super::peer::mesh_failed;
 use super::target::TaskPlace;
 use super::{A2aOperations, Endpoint, MAX_TEXT, OperationCall, short};
+use crate::push::webhook_problem;
 
 /// Webhooks of one task.
 const MAX_CONFIGS: usize = 16;
@@ -107,7 +108,7 @@ impl A2aOperations {
         {
             return Err(bad("token and credentials: expected one line of ASCII".to_owned()));
         }
-        web.check(&config.url).map_err(|error| bad(format!("url: {error}")))
+        web.check(&config.url).map_err(|error| bad(format!("url: {}", webhook_problem(&error))))
     }
 
     pub(super) async fn get_push(
@@ -160,7 +161,11 @@ impl A2aOperations {
         place: &TaskPlace,
         id: &str,
     ) -> Result<(PushSubscription, u64), A2aError> {
-        let absent = || A2aError::task_not_found(short(id, 64));
+        // The specification has one code for a task and for a config that is not there.
+        let absent = || {
+            let text = format!("Push notification config not found: {}", short(id, 64));
+            A2aError::new(ErrorCode::TaskNotFound, text)
+        };
         self.check_readable()?;
         let stored = self.shared.client.mesh().records().pushes().get(&push_subject(place, id)).await;
         let stored = stored.map_err(|error| mesh_failed(&error))?.ok_or_else(absent)?;

@@ -7,4 +7,5 @@
 mod delivery;
 mod dispatcher;
 
+pub(crate) use delivery::webhook_problem;
 pub(crate) use dispatcher::PushDispatcher;

@@ -176,7 +176,7 @@ impl MeshAdmin<'_> {
                 severe: true,
                 code: code::NATS_STORES_NOTHING.as_str(),
                 message: format!(
-                    "shards {} have an owner that does not answer: it waits for the server",
+                    "shards {} have an owner that does not answer: it is gone, or waits for the server",
                     numbers(&silent)
                 ),
                 hint: "look for write errors in the server's log; make room and start the server again",

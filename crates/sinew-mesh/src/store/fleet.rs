@@ -19,13 +19,16 @@ use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::follow::sweep;
-use crate::stream::pull::redirected;
+use crate::stream::pull::{milliseconds, redirected};
 
 /// Header that marks a key of a NATS bucket as deleted.
 const OPERATION: &str = "KV-Operation";
 const DELETED: &str = "DEL";
 /// The word of an executor that never came back leaves the bucket after so much time.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
+/// Silence after which an executor counts as gone. Executors send a heartbeat each second, and take the shards of one that
+/// was silent for four.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 /// The most an executor says of itself, in bytes.
 const LARGEST_BEAT: usize = 64 * 1024;
 
@@ -53,6 +56,8 @@ pub struct Member {
     pub revision: u64,
     /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
     pub silent: Duration,
+    /// When the server stored its last heartbeat, by the server's clock: milliseconds since 1970 UTC.
+    pub heard_at: u64,
 }
 
 /// Content of the bucket.
@@ -119,6 +124,7 @@ impl Fleet {
             .await?;
         }
         for (id, member) in &mut seen.members {
+            member.heard_at = said.get(id).map_or(0, |said| milliseconds(*said));
             let silent = newest.zip(said.get(id)).map(|(newest, said)| newest - *said);
             member.silent = silent.and_then(|silent| silent.try_into().ok()).unwrap_or_default();
         }
@@ -201,14 +207,30 @@ fn owner(body: &[u8]) -> Option<String> {
     (!read.owner.is_empty()).then_some(read.owner)
 }
 
+impl Member {
+    /// Returns for how many milliseconds the executor has been silent, if that is too long for one that lives. `now` is the
+    /// server's time, see [`crate::ServerClock`].
+    pub fn silence_ms(&self, now: u64) -> Option<u64> {
+        let silence = now.saturating_sub(self.heard_at);
+        (u128::from(silence) > MAX_SILENCE.as_millis()).then_some(silence)
+    }
+}
+
 impl Snapshot {
+    /// Returns the number of shards whose owner lives, at this time of the server.
+    pub fn served_shards(&self, now: u64) -> usize {
+        let lives =
+            |owner: &String| self.members.get(owner).is_some_and(|member| member.silence_ms(now).is_none());
+        self.owners.values().filter(|(owner, _)| owner.as_ref().is_some_and(lives)).count()
+    }
+
     /// Takes one key; the executor's id if it is an executor's word.
     fn take(&mut self, key: &str, body: &[u8], revision: u64) -> Option<String> {
         match key.split_once('.')? {
             ("executor", id) if !body.is_empty() && body.len() <= LARGEST_BEAT => {
                 // A word that cannot be read, from a newer version perhaps, is a word all the same.
                 let beat = serde_json::from_slice(body).unwrap_or_default();
-                self.members.insert(id.to_owned(), Member { beat, revision, silent: Duration::ZERO });
+                self.members.insert(id.to_owned(), Member { beat, revision, ..Member::default() });
                 Some(id.to_owned())
             }
             ("shard", number) => {

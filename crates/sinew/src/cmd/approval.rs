@@ -219,7 +219,7 @@ async fn decide(
     let is_answer = !decision.data.is_null();
     let decided = remote.decide(&found, decision).await?;
     output.value(&decided, |decided| {
-        let verb = if is_answer { "answered" } else { &decided.status };
+        let verb = if is_answer { "answered" } else { decided.status };
         format!("{verb} '{node}' of {id} as {}", decided.by)
     });
     Ok(Exit::Ok)

@@ -69,12 +69,15 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     let online = status.agents.iter().filter(|agent| agent.online).count();
     let asked =
         if status.models.is_empty() { String::new() } else { format!("  models {}", models(&status.models)) };
+    let silent = status.silence().map_or_else(String::new, |silence| format!(" ({silence})"));
     let mut lines = vec![format!(
-        "{}  executors {}  shards {}/{}  open executions {open}{by}  agents {online}  set aside {}{asked}",
+        "{}  executors {}{silent}  shards {}/{}  open executions {open}{by}  agents {online}  \
+         executions set aside {}  messages in quarantine {}{asked}",
         status.namespace,
-        status.executors.len(),
+        status.living_executors(),
         status.owned,
         status.shards,
+        status.set_aside.len(),
         status.quarantined
     )];
     let mut section = |heads: &[&str], rows: Vec<Vec<String>>| {
@@ -103,7 +106,10 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     };
     section(heads, waiting.collect());
     let executors = status.executors.iter().map(|one| {
-        let place = words::one_line(&one.place, 60);
+        let mut place = words::one_line(&one.place, 60);
+        if let Some(ms) = one.silent_ms {
+            place = format!("{place} (silent for {})", words::duration(ms));
+        }
         vec![words::one_line(&one.id, 40), one.shards.to_string(), words::one_line(&one.version, 20), place]
     });
     section(&["EXECUTOR", "SHARDS", "VERSION", "PLACE"], executors.collect());

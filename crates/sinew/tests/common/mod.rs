@@ -144,6 +144,18 @@ impl World {
         output.expect("it ends")
     }
 
+    /// Stops the server; what it has stored stays.
+    pub fn stop_server(&mut self) {
+        let server = self.server.as_mut().expect("a server of this world");
+        self.runtime.block_on(server.stop()).expect("it stops");
+    }
+
+    /// Starts the server again, at the same address.
+    pub fn start_server_again(&mut self) {
+        let server = self.server.as_mut().expect("a server of this world");
+        self.runtime.block_on(server.restart()).expect("it starts");
+    }
+
     /// Runs a command that must end well, and gives its stdout.
     #[track_caller]
     pub fn ok(&self, args: &[&str]) -> String {

@@ -350,7 +350,7 @@ pub(crate) fn is_connection_header(name: &str) -> bool {
 /// The bytes at a URL: one GET to a public address; no redirects, ten seconds, one mebibyte. For texts that a workflow
 /// names; agents have their own requests.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
-    let bad = |reason: String| AgentError::Response { host: "the address".to_owned(), reason };
+    let bad = |problem: String| AgentError::WebAddress { problem };
     let url = Url::parse(url).map_err(|error| bad(format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("has neither http nor https".to_owned()));

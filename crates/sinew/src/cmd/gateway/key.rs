@@ -13,9 +13,6 @@ use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Milliseconds of a day.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-
 /// Commands for keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -102,7 +99,8 @@ pub(super) async fn key(command: KeyCommand, output: &Output) -> Result<Exit, Fa
 
 async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
     let now = local::now();
-    let expires_at = args.expires.as_deref().map(lifetime).transpose()?.map(|time| now.saturating_add(time));
+    let expires_at =
+        args.expires.as_deref().map(parse_duration).transpose()?.map(|time| now.saturating_add(time));
     let limits = KeyLimits {
         requests_per_second: args.requests_per_second,
         in_flight: args.in_flight,
@@ -155,7 +153,7 @@ fn table(rows: &[KeyRow], now: u64) -> String {
         let ends = match row.expires_at {
             None => "never".to_owned(),
             Some(end) if end <= now => words::ago(end, now),
-            Some(end) => format!("in {} h", (end - now).div_ceil(60 * 60 * 1000)),
+            Some(end) => format!("in {}", words::duration(end - now)),
         };
         vec![
             row.id.clone(),
@@ -170,10 +168,35 @@ fn table(rows: &[KeyRow], now: u64) -> String {
     words::columns(&lines)
 }
 
-/// A duration that may be in days, in milliseconds.
-fn lifetime(text: &str) -> Result<u64, Failure> {
-    match text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        Some(days) => days.checked_mul(DAY_MS).ok_or_else(|| Failure::usage(format!("'{text}' is too long"))),
-        None => parse_duration(text),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_keys_are_told_in_fitting_units() {
+        let now = 1_000_000;
+        for (expires_at, ends) in [
+            (None, "never"),
+            (Some(now + 1_000), "in 1.0s"),
+            (Some(now + 90 * 60_000), "in 1h30m"),
+            (Some(now + 90 * 86_400_000), "in 90d00h"),
+            (Some(now - 5_000), "5.0s ago"),
+        ] {
+            let row = KeyRow {
+                id: "k".to_owned(),
+                name: "ann".to_owned(),
+                role: "client",
+                patterns: vec!["*".to_owned()],
+                status: "valid",
+                certificate_name: None,
+                created_at: 0,
+                created_by: "ada".to_owned(),
+                expires_at,
+                revoked_at: None,
+                limits: KeyLimits::default(),
+            };
+            let shown = table(&[row], now);
+            assert!(shown.lines().nth(1).is_some_and(|line| line.contains(ends)), "{ends}: {shown}");
+        }
     }
 }

@@ -109,7 +109,8 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
 #[command(
     long_about = "Say what on the server is not what the mesh needs: settings of streams, full stores, messages that are \
                   too small, streams behind the positions of shards, a server that stores nothing. Exits with 1 if \
-                  something is wrong; a store that is almost full is a warning.",
+                  something is wrong; a store that is almost full is a warning. The role provisioner suffices; shards and \
+                  executors are looked at with the rights of an operator only.",
     after_help = "Examples:\n  sinew mesh check\n  sinew mesh check -o json | jq length"
 )]
 pub(crate) struct CheckArgs {
@@ -119,7 +120,7 @@ pub(crate) struct CheckArgs {
 
 /// Checks a mesh.
 pub(super) async fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> {
-    let mesh = args.mesh.open("cli").await?;
+    let mesh = args.mesh.open("check").await?;
     let differences = mesh.admin().check().await?;
     let problems = mesh.admin().find_problems().await;
     let mut rows: Vec<Value> = differences.iter().map(row).collect();

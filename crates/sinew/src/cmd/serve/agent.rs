@@ -1,7 +1,7 @@
 //! `sinew serve agent`: ready-made agents as processes of the mesh.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use clap::Args;
 use sinew_agent::AgentError;
@@ -12,7 +12,7 @@ use sinew_operations::served_agents::serve_agent;
 use sinew_protocol::code;
 use tokio::task::JoinSet;
 
-use super::{Care, Stop};
+use super::{Care, MeshReadiness, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -59,11 +59,9 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     }
     sinew_agents::remove_stale_task_folders();
     let stop = Stop::listen()?;
-    let up = Arc::new(OnceLock::new());
-    let ready = Arc::clone(&up);
-    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
+    let readiness = MeshReadiness::default();
     let names: Vec<&str> = set.names().collect();
-    let telemetry = args.care.begin("agent", Some(names.join(",")), ready, output).await?;
+    let telemetry = args.care.begin("agent", Some(names.join(",")), readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
         mesh.admin().layout().await?;
@@ -83,7 +81,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
         serving.spawn(serve_agent(Arc::clone(agent), mesh.clone(), stop.token.clone()));
     }
     tracing::info!(agents = names.join(", "), "serving");
-    let _ = up.set(());
+    readiness.begin(mesh);
     let mut failed = None;
     while let Some(ended) = serving.join_next().await {
         match ended {

@@ -1,7 +1,6 @@
 //! `sinew serve bridge`: outside agents of A2A as agents of the mesh.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use sinew_bridge::{BridgeError, BridgeSettings, serve_bridges};
@@ -9,7 +8,7 @@ use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_protocol::code;
 
-use super::{Care, Stop};
+use super::{Care, MeshReadiness, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -45,10 +44,8 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
     let settings = args.agents.iter().map(|agent| settings_of(agent)).collect::<Result<Vec<_>, _>>()?;
     refuse_names_twice(&settings)?;
     let stop = Stop::listen()?;
-    let up = Arc::new(OnceLock::new());
-    let ready = Arc::clone(&up);
-    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
-    let telemetry = args.care.begin("bridge", None, ready, output).await?;
+    let readiness = MeshReadiness::default();
+    let telemetry = args.care.begin("bridge", None, readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
         mesh.admin().layout().await?;
@@ -62,7 +59,7 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
             return Ok(Exit::Ok);
         }
     };
-    let _ = up.set(());
+    readiness.begin(mesh.clone());
     let names = mesh.clone();
     let admit = move |name: String| {
         let mesh = names.clone();

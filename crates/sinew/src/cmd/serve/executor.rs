@@ -1,7 +1,6 @@
 //! `sinew serve executor`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use sinew_executor::service::{Service, ServiceOptions};
@@ -11,7 +10,7 @@ use sinew_operations::mesh_operator;
 use sinew_operations::workflow_file::Options;
 use sinew_protocol::Vocabulary;
 
-use super::{Care, Stop};
+use super::{Care, MeshReadiness, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -87,27 +86,25 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     if let Some(id) = &args.id {
         options.id.clone_from(id);
     }
-    let up = Arc::new(OnceLock::new());
-    let ready = Arc::clone(&up);
-    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
-    let telemetry = args.care.begin("executor", Some(options.id.clone()), ready, output).await?;
+    let readiness = MeshReadiness::default();
+    let telemetry = args.care.begin("executor", Some(options.id.clone()), readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("executor").await?;
         mesh.admin().verify().await?;
         for one in deployment::deploy_all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
             tracing::info!(workflow = %one.name, version = %one.version, "deployed");
         }
-        Ok::<_, Failure>(Service::start(mesh, options).await?)
+        Ok::<_, Failure>((Service::start(mesh.clone(), options).await?, mesh))
     };
-    let service = tokio::select! { biased;
-        service = starting => service?,
+    let (service, mesh) = tokio::select! { biased;
+        started = starting => started?,
         // A broker that does not answer must not keep a process from ending.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
         }
     };
-    let _ = up.set(());
+    readiness.begin(mesh);
     stop.asked().await;
     tracing::info!("draining; a second signal ends it at once");
     telemetry.drain();

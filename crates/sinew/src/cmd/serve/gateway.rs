@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
@@ -16,7 +15,7 @@ use sinew_operations::quantity::parse_byte_count;
 use sinew_protocol::access::KeyLimits;
 use tokio::runtime::Handle;
 
-use super::{Care, Stop};
+use super::{Care, MeshReadiness, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -232,10 +231,8 @@ pub(super) async fn serve(
 ) -> Result<Exit, Failure> {
     let (limits, caller_limits) = (args.limits.gateway()?, args.limits.caller()?);
     let stop = Stop::listen()?;
-    let up = Arc::new(OnceLock::new());
-    let ready = Arc::clone(&up);
-    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
-    let telemetry = args.care.begin("gateway", None, ready, output).await?;
+    let readiness = MeshReadiness::default();
+    let telemetry = args.care.begin("gateway", None, readiness.check(), output).await?;
     let options = GatewayOptions {
         listen: args.listen,
         public_url: args.public_url.clone(),
@@ -253,17 +250,18 @@ pub(super) async fn serve(
     };
     let starting = async {
         let mesh = args.mesh.open("gateway").await?;
-        Gateway::start(mesh, options).await.map_err(gateway_failure)
+        let gateway = Gateway::start(mesh.clone(), options).await.map_err(gateway_failure)?;
+        Ok::<_, Failure>((gateway, mesh))
     };
-    let gateway = tokio::select! { biased;
-        gateway = starting => gateway?,
+    let (gateway, mesh) = tokio::select! { biased;
+        started = starting => started?,
         // A broker that does not answer must not keep a process from ending.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
         }
     };
-    let _ = up.set(());
+    readiness.begin(mesh);
     output.note(&format!("card: {}", card_address(&gateway)));
     output.note(&format!("tools: {}", tools_address(&gateway)));
     if args.console.is_some() {

@@ -7,9 +7,11 @@ mod gateway;
 mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sinew_mesh::Mesh;
 use sinew_operations::failure::Failure;
 use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 use tokio::runtime::Builder;
@@ -37,6 +39,28 @@ pub(crate) enum ServeCommand {
     Gateway(Box<gateway::GatewayArgs>),
     /// Serve agents outside, of A2A over HTTP, as agents of the mesh
     Bridge(bridge::BridgeArgs),
+}
+
+/// Readiness of a process that works on a mesh: not before it is connected, and not while the connection is away.
+#[derive(Clone, Default)]
+pub(crate) struct MeshReadiness {
+    mesh: Arc<OnceLock<Mesh>>,
+}
+
+impl MeshReadiness {
+    /// Returns the check that the health port asks.
+    pub(crate) fn check(&self) -> ReadinessCheck {
+        let mesh = Arc::clone(&self.mesh);
+        Arc::new(move || {
+            let mesh = mesh.get().ok_or_else(|| "it is not connected yet".to_owned())?;
+            mesh.connection_problem().map_or(Ok(()), Err)
+        })
+    }
+
+    /// Notes that the process works, on this mesh.
+    pub(crate) fn begin(&self, mesh: Mesh) {
+        let _ = self.mesh.set(mesh);
+    }
 }
 
 /// How a service is looked after.
