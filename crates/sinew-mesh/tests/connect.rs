@@ -124,7 +124,7 @@ async fn a_connection_that_is_away_is_told_until_it_is_back() {
             tokio::task::yield_now().await;
         }
     };
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_mins(1);
     server.stop().await.unwrap();
     tokio::time::timeout(limit, until_away(true)).await.unwrap();
     server.restart().await.unwrap();
