@@ -160,7 +160,7 @@ impl View {
         let mut changed = Vec::new();
         for fact in facts {
             let node = match fact {
-                Fact::Dispatched { ask, .. } if ask.is_evaluation() => None,
+                Fact::Dispatched { ask, .. } if ask.is_helper() => None,
                 Fact::Dispatched { act, tries: 1, .. }
                 | Fact::Awaited { act, .. }
                 | Fact::Fanned { act, .. }
