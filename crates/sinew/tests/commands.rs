@@ -560,7 +560,7 @@ fn the_time_of_a_command_counts_from_its_call() {
     let local = ["--timeout", "300ms"];
     let commands: &[(&[&str], &[&str], i32)] = &[
         (&["run", "echo.yaml", "-i", "{\"it\": 1}"], &local, 5),
-        (&["agent", "call", "Echo", "-i", "{}"], &local, 1),
+        (&["agent", "call", "Echo", "-i", "{}"], &local, 5),
         (&["run", "echo.yaml", "-i", "{\"it\": 1}"], &on, 5),
         (&["run", "echo.yaml", "-i", "{\"it\": 1}", "--detach"], &on, 5),
         (&["run", "deployed"], &on, 5),
