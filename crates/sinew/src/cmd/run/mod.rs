@@ -277,17 +277,18 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     if let Ok(mut view) = view.lock() {
         view.finish(&execution);
     }
+    // A path that cannot be written costs neither output nor record.
+    let exported = match &args.export {
+        Some(file) => export_file::write(&Record::local(&execution), file),
+        None => Ok(()),
+    };
     if args.artifacts.is_none() && !execution.ctx().dry_run() {
         local_records::keep(&execution)
             .unwrap_or_else(|failure| output.note(&format!("warning: {}", failure.message)));
     }
     let stored = kept.finish(&|text| output.note(&format!("warning: {text}")));
     report(args, &execution, &stored, &kept.folder, output);
-    // A path that cannot be written costs neither output nor record.
-    if let Some(file) = &args.export {
-        export_file::write(&Record::local(&execution), file)?;
-    }
-    Ok(exit_of(&execution, stopped))
+    exported.map(|()| exit_of(&execution, stopped))
 }
 
 /// People's nodes are answered from `--answer`; without one left, waiting ends.
