@@ -144,7 +144,7 @@ fn a_person_decides_once() {
     assert_eq!((&rows[0]["execution"], &rows[0]["node"]), (&json!("approval-1"), &json!("ok")));
     world.ends(&["execution", "result", "approval-1"], 8);
     world.ends(&["approval", "reject", "approval-1"], 2);
-    world.ends(&["approval", "approve", "approval-1", "--node", "other"], 6);
+    world.ends(&["approval", "approve", "approval-1", "--node", "other"], 3);
     world.ok(&["approval", "approve", "approval-1", "--dry-run"]);
     let said = world.json(&["approval", "approve", "approval-1", "--comment", "good", "--as", "ada"]);
     assert_eq!((&said["status"], &said["by"]), (&json!("approved"), &json!("ada")));
