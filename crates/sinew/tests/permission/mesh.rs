@@ -239,6 +239,8 @@ fn console_reads(address: &str) {
 #[test]
 fn a_gateway_outlives_refusals_of_the_mesh() {
     let world = World::new("");
+    world.write("orders.yaml", ORDERS);
+    world.ok(&NORTH, "admin", &["workflow", "deploy", "orders.yaml"]);
     for role in ["gateway", "client"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
