@@ -43,8 +43,7 @@ pub(crate) async fn answer_allowed(
 ) -> Response {
     if let Err(problem) = check_host(state, request.headers(), request.uri()) {
         tracing::info!(path = %request.uri().path(), ?problem, "a request was refused");
-        let version = request.version();
-        read_refused(version, request.into_body()).await;
+        read_refused(request.version(), request.into_body()).await;
         return problem.into_response();
     }
     let Ok(_permit) = Arc::clone(&state.in_flight).try_acquire_owned() else {
@@ -104,7 +103,7 @@ pub(crate) async fn answer_allowed(
 
 /// Reads a short body of a request that is refused. A stream of HTTP/2 whose body nobody read is reset behind its answer, and
 /// clients such as curl 7.88 then lose the answer.
-async fn read_refused(version: Version, body: Body) {
+pub(crate) async fn read_refused(version: Version, body: Body) {
     if version == Version::HTTP_2 {
         let read = Limited::new(body, MAX_REFUSED_BYTES).collect();
         let _ = tokio::time::timeout(REFUSED_TIMEOUT, read).await;

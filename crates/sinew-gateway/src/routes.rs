@@ -219,7 +219,10 @@ async fn serve(
 ) -> Response {
     let caller = match allowed_caller(&state, work, &request) {
         Ok(caller) => caller,
-        Err(refused) => return *refused,
+        Err(refused) => {
+            guard::read_refused(request.version(), request.into_body()).await;
+            return *refused;
+        }
     };
     let operations = state.operations_of(&caller);
     let endpoint = match path.get("agent") {
