@@ -201,7 +201,6 @@ async fn files_of_messages_are_artifacts() {
         ("input", json!({"n": "no number"})),
         ("labels", json!({"team": "x".repeat(300)})),
         ("session", json!("s".repeat(300))),
-        ("input", json!({"n": 1, "text": "x".repeat(600 << 10)})),
         ("files", json!([{"name": "a", "base64": "AAEC"}, {"name": "b", "base64": "!"}])),
         (
             "files",
