@@ -34,6 +34,7 @@ pub mod operations;
 mod options;
 mod protected_resource;
 mod push;
+mod push_address;
 mod request_body;
 mod request_metrics;
 mod rest;

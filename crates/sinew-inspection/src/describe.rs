@@ -385,16 +385,13 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     if description.dry_run {
         line("dry run", "no agent was called, and every output was null");
     }
-    line(
-        "started",
-        &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)),
-    );
+    let moment = |at: Time| format!("{} ({})", words::instant(at), words::ago(at, now));
+    line("started", &moment(description.started));
     if let Some(ended) = description.ended {
-        line("ended", &format!("{} ({})", words::instant(ended), words::ago(ended, now)));
+        line("ended", &moment(ended));
     }
     if let Some(stopped) = description.stopped {
-        let since = format!("{} ({})", words::instant(stopped), words::ago(stopped, now));
-        line("stopped", &format!("{since}; its process is gone, and it does not go on"));
+        line("stopped", &format!("{}; its process is gone, and it does not go on", moment(stopped)));
     }
     let about = &description.about;
     for (name, value) in [("caller", &about.caller), ("user", &about.user), ("session", &about.session)] {

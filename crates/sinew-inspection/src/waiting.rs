@@ -142,17 +142,9 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 }
                 WaitingFor::Wall => (WaitKind::End, "the end of its time".to_owned()),
             };
-            let left = |until: Time| match until.checked_sub(now) {
-                Some(left) => format!(", {} left", duration(left)),
-                None => format!(", due {} ago", duration(now - until)),
-            };
             // An execution that does not go on waits for no time.
-            let times = if record.is_abandoned() {
-                String::new()
-            } else {
-                let until = waiting.until.map(left).unwrap_or_default();
-                format!(", for {}{until}", duration(now.saturating_sub(waiting.since)))
-            };
+            let goes_on = !record.is_abandoned();
+            let times = goes_on.then(|| times(waiting.since, waiting.until, now)).unwrap_or_default();
             ShownWait {
                 node: waiting.act.map(|act| events::label(&ctx, act)),
                 activation: waiting.act,
@@ -173,6 +165,15 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
     waits.sort_by_key(|wait| wait.what != WaitKind::Person);
     waits.splice(0..0, executor);
     waits
+}
+
+/// How long something is waited for already, and how long it may take.
+fn times(since: Time, until: Option<Time>, now: Time) -> String {
+    let left = |until: Time| match until.checked_sub(now) {
+        Some(left) => format!(", {} left", duration(left)),
+        None => format!(", due {} ago", duration(now - until)),
+    };
+    format!(", for {}{}", duration(now.saturating_sub(since)), until.map(left).unwrap_or_default())
 }
 
 fn person(allowed: &[String]) -> String {

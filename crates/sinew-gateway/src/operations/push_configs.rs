@@ -15,7 +15,7 @@ use sinew_protocol::{Fault, Subject, Token, code};
 use super::peer::mesh_failed;
 use super::target::TaskPlace;
 use super::{A2aOperations, Endpoint, MAX_TEXT, OperationCall, short};
-use crate::push::webhook_problem;
+use crate::push_address::webhook_problem;
 
 /// Webhooks of one task.
 const MAX_CONFIGS: usize = 16;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_agents::{AgentError, WebClient};
+use sinew_agents::WebClient;
 use sinew_protocol::a2a::{TaskPushNotificationConfig, is_terminal};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::A2A_JSON;
 use sinew_protocol::push::PushSubscription;
 
 use crate::gateway_signer::GatewaySigner;
+use crate::push_address::webhook_problem;
 
 /// How long a webhook may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -34,17 +35,6 @@ pub(super) enum DeliveryOutcome {
     Failed,
     /// It never will.
     Refused,
-}
-
-/// Returns why a webhook cannot be reached, with the remedy of gateways: that of agent files does not help here.
-pub(crate) fn webhook_problem(error: &AgentError) -> String {
-    match error {
-        AgentError::Address { host, address } => format!(
-            "address {address} of host '{host}' is not public; start the gateway with --push-to-private-addresses to \
-             reach it"
-        ),
-        other => other.to_string(),
-    }
 }
 
 /// Posts one event.
@@ -121,25 +111,7 @@ pub(super) fn is_last(body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sinew_agents::ReachableAddresses;
-
     use super::*;
-
-    #[test]
-    fn refused_webhooks_name_a_remedy_of_gateways() {
-        let web = WebClient::new(ReachableAddresses::Public).unwrap();
-        for (address, problem) in [
-            (
-                "http://127.0.0.1:1/",
-                "address 127.0.0.1 of host '127.0.0.1' is not public; start the gateway with \
-                 --push-to-private-addresses to reach it",
-            ),
-            ("ftp://example.com/", "the address has neither http nor https"),
-            ("http://ann:pw@example.com/", "the address has a user or a password in it"),
-        ] {
-            assert_eq!(webhook_problem(&web.check(address).unwrap_err()), problem);
-        }
-    }
 
     #[test]
     fn waits_grow_and_end() {

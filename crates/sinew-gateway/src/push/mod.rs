@@ -7,5 +7,4 @@
 mod delivery;
 mod dispatcher;
 
-pub(crate) use delivery::webhook_problem;
 pub(crate) use dispatcher::PushDispatcher;
