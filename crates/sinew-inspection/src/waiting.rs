@@ -143,8 +143,8 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 WaitingFor::Wall => (WaitKind::End, "the end of its time".to_owned()),
             };
             // An execution that does not go on waits for no time.
-            let goes_on = !record.is_abandoned();
-            let times = goes_on.then(|| times(waiting.since, waiting.until, now)).unwrap_or_default();
+            let times =
+                if record.is_abandoned() { String::new() } else { times(waiting.since, waiting.until, now) };
             ShownWait {
                 node: waiting.act.map(|act| events::label(&ctx, act)),
                 activation: waiting.act,
