@@ -12,7 +12,7 @@ use sinew_engine::{
 };
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
-use sinew_source::{Diagnostics, Document, Node, Sources};
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources};
 
 use crate::{Dialect, LowerOptions, Lowered};
 
@@ -274,6 +274,16 @@ pub(crate) fn lower_in(
     let document = Document { root: Node::from_json(workflow), sources: Sources::default() };
     let options = LowerOptions { default_name: "test", read, list, agents: &BTreeMap::new() };
     dialect.lower(document, &options).map(|mut lowered| lowered.remove(0))
+}
+
+/// Sub codes of warnings, each with the word that its hint takes the written one for.
+pub(crate) fn slips<'d>(found: impl IntoIterator<Item = &'d Diagnostic>) -> Vec<String> {
+    let slip = |item: &Diagnostic| {
+        let hint = item.hint.as_deref().unwrap_or_default();
+        let near = hint.strip_prefix("did you mean ").unwrap_or_default();
+        format!("{} {near}", item.sub_code.as_deref().unwrap_or_default()).trim().to_owned()
+    };
+    found.into_iter().map(slip).collect()
 }
 
 /// An object without these members.

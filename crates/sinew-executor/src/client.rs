@@ -185,8 +185,8 @@ impl Client {
         self.start_command(new_key(time, uuid::Uuid::now_v7().as_u128()), workflow, input)
     }
 
-    /// Starts an execution; true if it is new. An input that is too large for a command is stored first. Once this returns, it will reach an end, or its verdict says why it does not
-    /// begin.
+    /// Starts an execution; true if it is new. An input that is too large for a command is stored first. Once this returns, the
+    /// execution will reach an end, or its verdict says why it does not begin.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
         self.start_within(command, TraceParent::fresh()).await
     }

@@ -113,7 +113,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::AgentFlow;
-    use crate::testing::{document, lower};
+    use crate::testing::{document, lower, slips};
 
     /// Sub codes and hints of the warnings about a node of this type with this data.
     fn warnings(kind: &str, data: &Value) -> Vec<String> {
@@ -127,12 +127,7 @@ mod tests {
     fn told(file: &Value) -> Vec<String> {
         let found = lower(&AgentFlow, file).unwrap_or_else(|refused| panic!("{refused}")).warnings;
         assert!(found.items.iter().all(|item| item.code == "SINEW-2205"), "{found}");
-        let one = |item: &sinew_source::Diagnostic| {
-            let hint = item.hint.as_deref().unwrap_or_default();
-            let near = hint.strip_prefix("did you mean ").unwrap_or_default();
-            format!("{} {near}", item.sub_code.as_deref().unwrap_or_default()).trim().to_owned()
-        };
-        found.items.iter().map(one).collect()
+        slips(&found.items)
     }
 
     #[test]

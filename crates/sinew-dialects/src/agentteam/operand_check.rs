@@ -181,7 +181,7 @@ mod tests {
 
     use super::super::AgentTeam;
     use super::super::tests::{T, graph};
-    use crate::testing::lower;
+    use crate::testing::{lower, slips};
 
     /// Sub codes and hints of the warnings about one node, whose configurations these are.
     fn warnings(kind: &str, configurations: &Value) -> Vec<String> {
@@ -191,12 +191,7 @@ mod tests {
         let told = ["UNKNOWN_REFERENCE", "UNKNOWN_FUNCTION", "EXPRESSION", "CONDITION_QUIRK"];
         let own =
             found.items.iter().filter(|item| told.contains(&item.sub_code.as_deref().unwrap_or_default()));
-        own.map(|item| {
-            let near =
-                item.hint.as_deref().and_then(|hint| hint.strip_prefix("did you mean ")).unwrap_or_default();
-            format!("{} {near}", item.sub_code.as_deref().unwrap_or_default()).trim().to_owned()
-        })
-        .collect()
+        slips(own)
     }
 
     #[test]

@@ -80,19 +80,14 @@ mod tests {
     use super::super::Covalt;
     use super::super::compute::{OPERATORS, condition};
     use super::super::tests::graph;
-    use crate::testing::lower;
+    use crate::testing::{lower, slips};
 
     /// Sub codes and hints of the warnings about a node of this type with this data.
     fn warnings(kind: &str, edges: &str, data: &Value) -> Vec<String> {
         let file = graph(&format!("cs:chat-start n:{kind}"), edges, &json!({ "n": data }));
         let found = lower(&Covalt, &file).unwrap_or_else(|refused| panic!("{refused}")).warnings;
         assert!(found.items.iter().all(|item| item.code == "SINEW-2407"), "{found}");
-        let one = |item: &sinew_source::Diagnostic| {
-            let hint = item.hint.as_deref().unwrap_or_default();
-            let near = hint.strip_prefix("did you mean ").unwrap_or_default();
-            format!("{} {near}", item.sub_code.as_deref().unwrap_or_default()).trim().to_owned()
-        };
-        found.items.iter().map(one).collect()
+        slips(&found.items)
     }
 
     #[test]

@@ -12,14 +12,14 @@ use super::*;
 const TASKS: usize = 50;
 
 /// A server with a mesh, and what its clients ask about consumers.
-struct Watched {
+struct WatchedMesh {
     _server: Server,
     mesh: Mesh,
     watcher: Client,
     questions: Subscriber,
 }
 
-impl Watched {
+impl WatchedMesh {
     async fn start() -> Self {
         let server = Server::start(ServerOptions::default()).await.unwrap();
         let mesh = Mesh::new(connect(server.url()).await.unwrap(), "test", "tester");
@@ -47,7 +47,7 @@ impl Watched {
 
 #[tokio::test]
 async fn one_question_makes_a_queue_for_all_tasks() {
-    let mut watched = Watched::start().await;
+    let mut watched = WatchedMesh::start().await;
     let queues = KnownQueues::default();
     queues.ensure(&watched.mesh, "alone").await;
     let for_one = watched.asked("alone").await;
@@ -61,7 +61,7 @@ async fn one_question_makes_a_queue_for_all_tasks() {
 
 #[tokio::test]
 async fn one_question_tells_of_all_tasks_of_a_queue() {
-    let mut watched = Watched::start().await;
+    let mut watched = WatchedMesh::start().await;
     let agent = Token::of("one");
     watched.mesh.tasks().make_queue(&agent).await.unwrap();
     watched.asked("one").await;
