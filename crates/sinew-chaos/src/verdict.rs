@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
@@ -12,6 +13,7 @@ use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::journal::{Commit, EntryKind, ExecutionRecord};
 use sinew_protocol::{ExecutionId, Subject, TaskId, code};
 use sinew_runtime::Execution;
+use tokio::time::{Instant, sleep};
 
 use crate::Fallible;
 use crate::allowance::{ActivityTimes, Allowances, PowerLosses};
@@ -21,6 +23,10 @@ use crate::workflows;
 
 /// Records that are read at once.
 const AT_ONCE: usize = 16;
+/// How long a mesh that does not answer is read again.
+const READING: Duration = Duration::from_mins(1);
+/// Before it is read again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Complaints of one kind that are shown.
 const SHOWN: usize = 20;
 
@@ -97,8 +103,28 @@ struct Task {
     answered: bool,
 }
 
-/// Reads everything and judges; what is allowed is counted and not listed.
+/// Reads everything and judges; what is allowed is counted and not listed. Streams that are without a leader just then do not
+/// answer; everything is read again until they do, for a while.
+///
+/// # Errors
+///
+/// Returns the last error if the mesh cannot be read for a minute.
 pub(crate) async fn judge(
+    client: &Client,
+    place: &Place,
+    accepted: &[Accepted],
+    allowed: &Allowances,
+) -> Fallible<Verdict> {
+    let until = Instant::now() + READING;
+    loop {
+        match judge_once(client, place, accepted, allowed).await {
+            Err(_) if Instant::now() < until => sleep(AGAIN).await,
+            read => return read,
+        }
+    }
+}
+
+async fn judge_once(
     client: &Client,
     place: &Place,
     accepted: &[Accepted],

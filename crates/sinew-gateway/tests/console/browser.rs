@@ -113,6 +113,11 @@ impl Browser {
         self.post("/url", &json!({ "url": url })).await;
     }
 
+    /// Loads the page anew, and waits until it is there.
+    pub(crate) async fn reload(&self) {
+        self.post("/refresh", &json!({})).await;
+    }
+
     /// Runs a script in the page, and gives what it returns.
     pub(crate) async fn script(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []})).await
@@ -200,7 +205,7 @@ impl Browser {
         file
     }
 
-    /// Messages of the page's console that came since the last look, but those about failed loads that a test provokes.
+    /// Messages of the page's console that came since the last look.
     pub(crate) async fn messages(&self) -> Vec<String> {
         let found = self.post("/se/log", &json!({"type": "browser"})).await;
         let texts =

@@ -43,7 +43,9 @@ async fn chats_survive_reloads_and_gateways() {
         options.console = Some(ConsoleMode::Full);
     };
     let _gateway = world.mesh.gateway(options).await;
-    browser.script("location.reload()").await;
+    browser.reload().await;
+    // Between the two gateways the page may have tried to connect.
+    browser.messages().await;
     browser.wait_until("document.querySelectorAll('.theirs .is-succeeded').length === 2").await;
     assert_eq!(browser.script(said).await, before);
     browser.save_picture("chat").await;

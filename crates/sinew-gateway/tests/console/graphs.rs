@@ -300,7 +300,7 @@ async fn ten_thousand_nodes_are_painted_at_once_and_move() {
     }
     // Near enough to read, the nodes in view have their names, and only they were asked for.
     browser.open(&format!("{page}#at=2000,1500,0.9")).await;
-    browser.script("location.reload()").await;
+    browser.reload().await;
     browser.wait_until("document.querySelector('.drawing[data-ready]')").await;
     browser
         .wait_until("performance.getEntriesByType('resource').some((one) => one.name.includes('part=window') && one.responseEnd > 0)")

@@ -77,7 +77,7 @@ async fn nodes_are_filtered_by_status_on_the_server() {
     browser.wait_until(&format!("{ROWS} === 'all all_1 all_6 all_11 rest'")).await;
     browser.click("[data-part=nodes] [data-node-link='all_6']").await;
     browser.wait_until("document.querySelector('.inspector h2')?.textContent.includes('all_6')").await;
-    browser.script("location.reload()").await;
+    browser.reload().await;
     browser.wait_until("document.querySelector('.inspector h2')?.textContent.includes('all_6')").await;
     browser.wait_until(&format!("{ROWS} === 'all all_1 all_6 all_11 rest'")).await;
     browser.click("[data-part=nodes] .chips a").await;
