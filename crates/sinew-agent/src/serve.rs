@@ -26,8 +26,14 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 impl Agent {
     /// Serves on this mesh until `shutdown` fires; then takes nothing new, waits for what runs up to the grace time, and
     /// gives the rest back. Ends at most five seconds after the grace time, whether the broker answers or not.
+    ///
+    /// # Errors
+    ///
+    /// Returns what keeps the agent from being served: a name or a schema that cannot be used, a connection that may not hear
+    /// the agent's calls, a card that cannot be announced.
     pub async fn serve(mut self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
+        mesh.services().check_rpc(&self.name).await?;
         if self.node_requests && !mesh.services().may_serve_node(&self.name).await.unwrap_or_default() {
             tracing::warn!(
                 agent = self.name,

@@ -19,6 +19,7 @@ use sinew_mesh::async_nats::jetstream::stream::Config;
 use sinew_mesh::card::Cards;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Connect, Mesh, Provision};
+use sinew_protocol::Token;
 use sinew_protocol::task::NodeOutput;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -433,4 +434,30 @@ async fn a_broken_connection_is_left_with_everything_that_listens_on_it() {
     assert!(answer.payload.starts_with(b"{"), "{answer:?}");
     stop.cancel();
     timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_hear_its_calls_announces_no_card() {
+    let config = r#"
+        authorization { users: [
+            { user: admin, password: a }
+            { user: gated, password: b, permissions: { publish: { allow: [">"] }, subscribe: { allow: ["_INBOX.>"] } } }
+        ] }"#;
+    let options = ServerOptions { config_extra: Some(config.to_owned()), ..ServerOptions::default() };
+    let server = Server::start(options).await.unwrap();
+    let connect = async |user: &str, password: &str| {
+        let options =
+            sinew_mesh::async_nats::ConnectOptions::with_user_and_password(user.into(), password.into());
+        Mesh::new(options.connect(server.url()).await.unwrap(), "test", user)
+    };
+    let admin = connect("admin", "a").await;
+    admin.admin().provision(&Provision::default()).await.unwrap();
+    let (entered, gate) = gates();
+    let served = gated(&entered, &gate).serve(connect("gated", "b").await, CancellationToken::new());
+    let error = timeout(PATIENCE, served).await.expect("it does not wait for calls").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gated may not subscribe to test.v1.rpc.gated.>: that takes the role agent or executor"
+    );
+    assert!(admin.cards().get(&Token::of("gated")).await.unwrap().is_none());
 }

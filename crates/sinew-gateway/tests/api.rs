@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, Failure};
 
 use crate::api_answers::check_answer;
-use crate::support::{GatewayWorld, SINGLE, review};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, review};
 
 /// A request with a JSON body; gives status and document.
 async fn ask(world: &GatewayWorld, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
@@ -103,6 +103,35 @@ async fn an_execution_is_started_followed_and_read() {
     assert!(get(&world, "/executions/first/record").await.to_string().contains("hello"));
     assert!(!get(&world, "/executions/first/record?redact=true").await.to_string().contains("hello"));
     assert!(get(&world, "/executions/first/artifacts").await.is_array());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_start_that_no_executor_has_begun_is_stored_and_begun_later() {
+    let mut world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    world.end_executor().await;
+    let body = json!({"workflow": "single", "input": {"value": "hello"}, "id": "early"});
+    let (status, started) = ask(&world, Method::POST, "/executions", Some(body.clone())).await;
+    assert_eq!(
+        (status, &started["execution"], &started["new"]),
+        (StatusCode::ACCEPTED, &json!("early"), &json!(true)),
+        "{started}"
+    );
+    world.begin_executor().await;
+    let begun = async {
+        loop {
+            let (status, again) = ask(&world, Method::POST, "/executions", Some(body.clone())).await;
+            assert_eq!(again["new"], false, "{again}");
+            if status == StatusCode::OK {
+                return;
+            }
+            assert_eq!(status, StatusCode::ACCEPTED, "{again}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, begun).await.unwrap();
+    stream(&world, "early", None).await;
+    assert_eq!(get(&world, "/executions/early/result").await["status"], "succeeded");
     world.end().await;
 }
 

@@ -356,3 +356,73 @@ async fn scripts_of_named_origins_may_call_and_others_not() {
     assert_eq!(wrong.code(), "SINEW-9018", "{wrong}");
     world.end().await;
 }
+
+/// Types of frames of HTTP/2 (RFC 9113, section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+/// Flag of frames that end their stream, or that acknowledge.
+const END: u8 = 1;
+/// Flag of frames with the last of the header fields.
+const END_OF_FIELDS: u8 = 4;
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Reads frames up to the acknowledgement of a ping; gives type, flags and stream of the others.
+async fn frames_until_pong(wire: &mut TcpStream) -> Vec<(u8, u8, u32)> {
+    let mut seen = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        wire.read_exact(&mut head).await.unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        wire.read_exact(&mut payload).await.unwrap();
+        if (head[3], head[4]) == (PING, END) {
+            return seen;
+        }
+        seen.push((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]])));
+    }
+}
+
+/// Some clients lose the answer of a stream that is reset behind it, which servers do where nobody read the body.
+#[tokio::test]
+async fn a_refused_request_of_http_2_is_read_and_not_reset() {
+    let world = GatewayWorld::new(&[]).await;
+    let mut wire = TcpStream::connect(world.base.trim_start_matches("http://")).await.unwrap();
+    let text =
+        |index: u8, text: &str| [&[index, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    // POST and http are in the static table of header fields, as are the names of path and authority.
+    let fields = [&[0x83, 0x86][..], &text(0x04, "/api/v1/executions"), &text(0x01, "evil.example")].concat();
+    let ping = frame(PING, 0, 0, &[0; 8]);
+    let opening = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &*frame(SETTINGS, 0, 0, &[]),
+        &frame(HEADERS, END_OF_FIELDS, 1, &fields),
+        &ping,
+    ]
+    .concat();
+    let exchange = async {
+        wire.write_all(&opening).await.unwrap();
+        let mut seen = frames_until_pong(&mut wire).await;
+        wire.write_all(&frame(DATA, END, 1, b"{}")).await.unwrap();
+        while !seen.iter().any(|(kind, flags, stream)| {
+            *stream == 1 && (*kind == RST_STREAM || [DATA, HEADERS].contains(kind) && flags & END == END)
+        }) {
+            wire.write_all(&ping).await.unwrap();
+            seen.extend(frames_until_pong(&mut wire).await);
+        }
+        wire.write_all(&ping).await.unwrap();
+        seen.extend(frames_until_pong(&mut wire).await);
+        seen
+    };
+    let seen = tokio::time::timeout(PATIENCE, exchange).await.unwrap();
+    assert!(seen.iter().any(|(kind, _, stream)| (*kind, *stream) == (HEADERS, 1)), "no answer: {seen:?}");
+    assert!(seen.iter().all(|(kind, _, _)| *kind != RST_STREAM), "reset: {seen:?}");
+    world.end().await;
+}

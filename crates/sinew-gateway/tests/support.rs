@@ -281,7 +281,17 @@ impl GatewayWorld {
 
     /// Replaces the executor by another one.
     pub(crate) async fn replace_executor(&mut self) {
+        self.end_executor().await;
+        self.begin_executor().await;
+    }
+
+    /// Ends the executor; nobody owns a shard then.
+    pub(crate) async fn end_executor(&mut self) {
         self.service.take().unwrap().drain().await;
+    }
+
+    /// Starts an executor in the place of one that was ended.
+    pub(crate) async fn begin_executor(&mut self) {
         let mesh = connect(&self.server.url(), "successor").await;
         self.service = Some(Service::start(mesh, ServiceOptions::new(adapters)).await.unwrap());
     }

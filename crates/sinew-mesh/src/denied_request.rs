@@ -38,7 +38,8 @@ impl Mesh {
         }
     }
 
-    fn forbidden(&self, denied: &DeniedOperation) -> MeshError {
+    /// Returns the error for an operation that the server refuses this connection.
+    pub(crate) fn forbidden(&self, denied: &DeniedOperation) -> MeshError {
         let (verb, subject) = match denied {
             DeniedOperation::Publish(subject) => ("publish to", subject),
             DeniedOperation::Subscribe(subject, _) => ("subscribe to", subject),

@@ -9,6 +9,7 @@ use async_nats::{HeaderMap, Request};
 use bytes::Bytes;
 use sinew_protocol::{Subject, Token};
 
+use crate::denied::DeniedOperation;
 use crate::service::MeshServices;
 use crate::stream::listen::MeshSubscription;
 use crate::stream::pull::answer;
@@ -51,11 +52,32 @@ pub struct RpcReply {
     pub body: Bytes,
 }
 
+/// Subject of all calls of an agent.
+fn rpc_subject(mesh: &Mesh, agent: &Token) -> String {
+    sinew_protocol::subject::below(mesh.namespace(), &["rpc", agent.as_str()])
+}
+
 impl MeshServices<'_> {
+    /// Checks that this connection may hear the calls of an agent. A server that does not let it subscribe says so on the
+    /// connection only, and callers would wait for nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`MeshError::Forbidden`] if it may not. Rights that cannot be read are not an error.
+    pub async fn check_rpc(self, agent: &str) -> Result<(), MeshError> {
+        let agent = Token::of(agent);
+        let subject = rpc_subject(self.mesh, &agent);
+        let Ok(Some(rights)) = self.mesh.rights().await else { return Ok(()) };
+        if rights.may_subscribe(&format!("{subject} {agent}")) {
+            return Ok(());
+        }
+        Err(self.mesh.forbidden(&DeniedOperation::Subscribe(subject, Some(agent.to_string()))))
+    }
+
     /// Serves an agent's direct door; replicas of one name share the calls.
     pub async fn serve_rpc(self, agent: &str) -> Result<RpcServer, MeshError> {
         let agent = Token::of(agent);
-        let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", agent.as_str()]);
+        let subject = rpc_subject(self.mesh, &agent);
         let calls = self.mesh.listen_in(subject, Some(agent.to_string())).await?;
         Ok(RpcServer { mesh: self.mesh.clone(), calls })
     }

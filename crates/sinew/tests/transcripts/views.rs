@@ -342,6 +342,7 @@ fn views() -> Vec<CommandView> {
         view("mesh-quarantine-list", &[]),
         view("mesh-quarantine-show", &["COMMANDS.1"]),
         view("mesh-quarantine-replay", &["COMMANDS.1", "--dry-run"]),
+        view("mesh-quarantine-remove", &["COMMANDS.1", "--dry-run"]),
         view("serve-executor", &["--nats", all]),
         view("serve-agent", &["cards", "--nats", all]),
         view("serve-gateway", &["--nats", all]),

@@ -3,10 +3,12 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_inspection::words;
+use sinew_mesh::MeshError;
 use sinew_operations::failure::Failure;
 use sinew_operations::quarantine::{message_headers, message_name, message_row};
 use sinew_runtime::local;
 
+use crate::cmd::execution::command::confirm;
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -24,6 +26,9 @@ pub(crate) enum QuarantineCommand {
     Show(OneArgs),
     /// Send one again to where it came from, once what was wrong is mended
     Replay(ReplayArgs),
+    /// Remove messages that nobody needs any more
+    #[command(visible_alias = "rm")]
+    Remove(RemoveArgs),
 }
 
 /// Arguments of `sinew mesh quarantine list`.
@@ -63,12 +68,33 @@ pub(crate) struct ReplayArgs {
     dry_run: bool,
 }
 
+/// Messages to remove.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Remove messages from the quarantine. Only they know what was wrong with them: replay or show them first.",
+    after_help = "Examples:\n  sinew mesh quarantine remove RESULTS.118 --dry-run\n  sinew mesh quarantine remove RESULTS.118 COMMANDS.7 --yes"
+)]
+pub(crate) struct RemoveArgs {
+    /// Their streams and places, as the list shows them
+    #[arg(value_name = "STREAM.SEQ", required = true)]
+    places: Vec<String>,
+    /// Say what would be removed, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
 /// Does what the command line says.
 pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         QuarantineCommand::List(args) => list(&args, output).await,
         QuarantineCommand::Show(args) => show(&args, output).await,
         QuarantineCommand::Replay(args) => replay(&args, output).await,
+        QuarantineCommand::Remove(args) => remove(&args, output).await,
     }
 }
 
@@ -93,7 +119,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
-    let (stream, seq) = args.place()?;
+    let (stream, seq) = place(&args.place)?;
     let one = mesh.quarantine().get(&stream, seq).await?;
     let body = String::from_utf8_lossy(&one.body).into_owned();
     let mut document = json!(message_row(&one));
@@ -116,7 +142,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.one.mesh.open("cli").await?;
-    let (stream, seq) = args.one.place()?;
+    let (stream, seq) = place(&args.one.place)?;
     let one = mesh.quarantine().get(&stream, seq).await?;
     let subject = words::one_line(&one.subject, 200);
     if args.dry_run {
@@ -135,16 +161,46 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(if put == sinew_mesh::PutOutcome::Taken { Exit::Conflict } else { Exit::Ok })
 }
 
-impl OneArgs {
-    fn place(&self) -> Result<(String, u64), Failure> {
-        let parts = self.place.rsplit_once('.').map(|(stream, seq)| (stream, seq.parse::<u64>()));
-        match parts {
-            Some((stream, Ok(seq))) if !stream.is_empty() => Ok((stream.to_owned(), seq)),
-            _ => Err(Failure::usage(format!(
-                "'{}' does not have the form STREAM.SEQ",
-                words::one_line(&self.place, 60)
-            ))
-            .hint("see `sinew mesh quarantine list`")),
+async fn remove(args: &RemoveArgs, output: &Output) -> Result<Exit, Failure> {
+    let places: Vec<_> = args.places.iter().map(|text| place(text)).collect::<Result<_, _>>()?;
+    let mesh = args.mesh.open("cli").await?;
+    // All have to be there before one is removed.
+    let mut found = Vec::new();
+    for (stream, seq) in places {
+        let one = mesh.quarantine().get(&stream, seq).await?;
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    let names: Vec<String> = found.iter().map(message_name).collect();
+    if args.dry_run {
+        output.value(&json!({ "would_remove": names }), |_| format!("would remove {}", names.join(", ")));
+        return Ok(Exit::Ok);
+    }
+    if !args.yes {
+        let count = words::count(found.len(), "quarantined message");
+        confirm(&format!("remove {count}: {}", names.join(", ")))?;
+    }
+    for one in &found {
+        match mesh.quarantine().remove(&one.stream, one.seq).await {
+            // Another operator was faster.
+            Ok(()) | Err(MeshError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    output.value(&json!({ "removed": names }), |_| format!("removed {}", names.join(", ")));
+    Ok(Exit::Ok)
+}
+
+/// Reads the stream and the place of a message from its name.
+fn place(text: &str) -> Result<(String, u64), Failure> {
+    let parts = text.rsplit_once('.').map(|(stream, seq)| (stream, seq.parse::<u64>()));
+    match parts {
+        Some((stream, Ok(seq))) if !stream.is_empty() => Ok((stream.to_owned(), seq)),
+        _ => {
+            let shown = words::one_line(text, 60);
+            Err(Failure::usage(format!("'{shown}' does not have the form STREAM.SEQ"))
+                .hint("see `sinew mesh quarantine list`"))
         }
     }
 }
