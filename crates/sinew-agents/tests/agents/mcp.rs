@@ -69,7 +69,7 @@ async fn failures_say_whose_they_are() {
         (
             json!({"tool": "fail"}),
             json!({}),
-            "SINEW-5051 failure: the tool fail failed: no such file: /etc/x (again)",
+            "SINEW-5051 failure: the tool fail failed: no such file: /etc/x of *** (again)",
         ),
         (json!({"tool": "unknown"}), json!({}), "SINEW-5050 error: the MCP server cannot be used: "),
         (json!({"tool": "leave"}), json!({}), "SINEW-5050 error: the MCP server gave no answer: "),

@@ -58,7 +58,7 @@ def call(name, arguments, meta, tell):
             print("not a word for a model", file=sys.stderr)
         return text("quiet")
     if name == "fail":
-        return {**text("no such file: \u001b[31m/etc/x"), "isError": True}
+        return {**text("no such file: \u001b[31m/etc/x of " + os.environ.get("KEY", "")), "isError": True}
     if name == "json":
         return text("[1, 2]")
     if name == "key":

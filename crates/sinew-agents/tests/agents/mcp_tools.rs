@@ -74,7 +74,7 @@ async fn models_call_tools_of_servers() {
     assert_eq!(found[0], json!({"sum": 5}));
     // The program has the variables of the file and no others; their values are not words for a model.
     assert_eq!(found[1], json!({"text": "KEY=***"}));
-    assert_eq!(found[2], "the tool fail failed: no such file: /etc/x");
+    assert_eq!(found[2], "the tool fail failed: no such file: /etc/x of ***");
     assert_eq!(found[3]["output"], json!({"text": "drawn"}));
     let name = found[3]["artifacts"][0].as_str().unwrap();
     assert!(name.starts_with("picture-") && name.ends_with(":v0"), "{name}");
@@ -142,7 +142,7 @@ async fn a_call_that_acts_and_lost_its_answer_may_have_taken_effect() {
         ("t_leave", json!({}), "tell", false, "the MCP server gave no answer: Transport closed."),
         ("t_leave", json!({}), "fail", false, "SINEW-5213"),
         ("t_leave", json!({}), "ask", false, "refused"),
-        ("t_fail", json!({}), "ask", true, "the tool fail failed: no such file: /etc/x"),
+        ("t_fail", json!({}), "ask", true, "the tool fail failed: no such file: /etc/x of ***"),
     ] {
         let mut server = json!({"effect": "once", "trust": "own"});
         server.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());

@@ -24,6 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::ServerPlace;
 use super::line_limit::LineLimit;
+use super::tool_answer::failure_of;
 use super::tool_choice::ToolChoice;
 use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
@@ -210,8 +211,8 @@ impl McpConnection {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Calls a tool. `message_id` makes a call that comes again the same call. Fails with [`AgentError::McpAnswerLost`] if the
-    /// call may have reached the server.
+    /// Calls a tool. `message_id` makes a call that comes again the same call. Fails with [`AgentError::Tool`] if the tool says
+    /// that it failed, and with [`AgentError::McpAnswerLost`] if the call may have reached the server.
     pub(super) async fn call(
         &self,
         choice: &ToolChoice,
@@ -225,10 +226,11 @@ impl McpConnection {
         let mut request =
             CallToolRequestParams::new(choice.tool.clone()).with_arguments(choice.arguments.clone());
         request.meta = Some(meta);
-        self.service.call_tool(request).await.map_err(|error| match error {
+        let answer = self.service.call_tool(request).await.map_err(|error| match error {
             ServiceError::McpError(_) => failed(&error, &self.secrets),
             lost => AgentError::McpAnswerLost { reason: reason_of(&lost, &self.secrets) },
-        })
+        })?;
+        failure_of(&choice.tool, &answer, &self.secrets).map_or(Ok(answer), Err)
     }
 
     /// Ends the connection, and the program behind it.

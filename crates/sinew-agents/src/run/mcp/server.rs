@@ -91,7 +91,7 @@ impl McpServer {
         open.connection = None;
         if connection.is_closed() {
             self.discard(&connection).await;
-        } else if answer.is_ok() {
+        } else if matches!(answer, Ok(_) | Err(AgentError::Tool { .. })) {
             self.state.lock().await.failures = 0;
         }
         answer

@@ -9,11 +9,36 @@ use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
 use crate::run::Output;
 
+/// Bytes of a failure that are read.
+const MAX_CLEANED_BYTES: usize = 64 << 10;
 /// Bytes of a failure that are shown.
 const MAX_ERROR_BYTES: usize = 4_096;
 
-/// The output of a call. Fails if the tool says that it failed.
-/// Files are named by `files` and their number.
+/// The failure that an answer tells, without the secrets of the server; `None` for an output.
+pub(super) fn failure_of(
+    tool: &str,
+    answer: &CallToolResult,
+    secrets: &ResolvedSecrets,
+) -> Option<AgentError> {
+    if answer.is_error != Some(true) {
+        return None;
+    }
+    let texts = answer.content.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents { text, .. } => Some(text.as_str()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    // Cut behind the cleaning, so that no part of a secret stays.
+    let reason = clean(&text.as_bytes()[..text.floor_char_boundary(MAX_CLEANED_BYTES)], secrets);
+    let reason = reason[..reason.floor_char_boundary(MAX_ERROR_BYTES)].to_owned();
+    Some(AgentError::Tool { tool: tool.to_owned(), reason })
+}
+
+/// The output of a call that did not fail. Files are named by `files` and their number.
 pub(super) fn output_of(
     tool: &str,
     files: &str,
@@ -47,11 +72,6 @@ pub(super) fn output_of(
         artifacts.push(call.artifacts.put(&name, &bytes, media_type)?);
     }
     let text = texts.join("\n");
-    if answer.is_error == Some(true) {
-        let end = text.floor_char_boundary(MAX_ERROR_BYTES);
-        let reason = clean(&text.as_bytes()[..end], &ResolvedSecrets::default());
-        return Err(AgentError::Tool { tool: tool.to_owned(), reason });
-    }
     let value = match answer.structured_content {
         Some(value) => value,
         None => serde_json::from_str(&text)
