@@ -16,7 +16,11 @@ pub(crate) struct AgentPlaces {
 
 /// The place of one task.
 #[derive(Debug, Default)]
-pub(crate) struct TaskSlot(Mutex<Option<HeldPlace>>);
+pub(crate) struct TaskSlot {
+    held: Mutex<Option<HeldPlace>>,
+    /// Held by the part that asks for the place again. Two would get two places, and the second may never come.
+    asking: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug)]
 struct HeldPlace {
@@ -55,7 +59,7 @@ impl TaskSlot {
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Option<HeldPlace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,8 +77,13 @@ impl ParkedTask<'_> {
         if !self.is_last() {
             return;
         }
+        let _asking = self.slot.asking.lock().await;
+        if self.slot.held().as_ref().is_none_or(|held| held.permit.is_some()) {
+            return;
+        }
         let permit = Arc::clone(&self.places.working).acquire_owned().await.ok();
-        if let Some(held) = self.slot.held().as_mut() {
+        // A part that began to wait meanwhile takes the place again when it ends.
+        if let Some(held) = self.slot.held().as_mut().filter(|held| held.parked == 0) {
             held.permit = permit;
         }
     }
@@ -93,5 +102,44 @@ impl Drop for ParkedTask<'_> {
         if !self.is_over {
             self.is_last();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn parts_that_end_one_after_the_other_share_one_place() {
+        let working = Arc::new(Semaphore::new(1));
+        let places = AgentPlaces { working: Arc::clone(&working), queue: Arc::default() };
+        let slot = TaskSlot::default();
+        slot.hold(places, Arc::clone(&working).try_acquire_owned().unwrap());
+        let mut waker = Context::from_waker(Waker::noop());
+        let parked = slot.park().unwrap();
+        // Another task has the place when the first part ends, and when a second one waits and ends.
+        let other = Arc::clone(&working).try_acquire_owned().unwrap();
+        let mut first = pin!(parked.unpark());
+        assert!(first.as_mut().poll(&mut waker).is_pending());
+        let mut second = pin!(slot.parked(ready(())));
+        assert!(second.as_mut().poll(&mut waker).is_pending());
+        drop(other);
+        assert!(first.as_mut().poll(&mut waker).is_ready());
+        assert!(second.as_mut().poll(&mut waker).is_ready());
+        assert_eq!(working.available_permits(), 0, "the task has its place again");
+        // A part that waits while another one gets the place leaves it to others.
+        let parked = slot.park().unwrap();
+        let other = Arc::clone(&working).try_acquire_owned().unwrap();
+        let mut first = pin!(parked.unpark());
+        assert!(first.as_mut().poll(&mut waker).is_pending());
+        let mut waiting = pin!(slot.parked(pending::<()>()));
+        assert!(waiting.as_mut().poll(&mut waker).is_pending());
+        drop(other);
+        assert!(first.as_mut().poll(&mut waker).is_ready());
+        assert_eq!(working.available_permits(), 1, "the place of a task that waits is free");
     }
 }
