@@ -328,11 +328,13 @@ async fn work(
 fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
     Box::pin(async move {
         let mut attempt = 0;
+        // Asking without the right would be logged as a violation again and again.
+        let may_make = may_make_queue(&mesh, &agent).await;
         loop {
             sleep(pause(attempt, SLOWEST)).await;
             let opened = match existing(&mesh, &agent).await {
-                // A user without the right gets no answer and waits the full timeout each time, so the consumer is requested rarely.
-                Ok(None) if attempt % 8 == 0 => consumer(&mesh, &agent).await.map(Some),
+                // A user whose rights cannot be read and do not suffice waits the full timeout each time.
+                Ok(None) if may_make && attempt % 8 == 0 => consumer(&mesh, &agent).await.map(Some),
                 found => found,
             };
             let error = match opened {
@@ -350,6 +352,14 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
             attempt = attempt.saturating_add(1);
         }
     })
+}
+
+/// Returns whether this connection may make the queue of an agent, or its rights cannot be read.
+async fn may_make_queue(mesh: &Mesh, agent: &Token) -> bool {
+    let Ok(Some(rights)) = mesh.rights().await else { return true };
+    let (stream, name) = (bucket(mesh.namespace(), "TASKS"), queue_name(agent));
+    let filter = below(mesh.namespace(), &["task", agent.as_str()]);
+    rights.may_publish(&format!("$JS.API.CONSUMER.CREATE.{stream}.{name}.{filter}"))
 }
 
 async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>, MeshError> {
