@@ -163,6 +163,19 @@ async fn files_of_messages_are_artifacts() {
         async move { artifacts.list(&execution).await.unwrap().len() }
     };
     assert_eq!(kept("m").await, 1);
+    // Whoever looks at the execution finds the file, too.
+    let execution = ExecutionId::of("test", "gateway", "m");
+    let of_execution = |what: &str| format!("/api/v1/executions/{execution}/{what}");
+    let listed = world.request(Method::GET, &of_execution("artifacts")).send().await.unwrap();
+    let listed: Value = listed.json().await.unwrap();
+    let file = &listed[0];
+    assert_eq!(
+        (&file["name"], &file["node"], &file["attempt"], &file["size"]),
+        (&json!("a.bin"), &json!("input"), &json!(0), &json!(SIZE)),
+        "{listed}"
+    );
+    let got = world.request(Method::GET, &of_execution("artifact?name=a.bin")).send().await.unwrap();
+    assert_eq!(got.bytes().await.unwrap(), content());
     let large = BASE64.encode("x".repeat(SIZE).as_bytes());
     let long = "x".repeat((1 << 20) - 2_000);
     for (nth, bad) in [

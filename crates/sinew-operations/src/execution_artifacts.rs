@@ -1,11 +1,12 @@
-//! Artifacts of an execution: what agents left, and values of the record that events name.
+//! Artifacts of an execution: files that came with its input, what agents left, and values of the record that events name.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 use sinew_inspection::record::Record;
 use sinew_inspection::words;
-use sinew_protocol::artifact::ArtifactMeta;
+use sinew_protocol::artifact::{ArtifactMeta, StoredAt};
 use sinew_protocol::code;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_runtime::events;
@@ -14,12 +15,19 @@ use sinew_runtime::request::output_name;
 use crate::execution_changes::FoundExecution;
 use crate::failure::{Failure, FailureKind, known};
 
+/// Member of an input that lists the files of a message or a start.
+pub const INPUT_FILES: &str = "files";
+/// The name that stands for a node where a file came with the input.
+const INPUT: &str = "input";
+/// Files of an input that are listed.
+const MAX_INPUT_FILES: usize = 100;
+
 /// An artifact, and the node whose agent left it.
 #[derive(Clone, Debug)]
 pub struct LeftArtifact {
-    /// The node, with its place in maps and loops.
+    /// The node, with its place in maps and loops; `input` for a file that came with the input.
     pub node: String,
-    /// Number of the attempt that left it, from 1.
+    /// Number of the attempt that left it, from 1; 0 for a file that came with the input.
     pub attempt: u32,
     /// The artifact.
     pub artifact: ResultArtifact,
@@ -33,9 +41,9 @@ pub struct ArtifactRow {
     /// Name, version, size, digest and type.
     #[serde(flatten)]
     pub meta: ArtifactMeta,
-    /// The node whose agent left it.
+    /// The node whose agent left it; `input` for a file that came with the input.
     pub node: String,
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, from 1; 0 for a file that came with the input.
     pub attempt: u32,
     /// Whether its bytes lie in the record itself.
     pub inline: bool,
@@ -53,7 +61,7 @@ impl LeftArtifact {
     }
 }
 
-/// All artifacts that replies of an execution name: those that agents named first, then values of single tasks.
+/// All artifacts of an execution: files of its input and those that agents named first, then values of single tasks.
 pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
     let mut all = left(record);
     all.retain(|one| node.is_none_or(|node| node == one.node));
@@ -61,10 +69,10 @@ pub fn artifacts(record: &Record, node: Option<&str>) -> Vec<LeftArtifact> {
     all
 }
 
-/// All artifacts that replies of an execution name, in order.
+/// All artifacts that the input and the replies of an execution name, in order.
 fn left(record: &Record) -> Vec<LeftArtifact> {
     let ctx = record.execution.ctx();
-    let mut left = Vec::new();
+    let mut left = input_files(ctx.input());
     for act in 0..ctx.state.acts.len() as u32 {
         let node = events::label(&ctx, act);
         for replied in &ctx.act(act).replies {
@@ -81,6 +89,19 @@ fn left(record: &Record) -> Vec<LeftArtifact> {
         }
     }
     left
+}
+
+/// The files that an input lists, as far as they lie on the mesh. Their bytes are checked against the digest in the list.
+fn input_files(input: &Value) -> Vec<LeftArtifact> {
+    let files = input.get(INPUT_FILES).and_then(Value::as_array).into_iter().flatten();
+    let read = |file: &Value| {
+        let mut file = file.as_object()?.clone();
+        file.entry("version").or_insert(json!(0));
+        let artifact = ResultArtifact::from_value(&Value::Object(file), &Value::Null)?;
+        let is_stored = matches!(&artifact.content, Content::Url(url) if url.parse::<StoredAt>().is_ok());
+        is_stored.then(|| LeftArtifact { node: INPUT.to_owned(), attempt: 0, artifact, is_generated: false })
+    };
+    files.take(MAX_INPUT_FILES).filter_map(read).collect()
 }
 
 /// Tells whether the mesh gave an artifact its name: `WORKFLOW_NODE_1a2b3c4d.json` or `output_1a2b3c4d.json` for the output

@@ -8,8 +8,9 @@ use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
 
 use super::api_call::{ApiCall, bad_request};
 use crate::http_error::HttpProblem;
-use crate::operations::message_files::{FILES, decode};
+use crate::operations::message_files::decode;
 use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
+use sinew_operations::execution_artifacts::INPUT_FILES;
 
 /// Files of one start.
 const MAX_FILES: usize = 20;
@@ -61,10 +62,10 @@ pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpP
         object @ Value::Object(_) => object,
         _ => return Err(bad_request("files: they go beside an input that is an object or a text")),
     };
-    if input.get(FILES).is_some() {
+    if input.get(INPUT_FILES).is_some() {
         return Err(bad_request("files: the input has a member `files` already"));
     }
-    input[FILES] = files.into();
+    input[INPUT_FILES] = files.into();
     Ok(input)
 }
 

@@ -5,13 +5,11 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 use sinew_mesh::Mesh;
 use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
+use sinew_operations::execution_artifacts::INPUT_FILES;
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent, part_data};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::{ArtifactName, ExecutionId, Fault, TaskId, code};
-
-/// Member of the input that lists the files of a message.
-pub(crate) const FILES: &str = "files";
 
 /// Owner of the files of a message: the task that the message makes.
 pub(super) struct FileOwner<'a> {
@@ -134,11 +132,11 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aErro
             if texts.is_empty() { json!({}) } else { json!({"text": texts.join("\n")}) }
         }
     };
-    if input.get(FILES).is_some() {
+    if input.get(INPUT_FILES).is_some() {
         let text = "message.parts: the data has a member files already, and the message has files";
         return Err(A2aError::invalid_params(text));
     }
-    input[FILES] = files.into();
+    input[INPUT_FILES] = files.into();
     message.parts.retain(|part| part_data(part).is_none());
     message.parts.push(Part::data(input.clone()));
     Ok(input)
