@@ -73,7 +73,9 @@ impl A2aService for AgentTasks {
             let seq = entry.feed.seq();
             return Ok(A2aAnswer::of_task(&entry.json()).with_seq(seq));
         }
-        entry.settled().await.ok_or_else(stopping)?;
+        if let Some(None) = call.wait(entry.settled()).await {
+            return Err(stopping());
+        }
         Ok(A2aAnswer::of_task(&entry.json()).with_seq(entry.feed.seq()))
     }
 
@@ -88,7 +90,9 @@ impl A2aService for AgentTasks {
 
     async fn cancel_task(&self, call: &A2aCall, params: CancelTaskParams) -> A2aOutcome {
         let entry = operations::cancel(&self.site.table, &call.caller, &params)?;
-        entry.ended().await.ok_or_else(stopping)?;
+        if let Some(None) = call.wait(entry.ended()).await {
+            return Err(stopping());
+        }
         Ok(A2aAnswer::of(&entry.json()).with_seq(entry.feed.seq()))
     }
 

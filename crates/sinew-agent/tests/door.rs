@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
 use sinew_mesh::async_nats::HeaderMap;
@@ -282,5 +283,41 @@ async fn what_is_not_understood_is_refused_with_its_code() {
     assert_eq!(calls.load(Ordering::SeqCst), 0, "nothing of that reached the handler");
     let (card, _) = call(&mesh, "gated", "GetAgentCard", json!({})).await;
     assert_eq!(card["name"], "gated");
+    served.stop().await;
+}
+
+/// Nobody tells an agent that a caller has gone.
+#[tokio::test]
+async fn callers_that_went_away_do_not_keep_others_out() {
+    const CALLS: usize = 5_000;
+    let (server, mesh) = common::mesh().await;
+    let (gate, calls) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let served = serve(&server, &mesh, gated(&gate, &calls)).await;
+    let ada = connect(&server.url(), "ada").await;
+    let client = ada.client();
+    let mut answers = client.subscribe("gone.*").await.unwrap();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::A2A_VERSION, "1.0");
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message("m1", "hi")});
+    for nth in 0..CALLS {
+        let (subject, reply) = ("test.v1.rpc.gated.SendMessage.ada", format!("gone.{nth}"));
+        let sent = client.publish_with_reply_and_headers(
+            subject,
+            reply,
+            headers.clone(),
+            request.to_string().into(),
+        );
+        sent.await.unwrap();
+    }
+    // The calls that have waited longest are answered with the task as it is.
+    let first = timeout(PATIENCE, answers.next()).await.expect("a call is answered").unwrap();
+    let said: Value = serde_json::from_slice(&first.payload).unwrap();
+    let task = &said["result"]["task"];
+    assert_eq!((first.subject.as_str(), state(task)), ("gone.0", "TASK_STATE_WORKING"), "{said}");
+    let (said, _) = call(&ada, "gated", "GetTask", json!({"id": task["id"]})).await;
+    assert_eq!(state(&said), "TASK_STATE_WORKING", "{said}");
+    gate.add_permits(1);
+    let (said, _) = call(&ada, "gated", "SendMessage", message("m1", "hi")).await;
+    assert_eq!((state(&said["task"]), calls.load(Ordering::SeqCst)), ("TASK_STATE_COMPLETED", 1), "{said}");
     served.stop().await;
 }

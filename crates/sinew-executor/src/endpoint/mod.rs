@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sinew_mesh::a2a_endpoint::{
-    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, call_places,
+    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, CallPlaces,
 };
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
@@ -36,7 +36,6 @@ use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, Token, Vocabulary};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -69,7 +68,7 @@ struct WorkflowEndpoints {
     client: Client,
     /// Executions whose events are republished, and until when somebody is believed to listen.
     told: Mutex<HashMap<ExecutionId, Instant>>,
-    places: Arc<Semaphore>,
+    places: CallPlaces,
     stop: CancellationToken,
 }
 
@@ -161,13 +160,13 @@ impl WorkflowTasks {
 impl WorkflowEndpoints {
     fn new(shared: Arc<EndpointContext>, stop: CancellationToken) -> Arc<Self> {
         let client = Client::over(shared.mesh.clone(), shared.programs.clone());
-        Arc::new(Self { shared, client, told: Mutex::default(), places: call_places(), stop })
+        Arc::new(Self { shared, client, told: Mutex::default(), places: CallPlaces::default(), stop })
     }
 
     /// Answers calls of one workflow until it is `closed`.
     async fn serve(self: Arc<Self>, workflow: Arc<str>, kind: EndpointKind, closed: CancellationToken) {
         let Some((calls, listed)) = self.open(&workflow, kind, &closed).await else { return };
-        let places = Arc::clone(&self.places);
+        let places = self.places.clone();
         let tasks = Arc::new(WorkflowTasks { endpoints: self, workflow });
         A2aEndpoint::new(tasks, calls, listed).within(places).serve(closed).await;
     }
@@ -204,10 +203,11 @@ impl WorkflowEndpoints {
     async fn send(
         self: &Arc<Self>,
         workflow: &str,
-        A2aCall { caller, headers }: &A2aCall,
+        call: &A2aCall,
         params: SendMessageRequest,
         moment: AnswerMoment,
     ) -> A2aOutcome {
+        let (caller, headers) = (&call.caller, &call.headers);
         let message = &params.message;
         if let Some(task) = &message.task_id {
             self.theirs(workflow, caller, &task.0).await?;
@@ -222,16 +222,20 @@ impl WorkflowEndpoints {
         };
         let known = match self.find(&execution).await? {
             Some(known) if settled(&known) || at_once || of_others(&known) => known,
-            Some(_) => self.until(&execution, caller, false).await?,
+            Some(_) => {
+                drop(params);
+                self.until(call, &execution, false).await?
+            }
             None => {
                 let command = self.start(workflow, caller, &execution, &params, headers).await?;
+                drop(params);
                 let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
                 match self.client.start_within(command, trace).await {
                     // The id of a message identifies the request: other content under the same id is a duplicate.
                     Ok(_) | Err(ClientError::OtherStart(_)) => {}
                     Err(error) => return Err(failed(&error)),
                 }
-                self.until(&execution, caller, at_once).await?
+                self.until(call, &execution, at_once).await?
             }
         };
         if of_others(&known) {

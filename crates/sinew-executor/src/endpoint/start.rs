@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sinew_mesh::HeaderMap;
+use sinew_mesh::a2a_endpoint::A2aCall;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::{CallingTask, OnBehalf};
@@ -155,14 +156,21 @@ impl WorkflowEndpoints {
         Ok((start.depth + 1, chain))
     }
 
-    /// Waits until the caller's execution has begun (`begun`), or until a blocking call is answered.
+    /// Waits until the caller's execution has begun (`begun`), or until a blocking call is answered. A call that is given up
+    /// early gets the execution as it is.
     pub(super) async fn until(
         &self,
+        call: &A2aCall,
         execution: &ExecutionId,
-        caller: &Token,
         begun: bool,
     ) -> Result<KnownExecution, A2aError> {
-        self.wait(execution, caller, |known| begun || settled(known)).await
+        match call.wait(self.wait(execution, &call.caller, |known| begun || settled(known))).await {
+            Some(known) => known,
+            None => self.find(execution).await?.ok_or_else(|| {
+                let text = "too many calls wait for executions; this one was stored, and has not begun";
+                error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true))
+            }),
+        }
     }
 
     pub(super) async fn until_ended(

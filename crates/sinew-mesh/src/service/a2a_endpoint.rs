@@ -3,7 +3,7 @@
 //! Everything that does not depend on the work behind an endpoint is here: envelopes, headers, parameters, operations that
 //! a bus does not have, the order in which an endpoint closes. Callers cannot tell an agent from a workflow.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_nats::{HeaderMap, HeaderValue};
@@ -16,15 +16,16 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, raw};
 use sinew_protocol::{Token, header};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::crash;
 use crate::micro::Listed;
 use crate::rpc::{RpcRequest, RpcServer};
+use crate::service::waiting_calls::WaitingCalls;
 
-/// Calls that one process answers at once, unless it says otherwise.
+/// Calls that one process answers at once.
 const MAX_CALLS: usize = 4_096;
 /// Answer to requests for webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
@@ -32,12 +33,37 @@ const NO_PUSH: &str = "there are no push notifications on a bus: watch the task'
 const ONE_CARD: &str = "there is one card, the same for everybody";
 
 /// Caller and headers of a call.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct A2aCall {
     /// Caller, as the subject names it.
     pub caller: Token,
     /// Headers without commands to the server.
     pub headers: HeaderMap,
+    /// Its place among the calls that are answered.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+    waiting: Arc<WaitingCalls>,
+}
+
+impl A2aCall {
+    /// Waits for a task, without a place among the calls that are answered. `None` if too many calls wait and this one has
+    /// waited longest: it is answered with the task as it is, because its caller may have gone.
+    pub async fn wait<T>(&self, settled: impl Future<Output = T>) -> Option<T> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.waiting.wait(&self.caller, settled).await
+    }
+}
+
+/// Places for the calls of one process: those that are answered, and those that wait.
+#[derive(Clone, Debug)]
+pub struct CallPlaces {
+    answering: Arc<Semaphore>,
+    waiting: Arc<WaitingCalls>,
+}
+
+impl Default for CallPlaces {
+    fn default() -> Self {
+        Self { answering: Arc::new(Semaphore::new(MAX_CALLS)), waiting: Arc::default() }
+    }
 }
 
 /// Moment at which a message is answered.
@@ -126,7 +152,7 @@ pub struct A2aEndpoint<S> {
     calls: RpcServer,
     /// Entry for `nats micro`, if the endpoint is listed; counts calls.
     listed: Option<Arc<Listed>>,
-    places: Arc<Semaphore>,
+    places: CallPlaces,
     answering: TaskTracker,
 }
 
@@ -137,14 +163,14 @@ impl<S: A2aService> A2aEndpoint<S> {
             service,
             calls,
             listed: listed.map(Arc::new),
-            places: call_places(),
+            places: CallPlaces::default(),
             answering: TaskTracker::new(),
         }
     }
 
     /// The same endpoint, which shares its places with others of the process.
     #[must_use]
-    pub fn within(mut self, places: Arc<Semaphore>) -> Self {
+    pub fn within(mut self, places: CallPlaces) -> Self {
         self.places = places;
         self
     }
@@ -179,28 +205,34 @@ impl<S: A2aService> A2aEndpoint<S> {
     }
 
     async fn take(&self, call: RpcRequest) {
-        let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&self.places.answering).acquire_owned().await else { return };
         let (service, listed) = (Arc::clone(&self.service), self.listed.clone());
-        self.answering.spawn(async move {
-            answer(&*service, listed.as_deref(), call).await;
-            drop(place);
-        });
+        let about = A2aCall {
+            caller: call.caller.clone(),
+            headers: HeaderMap::new(),
+            place: Mutex::new(Some(place)),
+            waiting: Arc::clone(&self.places.waiting),
+        };
+        self.answering.spawn(async move { answer(&*service, listed.as_deref(), call, about).await });
     }
 }
 
-/// Places for calls that are answered at once.
-pub fn call_places() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(MAX_CALLS))
-}
-
-async fn answer<S: A2aService>(service: &S, listed: Option<&Listed>, mut call: RpcRequest) {
+async fn answer<S: A2aService>(
+    service: &S,
+    listed: Option<&Listed>,
+    mut call: RpcRequest,
+    mut about: A2aCall,
+) {
     let began = Instant::now();
     let (id, outcome) = match read_call(&call) {
         Err(Refused { id, error }) => (id, Err(*error)),
         Ok(request) => {
-            let about = A2aCall { caller: call.caller.clone(), headers: std::mem::take(&mut call.headers) };
-            let outcome = perform(service, &about, &request).await;
-            (request.id, outcome)
+            about.headers = std::mem::take(&mut call.headers);
+            // A call may wait for long, and its body be large.
+            call.body.clear();
+            let id = request.id.clone();
+            let outcome = perform(service, &about, request).await;
+            (id, outcome)
         }
     };
     if let Some(listed) = listed {
@@ -246,20 +278,21 @@ fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
     Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject")))
 }
 
-async fn perform<S: A2aService>(service: &S, call: &A2aCall, request: &Request) -> A2aOutcome {
+async fn perform<S: A2aService>(service: &S, call: &A2aCall, request: Request) -> A2aOutcome {
     let Method::Core(method) = request.method else {
         return service.card().await.map(|card| A2aAnswer::of(&card));
     };
     match method {
         CoreMethod::SendMessage => {
-            let params = read_message(request)?;
+            let params = read_message(&request)?;
+            drop(request);
             let configuration = params.configuration.as_ref();
             let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
             let moment = if at_once { AnswerMoment::Begun } else { AnswerMoment::Settled };
             service.send_message(call, params, moment).await
         }
         CoreMethod::SendStreamingMessage => {
-            service.send_message(call, read_message(request)?, AnswerMoment::Streamed).await
+            service.send_message(call, read_message(&request)?, AnswerMoment::Streamed).await
         }
         CoreMethod::GetTask => service.get_task(call, request.params()?).await,
         CoreMethod::ListTasks => service.list_tasks(call, request.params()?).await,

@@ -6,6 +6,7 @@ pub mod node;
 pub mod query;
 pub mod rpc;
 pub mod start;
+mod waiting_calls;
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
