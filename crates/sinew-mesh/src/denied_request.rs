@@ -50,11 +50,12 @@ impl Mesh {
             [] => "no role may".to_owned(),
             // Every role has the right under that name, so the connection has another name.
             [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
-            [(_, name), ..] => {
-                let roles: Vec<_> = who.iter().map(|(role, _)| role.as_str()).collect();
-                let other =
-                    if name == self.caller() { String::new() } else { format!(" as {}", named(name)) };
-                format!("that takes the role {}{other}", roles.join(" or "))
+            roles => {
+                let worded = |(role, name): &(Role, Token)| match name == self.caller() {
+                    true => role.as_str().to_owned(),
+                    false => format!("{} as {}", role.as_str(), named(name)),
+                };
+                format!("that takes the role {}", roles.iter().map(worded).collect::<Vec<_>>().join(" or "))
             }
         };
         let subject = subject.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();

@@ -65,13 +65,15 @@ pub const TIME: &str = "Sinew-Time";
 pub const UNDELIVERABLE: &str = "Sinew-Undeliverable";
 /// Header block of a message that could not be read off the wire, base64, cut after 4 KiB.
 pub const RAW_HEADERS: &str = "Sinew-Raw-Headers";
+/// On a node request that may have been sent before: a process of the agent may be working on it.
+pub const REPEATED: &str = "Sinew-Repeated";
 /// The place of a message in a stream, counted from 1 within a task.
 pub const A2A_SEQ: &str = "A2A-Seq";
 /// Present on the last message of a stream; the value says why it ended.
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 32] = [
+pub const TABLE: [(&str, &str); 33] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -102,6 +104,7 @@ pub const TABLE: [(&str, &str); 32] = [
     (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),
     (UNDELIVERABLE, "why a message could not be read off the wire; stands in place of its own headers"),
     (RAW_HEADERS, "header block of a message that could not be read off the wire, base64, cut after 4 KiB"),
+    (REPEATED, "on a node request that may have been sent before; absent otherwise"),
     (A2A_SEQ, "place in a stream, counted from 1"),
     (A2A_END, "marks the last message of a stream"),
 ];

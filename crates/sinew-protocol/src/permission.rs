@@ -195,8 +195,8 @@ impl Permissions {
     }
 }
 
-/// Returns the roles that may do an operation that a user of this name may or may not: roles under this name, else roles
-/// under a name that stands in the subject.
+/// Returns the roles that may do an operation that a user of this name may or may not: roles under this name, and the agent
+/// whose name stands in the subject if it may; else roles under a name that stands in the subject.
 pub fn holders(
     namespace: &str,
     name: &Token,
@@ -209,8 +209,16 @@ pub fn holders(
     };
     let tokens = subject.split('.').flat_map(|token| [Some(token), token.strip_prefix("agent-")]);
     let others = tokens.flatten().filter_map(|token| Token::parse(token).ok());
-    let mut found = [name.clone()].into_iter().chain(others).map(|name| under(&name));
-    found.find(|found| !found.is_empty()).unwrap_or_default()
+    let own = under(name);
+    let mut found = others.map(|name| under(&name));
+    if own.is_empty() {
+        return found.find(|found| !found.is_empty()).unwrap_or_default();
+    }
+    // Roles that act for all agents have more rights than the one that is missing.
+    let agent =
+        found.find_map(|found| found.into_iter().find(|(role, other)| *role == Role::Agent && other != name));
+    let has_agent = own.iter().any(|(role, _)| *role == Role::Agent);
+    agent.filter(|_| !has_agent).into_iter().chain(own).collect()
 }
 
 /// Whether every subject that `subject` stands for is one that `pattern` stands for.

@@ -44,6 +44,8 @@ pub(super) struct NodeCalls {
     checked: Instant,
     /// Whether an agent was not there when it was asked.
     is_absent: bool,
+    /// Whether the shard is being opened: its last owner may have sent what is sent now.
+    is_opening: bool,
     cards: Cards,
     /// Outputs that are fetched before the answer counts.
     fetches: JoinSet<()>,
@@ -63,6 +65,8 @@ struct NodeCall {
     repeat_after: Duration,
     /// How often it was sent after the first time because the connection was lost.
     resent: u32,
+    /// Whether it may have been sent before, by this owner of the shard or by the last one.
+    is_repeated: bool,
 }
 
 /// Where a call stands with its agent.
@@ -97,10 +101,16 @@ impl NodeCalls {
             connections,
             checked: Instant::now(),
             is_absent: false,
+            is_opening: true,
             cards: shared.cards.clone(),
             fetches: JoinSet::new(),
             back,
         })
+    }
+
+    /// Takes note that the shard is open: nobody has sent what is sent from now on.
+    pub(super) fn handle_opened(&mut self) {
+        self.is_opening = false;
     }
 
     /// Sends a task. Gives it back if it is too large for the short form.
@@ -118,7 +128,8 @@ impl NodeCalls {
             return None;
         }
         let (place, due, resent, repeat_after) = (CallPlace::Waits, None, 0, REPEAT_INTERVAL.0);
-        let waiting = NodeCall { call, meta, chain, body, place, due, repeat_after, resent };
+        let is_repeated = self.is_opening;
+        let waiting = NodeCall { call, meta, chain, body, place, due, repeat_after, resent, is_repeated };
         self.calls.insert(token.clone(), waiting);
         self.enter(token);
         self.flush().await;
@@ -344,9 +355,11 @@ impl NodeCalls {
                 call.place = CallPlace::Inside;
             }
             let is_stalled = self.stalled.is_some_and(|until| until > now);
+            let agent = call.call.ask.target.name();
             let wait = if !is_stalled
-                && self.caller.send(call.call.ask.target.name(), &token, call.body.clone()).await
+                && self.caller.send(agent, &token, call.body.clone(), call.is_repeated).await
             {
+                call.is_repeated = true;
                 let wait = call.repeat_after;
                 call.repeat_after = (wait * 2).min(REPEAT_INTERVAL.1);
                 wait

@@ -200,7 +200,8 @@ impl Shard {
         let outbox = Outbox::open(Arc::clone(&shared), sender);
         let mut desk = OpeningDesk { outbox, calls, stores, note };
         desk.fold(&shared, &mut opening).await?;
-        let OpeningDesk { outbox, calls, stores, note } = desk;
+        let OpeningDesk { outbox, mut calls, stores, note } = desk;
+        calls.handle_opened();
         let (state, mut care) = opening.finish();
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use async_nats::{Message, StatusCode};
+use async_nats::{HeaderMap, Message, StatusCode};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use sinew_protocol::header::REPEATED;
 use sinew_protocol::{ResultToken, Subject, Token};
 use tokio::time::timeout;
 
@@ -66,6 +67,8 @@ pub struct NodeTask {
     pub reply: async_nats::Subject,
     /// The request: a [`sinew_protocol::task::WorkflowNodeRequest`].
     pub body: Bytes,
+    /// Whether it may have been sent before, to another process of the agent.
+    pub is_repeated: bool,
 }
 
 impl MeshServices<'_> {
@@ -99,8 +102,9 @@ impl MeshServices<'_> {
 }
 
 impl NodeCaller {
-    /// Sends a task; false if the connection did not take it in time, so that it has to be sent again.
-    pub async fn send(&mut self, agent: &str, token: &ResultToken, body: Bytes) -> bool {
+    /// Sends a task; false if the connection did not take it in time, so that it has to be sent again. `is_repeated` says that
+    /// it may have been sent before, so that the agent asks all its processes for it before it begins.
+    pub async fn send(&mut self, agent: &str, token: &ResultToken, body: Bytes, is_repeated: bool) -> bool {
         let subject = if let Some(subject) = self.subjects.get(agent) {
             subject.clone()
         } else {
@@ -112,7 +116,14 @@ impl NodeCaller {
         crash::point("node.before");
         let reply = format!("{}.{}", self.inbox, token.as_str());
         let line = self.mesh.line();
-        let mut sending = std::pin::pin!(line.client.publish_with_reply(subject, reply, body));
+        let mut sending = std::pin::pin!(async move {
+            if !is_repeated {
+                return line.client.publish_with_reply(subject, reply, body).await;
+            }
+            let mut headers = HeaderMap::new();
+            headers.insert(REPEATED, "1");
+            line.client.publish_with_reply_and_headers(subject, reply, headers, body).await
+        });
         // A timer is made only for a connection that has no room at once.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => sent.is_ok(),
@@ -168,7 +179,8 @@ impl NodeEndpoint {
                 continue;
             }
             if let Some(reply) = message.reply.filter(|reply| self.mesh.may_answer(reply)) {
-                return Some(NodeTask { reply, body: message.payload });
+                let is_repeated = message.headers.is_some_and(|headers| headers.get(REPEATED).is_some());
+                return Some(NodeTask { reply, body: message.payload, is_repeated });
             }
         }
     }
@@ -182,7 +194,7 @@ impl NodeEndpoint {
 impl MeshServices<'_> {
     /// Answers a task that came to a node endpoint.
     pub async fn answer_node(self, reply: async_nats::Subject, body: Bytes) -> Result<(), MeshError> {
-        self.mesh.fits("an answer", &async_nats::HeaderMap::new(), body.len())?;
+        self.mesh.fits("an answer", &HeaderMap::new(), body.len())?;
         crash::point("reply.before");
         let sent = self.mesh.line().client.publish(reply, body).await;
         sent.map_err(|error| MeshError::Refused { what: "answering a task", reason: error.to_string() })

@@ -55,7 +55,12 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
     ("agent", &["agent", "list", "--mesh"], "$JS.API.CONSUMER.CREATE.north_CARDS.", "executor or client"),
     ("agent", &["execution", "list"], "$JS.API.CONSUMER.CREATE.north_WORKFLOWS.", "executor or client"),
     ("agent", &["serve", "executor"], "$JS.API.STREAM.INFO.KV_north_FLEET", "executor"),
-    ("agent", &["serve", "agent", "booking.agent.yaml"], "north.v1.card.Booking", "executor or admin"),
+    (
+        "agent",
+        &["serve", "agent", "booking.agent.yaml"],
+        "north.v1.rpc.Booking.>",
+        "takes the role agent as Booking or executor",
+    ),
     ("provisioner", &["execution", "list"], "$JS.API.CONSUMER.CREATE.north_WORKFLOWS.", "executor or client"),
     ("executor", &["workflow", "deploy", "other.yaml"], "north.v1.workflow.other", "admin"),
 ];

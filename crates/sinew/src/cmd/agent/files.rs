@@ -14,6 +14,7 @@ use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
+use sinew_operations::ready_made::add_ready_made;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 use tokio::runtime::Builder;
@@ -118,7 +119,7 @@ fn described_model(model: &ModelDescription) -> String {
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
     note_warnings(&agent, output);
-    let around = file_agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
+    let around = load_with_ready_made(&args.who.agents).unwrap_or_default();
     if let Some(alias) = &args.model {
         file_agents::choose_model([&agent], alias)?;
         for peer in around.iter() {
@@ -212,6 +213,15 @@ fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
     file_agents::load(paths, Path::new("./workflow.yaml"))
 }
 
+/// The agents of these places; without any, those around here and the ready-made ones.
+fn load_with_ready_made(places: &[PathBuf]) -> Result<AgentSet, Failure> {
+    let mut set = load(places)?;
+    if places.is_empty() {
+        add_ready_made(&mut set)?;
+    }
+    Ok(set)
+}
+
 /// An agent by name, or by the path of its file.
 pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
     find_file(&named.name, &named.agents)
@@ -223,7 +233,7 @@ pub(crate) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Fa
     if name.contains(".agent.") && path.is_file() {
         return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);
     }
-    let set = load(places)?;
+    let set = load_with_ready_made(places)?;
     set.get(name).cloned().ok_or_else(|| {
         let failure = Failure::new(
             FailureKind::NotFound,
