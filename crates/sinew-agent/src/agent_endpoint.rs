@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use sinew_mesh::MeshError;
 use sinew_mesh::a2a_endpoint::{
-    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, answer_forwarded, refuse_forwarded,
+    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, ForwardedCalls,
 };
 use sinew_mesh::async_nats::HeaderValue;
 use sinew_mesh::micro::About;
@@ -19,14 +19,13 @@ use sinew_protocol::a2a::{
 use sinew_protocol::card::CARD_INTERVAL;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::task::TaskExtra;
-use sinew_protocol::{Fault, TaskId, Token, header};
-use tokio::sync::Semaphore;
+use sinew_protocol::{Fault, TaskId, Token, code, header};
 use tokio::time::interval;
 
 use crate::caller_question::AnswerFate;
 use crate::failure::{BUSY, STOPPING, short};
 use crate::operations;
-use crate::replicas::{CallNeed, Replicas};
+use crate::replicas::{CallNeed, PassedCall, Replicas};
 use crate::request;
 use crate::site::Site;
 use crate::table::{Begin, Entry};
@@ -41,8 +40,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time beyond that of a task, in which the process that holds it answers.
 const TASK_GRACE: Duration = Duration::from_secs(5);
-/// Calls of other processes that are answered at once.
-const MAX_FORWARDED: usize = 4_096;
+
+/// How long the answer of another process is waited for.
+#[derive(Clone, Copy, Debug)]
+enum AnswerWait {
+    /// The answer does not wait for the task.
+    AtOnce,
+    /// The answer waits for the task, which ends by itself within this time.
+    TaskEnd(Duration),
+}
 
 /// The tasks of one agent, as its callers see them.
 pub(crate) struct AgentTasks {
@@ -81,8 +87,9 @@ pub(crate) async fn open(
 
 /// Answers the other processes of the agent, until the connection is closed.
 pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut endpoint: ReplicaEndpoint) {
+    // A call that was passed on is answered here, whatever becomes of its task.
     let tasks = Arc::new(AgentTasks { site: Arc::clone(&site), replicas: None });
-    let places = Arc::new(Semaphore::new(MAX_FORWARDED));
+    let calls = ForwardedCalls::new(tasks, site.going_on.clone());
     let mut beat = interval(CARD_INTERVAL);
     loop {
         let delivery = tokio::select! {
@@ -99,21 +106,7 @@ pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut
                     |asked: &TaskQuestion| site.table.find(&asked.caller, asked.task.as_str()).is_some();
                 replicas.take(message, reply, holds).await;
             }
-            Some(ReplicaDelivery::Call(call)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    refuse_forwarded(
-                        call,
-                        full("the process that holds the task has no room for another call"),
-                    )
-                    .await;
-                    continue;
-                };
-                let tasks = Arc::clone(&tasks);
-                site.going_on.spawn(async move {
-                    answer_forwarded(&*tasks, call).await;
-                    drop(place);
-                });
-            }
+            Some(ReplicaDelivery::Call(call)) => calls.take(call),
         }
     }
 }
@@ -129,11 +122,11 @@ impl A2aService for AgentTasks {
         params: SendMessageRequest,
         moment: AnswerMoment,
     ) -> A2aOutcome {
-        let timeout = if moment == AnswerMoment::Settled { self.task_timeout(call) } else { ANSWER_TIMEOUT };
+        let wait = if moment == AnswerMoment::Settled { self.task_end(call) } else { AnswerWait::AtOnce };
         let elsewhere = match &params.message.task_id {
-            Some(task) => self.elsewhere(call, &task.0, CallNeed::Task, timeout).await,
+            Some(task) => self.elsewhere(call, &task.0, CallNeed::Task, wait).await,
             None => match self.own_task(call, &params) {
-                Some(task) => self.elsewhere(call, &task, CallNeed::Beginning, timeout).await,
+                Some(task) => self.elsewhere(call, &task, CallNeed::Beginning, wait).await,
                 None => None,
             },
         };
@@ -155,7 +148,7 @@ impl A2aService for AgentTasks {
     }
 
     async fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> A2aOutcome {
-        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, ANSWER_TIMEOUT).await {
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
             return outcome;
         }
         let (task, seq) = operations::get(&self.site.table, &call.caller, &params)?;
@@ -167,14 +160,14 @@ impl A2aService for AgentTasks {
         let Some(replicas) = self.replicas.as_ref().filter(|replicas| !replicas.is_alone()) else {
             return Ok(A2aAnswer::of(&page));
         };
-        let others = Box::pin(replicas.answers_of_all(call, LIST_TIMEOUT)).await;
+        let others = Box::pin(replicas.answers_of_all(&PassedCall::of(call), LIST_TIMEOUT)).await;
         let others = others.iter().filter_map(|answer| answer.read().ok()).collect();
         Ok(A2aAnswer::of(&operations::merge(page, others)))
     }
 
     async fn cancel_task(&self, call: &A2aCall, params: CancelTaskParams) -> A2aOutcome {
-        let timeout = self.task_timeout(call);
-        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, timeout).await {
+        let wait = self.task_end(call);
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, wait).await {
             return outcome;
         }
         let entry = operations::cancel(&self.site.table, &call.caller, &params)?;
@@ -185,7 +178,7 @@ impl A2aService for AgentTasks {
     }
 
     async fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> A2aOutcome {
-        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, ANSWER_TIMEOUT).await {
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
             return outcome;
         }
         let (task, seq) = operations::subscribe(&self.site.table, &call.caller, &params)?;
@@ -204,14 +197,26 @@ impl AgentTasks {
         call: &A2aCall,
         task: &str,
         need: CallNeed,
-        timeout: Duration,
+        wait: AnswerWait,
     ) -> Option<A2aOutcome> {
         let replicas = self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
         if self.site.table.find(&call.caller, task).is_some() {
             return None;
         }
         let task = TaskId::parse(task).ok()?;
-        Box::pin(replicas.pass_on(call, &task, need, timeout)).await
+        // The body is taken before the call waits, which drops it.
+        let passed = PassedCall::of(call);
+        match wait {
+            AnswerWait::AtOnce => Box::pin(replicas.pass_on(&passed, &task, need, ANSWER_TIMEOUT)).await,
+            AnswerWait::TaskEnd(timeout) => {
+                let passing = Box::pin(replicas.pass_on(&passed, &task, need, timeout));
+                call.wait(passing).await.unwrap_or_else(|| {
+                    let text = "too many calls wait for tasks; ask for the task of this one";
+                    let fault = Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true);
+                    Some(Err(error_of(&fault)))
+                })
+            }
+        }
     }
 
     /// The task that a message of a caller begins. `None` for a message of an execution, which asks again by itself, and if
@@ -228,12 +233,12 @@ impl AgentTasks {
     }
 
     /// How long another process may take to answer a call that waits for its task: until the task has ended by itself.
-    fn task_timeout(&self, call: &A2aCall) -> Duration {
+    fn task_end(&self, call: &A2aCall) -> AnswerWait {
         let text = call.headers.get(header::DEADLINE).map(HeaderValue::as_str);
         let deadline = text.and_then(|ms| ms.parse().ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
         let left = deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         let longest = self.site.agent.agent.timeout;
-        left.unwrap_or(longest).min(longest).saturating_add(TASK_GRACE)
+        AnswerWait::TaskEnd(left.unwrap_or(longest).min(longest).saturating_add(TASK_GRACE))
     }
 
     /// Gives a task the answer to its question.
@@ -277,13 +282,13 @@ impl AgentTasks {
         let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
         match site.begin(asked_for, Some(caller.clone()), most_open) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),
-            Begin::Full => Err(full("the agent has no room for another task")),
+            Begin::Full => {
+                let fault =
+                    Fault::error(BUSY, "the agent has no room for another task").with_retry_after_ms(1_000);
+                Err(error_of(&fault))
+            }
         }
     }
-}
-
-fn full(text: &str) -> A2aError {
-    error_of(&Fault::error(BUSY, text).with_retry_after_ms(1_000))
 }
 
 fn stopping() -> A2aError {

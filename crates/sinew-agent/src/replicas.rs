@@ -8,19 +8,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use sinew_mesh::MeshError;
 use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aCall, A2aOutcome, relayed_outcome};
+use sinew_mesh::async_nats::{HeaderMap, Subject};
 use sinew_mesh::replica::{HolderAnswer, ReplicaEndpoint, ReplicaLink, ReplicaMessage, TaskQuestion};
+use sinew_mesh::rpc::RpcReply;
 use sinew_protocol::a2a::A2aError;
 use sinew_protocol::card::CARD_INTERVAL;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{Fault, TaskId, Token, code};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::failure::BUSY;
 use crate::site::Site;
 
 /// How long the answer of another process about a task is waited for.
@@ -33,8 +34,6 @@ const MAX_SILENCES: u32 = 2;
 const GRANT_TIME: Duration = Duration::from_secs(10);
 /// Tasks that processes may begin now.
 const MAX_GRANTS: u64 = 10_000;
-/// Calls that other processes answer at once.
-const MAX_FORWARDED: usize = 1_024;
 /// Holders of one task that are lost, one after the other, before its caller is told.
 const MAX_LOST: usize = 3;
 /// Time between two questions whether the process that answers a call is still there.
@@ -49,13 +48,25 @@ pub(crate) enum CallNeed {
     Beginning,
 }
 
+/// A call as another process gets it.
+pub(crate) struct PassedCall<'a> {
+    caller: &'a Token,
+    headers: &'a HeaderMap,
+    body: Bytes,
+}
+
+impl<'a> PassedCall<'a> {
+    pub(crate) fn of(call: &'a A2aCall) -> Self {
+        Self { caller: &call.caller, headers: &call.headers, body: call.body() }
+    }
+}
+
 /// The other processes of an agent.
 pub(crate) struct Replicas {
     link: ReplicaLink,
     others: Mutex<BTreeMap<Token, OtherProcess>>,
     /// Which process may begin a task of a caller, for those that ask this one.
     grants: moka::sync::Cache<(Token, TaskId), Token>,
-    places: Arc<Semaphore>,
 }
 
 /// Another process of the agent.
@@ -97,7 +108,6 @@ impl Replicas {
             link: services.replica_link(name),
             others: Mutex::default(),
             grants: moka::sync::Cache::builder().max_capacity(MAX_GRANTS).time_to_live(GRANT_TIME).build(),
-            places: Arc::new(Semaphore::new(MAX_FORWARDED)),
         };
         let endpoint = match replicas.join().await {
             Ok(endpoint) => endpoint,
@@ -140,7 +150,7 @@ impl Replicas {
     pub(crate) async fn take(
         &self,
         message: ReplicaMessage,
-        reply: Option<sinew_mesh::async_nats::Subject>,
+        reply: Option<Subject>,
         holds: impl Fn(&TaskQuestion) -> bool,
     ) {
         let own = self.link.process();
@@ -184,7 +194,7 @@ impl Replicas {
     /// Has a call answered by the process that holds its task. `None` if no other one does, so that this one answers.
     pub(crate) async fn pass_on(
         &self,
-        call: &A2aCall,
+        call: &PassedCall<'_>,
         task: &TaskId,
         need: CallNeed,
         timeout: Duration,
@@ -209,13 +219,10 @@ impl Replicas {
     }
 
     /// Answers of the other processes to a call that each of them answers for itself; those that came in time.
-    pub(crate) async fn answers_of_all(&self, call: &A2aCall, timeout: Duration) -> Vec<A2aAnswer> {
+    pub(crate) async fn answers_of_all(&self, call: &PassedCall<'_>, timeout: Duration) -> Vec<A2aAnswer> {
         let others = self.asked_processes();
-        let asked = others.iter().map(|process| async move {
-            let (headers, body) = (call.headers.clone(), call.body.clone());
-            let reply = self.link.forward(process, &call.caller, headers, body, timeout).await;
-            (process, reply)
-        });
+        let asked =
+            others.iter().map(|process| async move { (process, self.send(process, call, timeout).await) });
         let mut asked: FuturesUnordered<_> = asked.collect();
         let mut answers = Vec::new();
         while let Some((process, reply)) = asked.next().await {
@@ -316,16 +323,10 @@ impl Replicas {
         &self,
         holder: &Token,
         question: &TaskQuestion,
-        call: &A2aCall,
+        call: &PassedCall<'_>,
         timeout: Duration,
     ) -> Forwarded {
-        let Ok(_place) = self.places.try_acquire() else {
-            let text = "the process has no room for another call that a different process answers";
-            let fault = Fault::error(BUSY, text).with_retry_after_ms(1_000);
-            return Forwarded::Answered(Err(error_of(&fault)));
-        };
-        let (headers, body) = (call.headers.clone(), call.body.clone());
-        let mut reply = std::pin::pin!(self.link.forward(holder, &call.caller, headers, body, timeout));
+        let mut reply = std::pin::pin!(self.send(holder, call, timeout));
         let (mut heard_at, mut absences) = (Instant::now(), 0);
         loop {
             let asked = tokio::select! {
@@ -353,6 +354,15 @@ impl Replicas {
         }
     }
 
+    async fn send(
+        &self,
+        to: &Token,
+        call: &PassedCall<'_>,
+        timeout: Duration,
+    ) -> Result<RpcReply, MeshError> {
+        self.link.forward(to, call.caller, call.headers.clone(), call.body.clone(), timeout).await
+    }
+
     fn hear_of(&self, process: Token) {
         if process != *self.link.process() {
             self.rows().insert(process, OtherProcess { heard_at: Instant::now(), silences: 0 });
@@ -372,7 +382,7 @@ impl Replicas {
         }
     }
 
-    async fn answer(&self, reply: sinew_mesh::async_nats::Subject, answer: &impl serde::Serialize) {
+    async fn answer(&self, reply: Subject, answer: &impl serde::Serialize) {
         if let Err(error) = self.link.answer(reply, answer).await {
             tracing::debug!(%error, "another process of the agent was not answered");
         }
