@@ -2,20 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde_json::Value;
 use sinew_mesh::MeshError;
-use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment};
+use sinew_mesh::a2a_endpoint::{
+    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, ForwardedCalls,
+};
+use sinew_mesh::async_nats::HeaderValue;
 use sinew_mesh::micro::About;
+use sinew_mesh::replica::{ReplicaDelivery, ReplicaEndpoint, TaskQuestion};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, AgentCard, CancelTaskParams, ListTasksParams, SendMessageRequest, TaskIdParams,
     TaskQueryParams,
 };
+use sinew_protocol::card::CARD_INTERVAL;
 use sinew_protocol::jsonrpc::error_of;
-use sinew_protocol::{Fault, Token};
+use sinew_protocol::task::TaskExtra;
+use sinew_protocol::{Fault, TaskId, Token, code, header};
+use tokio::time::interval;
 
 use crate::caller_question::AnswerFate;
 use crate::failure::{BUSY, STOPPING, short};
 use crate::operations;
+use crate::replicas::{CallNeed, PassedCall, Replicas};
 use crate::request;
 use crate::site::Site;
 use crate::table::{Begin, Entry};
@@ -24,14 +34,35 @@ use crate::task_properties::own_ids;
 /// Open tasks beyond those that are worked on.
 pub(crate) const MOST_WAITING: usize = 1_024;
 
+/// How long an answer of another process that has not to wait for a task may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long another process may take to list its tasks.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time beyond that of a task, in which the process that holds it answers.
+const TASK_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the answer of another process is waited for.
+#[derive(Clone, Copy, Debug)]
+enum AnswerWait {
+    /// The answer does not wait for the task.
+    AtOnce,
+    /// The answer waits for the task, which ends by itself within this time.
+    TaskEnd(Duration),
+}
+
 /// The tasks of one agent, as its callers see them.
 pub(crate) struct AgentTasks {
     site: Arc<Site>,
+    /// Processes that calls for unknown tasks are passed on to; `None` for calls that another process passed on.
+    replicas: Option<Arc<Replicas>>,
 }
 
 /// Opens the endpoint and lists it for `nats micro ls`, `info` and `stats`. The figures of the service are those of calls;
 /// its `data` has those of all tasks, also from the queue.
-pub(crate) async fn open(site: &Arc<Site>) -> Result<A2aEndpoint<AgentTasks>, MeshError> {
+pub(crate) async fn open(
+    site: &Arc<Site>,
+    replicas: Option<Arc<Replicas>>,
+) -> Result<A2aEndpoint<AgentTasks>, MeshError> {
     let agent = &site.agent.agent;
     let metadata = BTreeMap::from([
         ("sinew_agent".to_owned(), agent.name.clone()),
@@ -49,9 +80,35 @@ pub(crate) async fn open(site: &Arc<Site>) -> Result<A2aEndpoint<AgentTasks>, Me
     };
     let calls = site.mesh.services().serve_rpc(&agent.name).await?;
     let listed = site.mesh.services().list_agent(&agent.name, about).await?;
-    let tasks = Arc::new(AgentTasks { site: Arc::clone(site) });
+    let tasks = Arc::new(AgentTasks { site: Arc::clone(site), replicas });
     // Calls that wait for a task are answered while the agent drains.
     Ok(A2aEndpoint::new(tasks, calls, Some(listed)).tracked_by(site.going_on.clone()))
+}
+
+/// Answers the other processes of the agent, until the connection is closed.
+pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut endpoint: ReplicaEndpoint) {
+    // A call that was passed on is answered here, whatever becomes of its task.
+    let tasks = Arc::new(AgentTasks { site: Arc::clone(&site), replicas: None });
+    let calls = ForwardedCalls::new(tasks, site.going_on.clone());
+    let mut beat = interval(CARD_INTERVAL);
+    loop {
+        let delivery = tokio::select! {
+            delivery = endpoint.next() => delivery,
+            _ = beat.tick() => {
+                replicas.beat().await;
+                continue;
+            }
+        };
+        match delivery {
+            None => return,
+            Some(ReplicaDelivery::Message(message, reply)) => {
+                let holds =
+                    |asked: &TaskQuestion| site.table.find(&asked.caller, asked.task.as_str()).is_some();
+                replicas.take(message, reply, holds).await;
+            }
+            Some(ReplicaDelivery::Call(call)) => calls.take(call),
+        }
+    }
 }
 
 impl A2aService for AgentTasks {
@@ -65,6 +122,17 @@ impl A2aService for AgentTasks {
         params: SendMessageRequest,
         moment: AnswerMoment,
     ) -> A2aOutcome {
+        let wait = if moment == AnswerMoment::Settled { self.task_end(call) } else { AnswerWait::AtOnce };
+        let elsewhere = match &params.message.task_id {
+            Some(task) => self.elsewhere(call, &task.0, CallNeed::Task, wait).await,
+            None => match self.own_task(call, &params) {
+                Some(task) => self.elsewhere(call, &task, CallNeed::Beginning, wait).await,
+                None => None,
+            },
+        };
+        if let Some(outcome) = elsewhere {
+            return outcome;
+        }
         let entry = match params.message.task_id.clone() {
             Some(task) => self.answer_question(&call.caller, &task.0, params)?,
             None => self.begin(call, params)?,
@@ -80,15 +148,28 @@ impl A2aService for AgentTasks {
     }
 
     async fn get_task(&self, call: &A2aCall, params: TaskQueryParams) -> A2aOutcome {
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
+            return outcome;
+        }
         let (task, seq) = operations::get(&self.site.table, &call.caller, &params)?;
         Ok(A2aAnswer::of(&*task).with_seq(seq))
     }
 
     async fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> A2aOutcome {
-        operations::list(&self.site.table, &call.caller, &params).map(|page| A2aAnswer::of(&page))
+        let page = operations::list(&self.site.table, &call.caller, &params)?;
+        let Some(replicas) = self.replicas.as_ref().filter(|replicas| !replicas.is_alone()) else {
+            return Ok(A2aAnswer::of(&page));
+        };
+        let others = Box::pin(replicas.answers_of_all(&PassedCall::of(call), LIST_TIMEOUT)).await;
+        let others = others.iter().filter_map(|answer| answer.read().ok()).collect();
+        Ok(A2aAnswer::of(&operations::merge(page, others)))
     }
 
     async fn cancel_task(&self, call: &A2aCall, params: CancelTaskParams) -> A2aOutcome {
+        let wait = self.task_end(call);
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, wait).await {
+            return outcome;
+        }
         let entry = operations::cancel(&self.site.table, &call.caller, &params)?;
         if let Some(None) = call.wait(entry.ended()).await {
             return Err(stopping());
@@ -97,6 +178,9 @@ impl A2aService for AgentTasks {
     }
 
     async fn subscribe(&self, call: &A2aCall, params: TaskIdParams) -> A2aOutcome {
+        if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
+            return outcome;
+        }
         let (task, seq) = operations::subscribe(&self.site.table, &call.caller, &params)?;
         Ok(A2aAnswer::of_task(&*task).with_seq(seq))
     }
@@ -107,6 +191,56 @@ impl A2aService for AgentTasks {
 }
 
 impl AgentTasks {
+    /// Has a call answered by the process that holds its task. `None` if this process answers it.
+    async fn elsewhere(
+        &self,
+        call: &A2aCall,
+        task: &str,
+        need: CallNeed,
+        wait: AnswerWait,
+    ) -> Option<A2aOutcome> {
+        let replicas = self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
+        if self.site.table.find(&call.caller, task).is_some() {
+            return None;
+        }
+        let task = TaskId::parse(task).ok()?;
+        // The body is taken before the call waits, which drops it.
+        let passed = PassedCall::of(call);
+        match wait {
+            AnswerWait::AtOnce => Box::pin(replicas.pass_on(&passed, &task, need, ANSWER_TIMEOUT)).await,
+            AnswerWait::TaskEnd(timeout) => {
+                let passing = Box::pin(replicas.pass_on(&passed, &task, need, timeout));
+                call.wait(passing).await.unwrap_or_else(|| {
+                    let text = "too many calls wait for tasks; ask for the task of this one";
+                    let fault = Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true);
+                    Some(Err(error_of(&fault)))
+                })
+            }
+        }
+    }
+
+    /// The task that a message of a caller begins. `None` for a message of an execution, which asks again by itself, and if
+    /// there is no other process that may know the task.
+    fn own_task(&self, call: &A2aCall, params: &SendMessageRequest) -> Option<String> {
+        self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
+        let of_execution = |metadata: &Option<Value>| TaskExtra::find(metadata.as_ref()).is_some();
+        if of_execution(&params.metadata) || of_execution(&params.message.metadata) {
+            return None;
+        }
+        let (site, message) = (&self.site, &params.message.id.0);
+        let (_, task) = own_ids(site.mesh.namespace(), &site.token, &call.caller, message);
+        Some(task.as_str().to_owned())
+    }
+
+    /// How long another process may take to answer a call that waits for its task: until the task has ended by itself.
+    fn task_end(&self, call: &A2aCall) -> AnswerWait {
+        let text = call.headers.get(header::DEADLINE).map(HeaderValue::as_str);
+        let deadline = text.and_then(|ms| ms.parse().ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
+        let left = deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+        let longest = self.site.agent.agent.timeout;
+        AnswerWait::TaskEnd(left.unwrap_or(longest).min(longest).saturating_add(TASK_GRACE))
+    }
+
     /// Gives a task the answer to its question.
     fn answer_question(
         &self,

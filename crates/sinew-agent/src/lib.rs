@@ -46,6 +46,7 @@ mod peer_request;
 mod peers;
 mod person_question;
 mod queue;
+mod replicas;
 mod reply;
 mod request;
 mod run;

@@ -1,4 +1,4 @@
-//! A2A's operations on the tasks of this process, without their transport.
+//! A2A's operations on the tasks of this process, and lists of those of all processes, without their transport.
 
 use std::sync::Arc;
 
@@ -92,16 +92,34 @@ pub(crate) fn list(
     }
     let more = tasks.len() > size as usize;
     tasks.truncate(size as usize);
-    let last = tasks.last().filter(|_| more).map(|task| {
-        let (timestamp, id) = place(task);
-        format!("{timestamp}~{id}")
-    });
+    let last = tasks.last().filter(|_| more).map(page_token);
     if params.include_artifacts != Some(true) {
         for task in &mut tasks {
             task.artifacts = None;
         }
     }
     Ok(TaskListResponse { tasks, next_page_token: last.unwrap_or_default(), page_size: size, total_size })
+}
+
+/// One page of the pages that all processes give of their tasks, for the same parameters: the first is this process's.
+pub(crate) fn merge(mut page: TaskListResponse, others: Vec<TaskListResponse>) -> TaskListResponse {
+    let mut more = !page.next_page_token.is_empty();
+    for other in others {
+        more |= !other.next_page_token.is_empty();
+        page.total_size = page.total_size.saturating_add(other.total_size);
+        page.tasks.extend(other.tasks);
+    }
+    page.tasks.sort_by(|a, b| place(b).cmp(&place(a)));
+    more |= page.tasks.len() > page.page_size as usize;
+    page.tasks.truncate(page.page_size as usize);
+    let last = page.tasks.last().filter(|_| more).map(page_token);
+    page.next_page_token = last.unwrap_or_default();
+    page
+}
+
+fn page_token(last: &Task) -> String {
+    let (timestamp, id) = place(last);
+    format!("{timestamp}~{id}")
 }
 
 fn timestamp(task: &Task) -> &str {

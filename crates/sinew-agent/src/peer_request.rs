@@ -1,7 +1,7 @@
 //! One request to another agent, repeated under the same id until its task has ended.
 //!
 //! A message may be lost, and whoever took it may die. So an answer is waited for a short while only; afterwards the task is
-//! asked for, and whoever knows nothing of it gets the message again.
+//! asked for, and if no process knows it for a while, the message is sent again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,6 +32,9 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Time without a word about a task, after which the replica that took it counts as dead.
 const REPLICA_LEASE: Duration = Duration::from_secs(15);
+/// Questions about a task, one after the other, before it counts as unknown: a process of an older version answers for its own
+/// tasks only.
+const REPLICA_TRIES: usize = 4;
 /// Time without a word of any executor, after which a call fails.
 const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
 
@@ -40,7 +43,7 @@ const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
 pub(crate) enum DoorKind {
     /// Every executor knows the task: it is an execution.
     Execution,
-    /// Only the replica that took the task knows it.
+    /// The replica that took the task knows it; others ask it, unless they are of an older version.
     Agent,
 }
 
@@ -61,8 +64,8 @@ impl DoorKind {
     }
 }
 
-/// Asks an agent at its own A2A endpoint until its task has ended. A message that an agent took and died with is taken again by
-/// the next one of the name. `None` if nobody of the name answers, and none has taken the message.
+/// Asks an agent at its own A2A endpoint for the task of a message that was sent and may have been taken, until the task has
+/// ended. A message that no process of the agent knows for a while, because it was lost or a process died with it, is sent again.
 ///
 /// # Errors
 /// The answer is not one, or nobody answers any more, or not in time.
@@ -71,13 +74,16 @@ pub async fn ask_until_answered(
     agent: &str,
     request: &SendMessageRequest,
     until: Instant,
-) -> Result<Option<Task>, Failure> {
+) -> Result<Task, Failure> {
     let id = request.message.id.0.as_str();
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(agent), mesh.caller(), id);
     let about = TaskProperties::new(agent, execution, task);
     let (cancel, artifacts, calls) = (CancellationToken::new(), Artifacts::default(), CallCounts::default());
     let context = TaskCalls { about: &about, cancel: &cancel, artifacts: &artifacts, calls: &calls };
-    PeerRequest { mesh, id, request, context, until }.ask(agent, DoorKind::Agent).await
+    let request = PeerRequest { mesh, id, request, context, until };
+    let task = request.own_task(agent, DoorKind::Agent);
+    let ended = request.follow(agent, DoorKind::Agent, Some(task)).await?;
+    ended.ok_or_else(|| no_peer(agent, "nobody answers", true))
 }
 
 /// A request to another agent.
@@ -105,14 +111,23 @@ enum PeerTask {
 impl PeerRequest<'_> {
     /// Asks at a door and waits for the end of the task. `None` if nobody listens there and the message was not taken.
     pub(crate) async fn ask(&self, door: &str, kind: DoorKind) -> Result<Option<Task>, Failure> {
-        let mut task_id: Option<String> = None;
-        let (mut heard_at, mut is_sent) = (Instant::now(), false);
+        self.follow(door, kind, None).await
+    }
+
+    /// As [`PeerRequest::ask`]; begins with a question about the task of a message that was sent already.
+    async fn follow(
+        &self,
+        door: &str,
+        kind: DoorKind,
+        mut task_id: Option<String>,
+    ) -> Result<Option<Task>, Failure> {
+        let (mut heard_at, mut is_sent) = (Instant::now(), task_id.is_some());
         let mut interval = POLL_INTERVAL.0;
         loop {
             // Most of the time passes between two exchanges: their memory is there only during them.
             let state = match &task_id {
                 None => Box::pin(self.send(door)).await?,
-                Some(id) => Box::pin(self.poll(door, id)).await?,
+                Some(id) => Box::pin(self.poll(door, kind, id)).await?,
             };
             match state {
                 PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
@@ -121,7 +136,7 @@ impl PeerRequest<'_> {
                     task_id = Some(task.id.0);
                 }
                 PeerTask::Nobody if !is_sent => return Ok(None),
-                // Another replica may know it: only the silence of all of them means that none does.
+                // A replica of an older version may know it: only the silence of all of them means that none does.
                 PeerTask::Unknown if kind == DoorKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
                 PeerTask::Unknown => (task_id, heard_at) = (None, Instant::now()),
                 PeerTask::Nobody | PeerTask::Silent if heard_at.elapsed() > kind.lease() => {
@@ -178,7 +193,20 @@ impl PeerRequest<'_> {
         }
     }
 
-    async fn poll(&self, door: &str, id: &str) -> Result<PeerTask, Failure> {
+    /// The task as its process has it.
+    async fn poll(&self, door: &str, kind: DoorKind, id: &str) -> Result<PeerTask, Failure> {
+        let tries = if kind == DoorKind::Agent { REPLICA_TRIES } else { 1 };
+        let mut state = PeerTask::Unknown;
+        for _ in 0..tries {
+            state = self.poll_once(door, id).await?;
+            if !matches!(state, PeerTask::Unknown) {
+                break;
+            }
+        }
+        Ok(state)
+    }
+
+    async fn poll_once(&self, door: &str, id: &str) -> Result<PeerTask, Failure> {
         let method = Method::Core(CoreMethod::GetTask);
         let body = Request::new(self.id, method, &json!({ "id": id, "historyLength": 0 })).to_bytes();
         let reply = self.exchange(door, method, body, POLL_TIMEOUT).await?;

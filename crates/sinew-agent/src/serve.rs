@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::error::AgentError;
+use crate::replicas::Replicas;
 use crate::site::Site;
 use crate::task_properties::{TaskProperties, own_ids};
 use crate::{agent_endpoint, node_endpoint, queue};
@@ -44,7 +45,9 @@ impl Agent {
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
         let site = Arc::new(Site::new(mesh, compiled));
-        let endpoint = agent_endpoint::open(&site).await?;
+        // Processes that know each other find each other's tasks, so they meet before the first call comes.
+        let (replicas, from_replicas) = Replicas::open(&site).await.unzip();
+        let endpoint = agent_endpoint::open(&site, replicas.clone()).await?;
         let name = site.agent.agent.name.clone();
         find_steps(&site).await;
         let controls = site.mesh.tasks().controls(&name).await?;
@@ -58,6 +61,9 @@ impl Agent {
             endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
         }
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
+        let answering = replicas.clone().zip(from_replicas).map(|(replicas, from_replicas)| {
+            tokio::spawn(agent_endpoint::serve_replicas(Arc::clone(&site), replicas, from_replicas))
+        });
         let mut own_card = own_card(&site).await?;
         let served = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
@@ -85,6 +91,10 @@ impl Agent {
             let _ = timeout_at(ended_at, site.going_on.wait()).await;
         }
         hearing.abort();
+        if let (Some(answering), Some(replicas)) = (answering, replicas) {
+            answering.abort();
+            let _ = timeout_at(ended_at, replicas.leave()).await;
+        }
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served

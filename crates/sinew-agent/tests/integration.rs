@@ -8,4 +8,5 @@ mod life;
 mod node;
 mod python;
 mod queue;
+mod replicas;
 mod steps;

@@ -31,6 +31,7 @@ mod page_matrix;
 mod page_threads;
 mod pushes;
 mod python_sdk;
+mod replicas;
 #[path = "../../../tests/conformance/scenario_agent.rs"]
 mod scenario_agent;
 #[path = "../../../tests/conformance/scenarios.rs"]

@@ -41,7 +41,7 @@ pub use error::MeshError;
 pub use layout::Layout;
 pub use mesh::Mesh;
 pub use provision::{Change, Difference, Provision};
-pub use service::{MeshServices, a2a_endpoint, micro, node, query, rpc, start};
+pub use service::{MeshServices, a2a_endpoint, micro, node, query, replica, rpc, start};
 pub use store::{artifact, card, fleet, history, history_index, record, steps, workflow};
 pub use stream::inbox::{Inbox, ReceivedMessage, Source};
 pub use stream::journal::{AppendError, Journal, Stored};

@@ -257,7 +257,8 @@ async fn exchange(
     exchanged(mesh, agent, &task).await
 }
 
-/// The answer of an agent that takes long, whichever of its processes gives it.
+/// The answer of an agent that takes long, whichever of its processes gives it. The message is not sent again while a process of
+/// the agent may work on it.
 async fn answered_late(
     mesh: &Mesh,
     question: &AgentQuestion<'_>,
@@ -266,11 +267,7 @@ async fn answered_late(
 ) -> Result<Exchanged, Failure> {
     let agent = question.agent;
     match sinew_agent::ask_until_answered(mesh, agent, request, until).await {
-        Ok(Some(task)) => exchanged(mesh, agent, &task).await,
-        Ok(None) => {
-            let text = format!("nobody answers for agent '{agent}'");
-            Err(Failure::new(FailureKind::Failed, code::NOBODY_ANSWERS.as_str(), text))
-        }
+        Ok(task) => exchanged(mesh, agent, &task).await,
         Err(failure) => Ok((Err(failure.into_fault()), Value::Null)),
     }
 }

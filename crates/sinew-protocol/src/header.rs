@@ -43,7 +43,7 @@ pub const STATUS: &str = "Sinew-Status";
 pub const STARTED: &str = "Sinew-Started";
 /// When an execution ended, milliseconds since 1970 UTC.
 pub const ENDED: &str = "Sinew-Ended";
-/// Caller who started an execution.
+/// Caller who started an execution, or whose call another process of an agent passes on.
 pub const CALLER: &str = "Sinew-Caller";
 /// How many rounds and verdicts the record of an execution has; a record never takes the place of one with more.
 pub const ENTRIES: &str = "Sinew-Entries";
@@ -93,7 +93,7 @@ pub const TABLE: [(&str, &str); 33] = [
     (STATUS, "how an execution ended"),
     (STARTED, "when an execution began, ms since 1970 UTC"),
     (ENDED, "when an execution ended, ms since 1970 UTC"),
-    (CALLER, "who started an execution"),
+    (CALLER, "who started an execution, or whose call another process of an agent passes on"),
     (ENTRIES, "rounds and verdicts of a record; one with fewer never replaces it"),
     (USAGE, "model calls behind an execution as JSON; absent if no model was asked"),
     (FAULT, "code of the fault by which an execution ended; absent without one"),

@@ -274,6 +274,9 @@ impl Table<'_> {
         self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
         self.hear(format!("{} {name}", self.subject(&format!("node.{name}"))));
         self.hear(self.subject(&format!("control.{name}.>")));
+        // Its processes find each other's tasks.
+        self.say(&format!("replica.{name}.*"));
+        self.hear(self.subject(&format!("replica.{name}.*")));
         // Another replica that leaves takes the card with it.
         self.hear(self.subject(&format!("card.{name}")));
         for verb in ["PING", "INFO", "STATS"] {

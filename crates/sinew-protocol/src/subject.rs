@@ -15,7 +15,7 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
-pub const COUNTED_SUBJECT_KINDS: [&str; 19] = [
+pub const COUNTED_SUBJECT_KINDS: [&str; 20] = [
     "access",
     "card",
     "command",
@@ -28,6 +28,7 @@ pub const COUNTED_SUBJECT_KINDS: [&str; 19] = [
     "push",
     "quarantine",
     "query",
+    "replica",
     "result",
     "rpc",
     "start",
@@ -107,6 +108,8 @@ pub enum Subject {
     Progress { execution: ExecutionId, task: TaskId },
     /// A word to the replica of an agent that owns a task.
     Control { agent: Token, task: TaskId },
+    /// A message among the processes of an agent: to one of them, or to all.
+    Replica { agent: Token, process: Token },
     /// A question to a shard's owner.
     Query { shard: u32 },
     /// The versions of a workflow that were deployed; the last message is the latest.
@@ -152,7 +155,7 @@ impl AccessKind {
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 18] = [
+pub const TABLE: [(&str, &str); 19] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
@@ -165,6 +168,10 @@ pub const TABLE: [(&str, &str); 18] = [
     ("node.{agent}", "tasks of executions, request and reply"),
     ("progress.{execution}.{task}", "streaming status"),
     ("control.{agent}.{task}", "cancellation, to the replica that owns the task"),
+    (
+        "replica.{agent}.{process}",
+        "among the processes of an agent: who holds a task, and calls for the one that does",
+    ),
     ("query.{shard}", "questions to a shard's owner"),
     ("workflow.{name}", "versions of workflows that were deployed; the last is the latest"),
     ("quarantine.{stream}.{seq}", "what could not be read, kept for a person to look at"),
@@ -218,6 +225,9 @@ impl Subject {
                 join(namespace, &["progress", execution.as_str(), task.as_str()])
             }
             Self::Control { agent, task } => join(namespace, &["control", agent.as_str(), task.as_str()]),
+            Self::Replica { agent, process } => {
+                join(namespace, &["replica", agent.as_str(), process.as_str()])
+            }
             Self::Query { shard } => join(namespace, &["query", &number(shard)]),
             Self::Workflow { name } => join(namespace, &["workflow", name.as_str()]),
             Self::Quarantine { stream, seq } => {
@@ -276,6 +286,7 @@ impl Subject {
             ["node", agent] => Self::Node { agent: token(agent)? },
             ["progress", eid, stid] => Self::Progress { execution: execution(eid)?, task: task(stid)? },
             ["control", agent, stid] => Self::Control { agent: token(agent)?, task: task(stid)? },
+            ["replica", agent, process] => Self::Replica { agent: token(agent)?, process: token(process)? },
             ["query", shard] => Self::Query { shard: number(shard)? },
             ["workflow", name] => Self::Workflow { name: token(name)? },
             ["quarantine", stream, seq] => Self::Quarantine { stream: token(stream)?, seq: number(seq)? },
@@ -344,6 +355,7 @@ mod tests {
             Subject::Node { agent: agent.clone() },
             Subject::Progress { execution: execution.clone(), task: task.clone() },
             Subject::Control { agent: agent.clone(), task },
+            Subject::Replica { agent: agent.clone(), process: Token::of("all") },
             Subject::Query { shard: 0 },
             Subject::Workflow { name: Token::of("order intake") },
             Subject::Quarantine { stream: Token::of("RESULTS"), seq: u64::MAX },

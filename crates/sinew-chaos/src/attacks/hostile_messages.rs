@@ -86,6 +86,7 @@ impl Attacker {
                 "chaos.v1.history".to_owned(),
                 "chaos.v1.journal".to_owned(),
                 "chaos.v1.control.alpha".to_owned(),
+                "chaos.v1.replica.alpha".to_owned(),
                 "chaos.v1.workflow".to_owned(),
                 format!("chaos.v1.task.alpha.{ghost}"),
                 "$KV.chaos_FLEET.owner".to_owned(),

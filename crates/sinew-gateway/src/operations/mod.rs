@@ -237,7 +237,7 @@ impl A2aOperations {
     ) -> Result<Box<RawValue>, A2aError> {
         let place = self.locate(call, &params.id).await?;
         let wanted = CancelTaskParams { tenant: None, id: place.id.clone(), metadata: params.metadata };
-        let cancelled = self.ask_again(call, &place.agent, CoreMethod::CancelTask, &wanted).await;
+        let cancelled = self.ask_for_task(call, &place, CoreMethod::CancelTask, &wanted).await;
         let mut task: Task = match cancelled {
             Ok(reply) => reply.read()?,
             // A cancellation whose answer was lost is known by its effect.

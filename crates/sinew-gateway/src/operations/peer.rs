@@ -21,7 +21,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two requests to an endpoint that nobody serves.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
-/// Requests about a task of an agent, each of which may reach another replica.
+/// Requests about a task of an agent, each of which may reach another replica. Replicas ask each other for a task that they do
+/// not know; those of an older version, or without the right to it, do not.
 pub(super) const REPLICA_TRIES: usize = 4;
 
 /// Answer of an agent.
@@ -126,23 +127,34 @@ impl A2aOperations {
         }
     }
 
-    /// The caller's task as its agent has it now. Each replica of an agent knows its own tasks, so several are asked.
+    /// Asks the agent of a task, as often as another replica may know the task that one does not.
+    pub(super) async fn ask_for_task(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        method: CoreMethod,
+        params: &impl Serialize,
+    ) -> Result<PeerReply, PeerError> {
+        let tries = if place.is_workflow { 1 } else { REPLICA_TRIES };
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match self.ask_again(call, &place.agent, method, params).await {
+                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
+                asked => return asked,
+            }
+        }
+    }
+
+    /// The caller's task as its agent has it now.
     pub(super) async fn task_of_peer(
         &self,
         call: &OperationCall,
         place: &TaskPlace,
     ) -> Result<NumberedTask, A2aError> {
         let params = TaskQueryParams { tenant: None, id: place.id.clone(), history_length: None };
-        let tries = if place.is_workflow { 1 } else { REPLICA_TRIES };
-        let mut tried = 0;
-        loop {
-            tried += 1;
-            match self.ask_again(call, &place.agent, CoreMethod::GetTask, &params).await {
-                Ok(reply) => return Ok(NumberedTask { task: reply.read()?, seq: reply.seq }),
-                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let reply = self.ask_for_task(call, place, CoreMethod::GetTask, &params).await?;
+        Ok(NumberedTask { task: reply.read()?, seq: reply.seq })
     }
 }
 

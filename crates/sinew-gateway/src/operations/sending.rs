@@ -194,7 +194,7 @@ impl A2aOperations {
     }
 
     /// Asks an agent. One that does not answer is not asked to do the work again: its task is looked for instead, because
-    /// another replica would take the message for a new one.
+    /// a replica of an older version would take the message for a new one.
     async fn send_to_agent(
         &self,
         call: &OperationCall,
@@ -205,7 +205,7 @@ impl A2aOperations {
         let until = Instant::now() + self.shared.blocking;
         let configuration = params.configuration.as_ref();
         let at_once = configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
-        // Each replica knows its own tasks, so a message to a task may have to find the one that has it.
+        // Replicas of older versions know their own tasks only, so a message to a task may have to find the one that has it.
         let tries = if params.message.task_id.is_some() { REPLICA_TRIES } else { 1 };
         let mut tried = 0;
         loop {

@@ -11,7 +11,7 @@ use sinew_protocol::{TaskId, Vocabulary, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::decision::execution_of;
-use super::peer::{REPLICA_TRIES, mesh_failed};
+use super::peer::mesh_failed;
 use super::target::TaskPlace;
 use super::{A2aOperations, OperationCall, named_task, short};
 
@@ -141,27 +141,21 @@ impl A2aOperations {
     ) -> Result<TaskStream, A2aError> {
         let feed = self.feed_of(&place).await?;
         let params = TaskIdParams { tenant: None, id: place.id.clone() };
-        let mut tried = 0;
-        let (mut task, seq): (Task, u64) = loop {
-            tried += 1;
-            match self.ask_again(call, &place.agent, CoreMethod::SubscribeToTask, &params).await {
-                Ok(reply) => {
-                    let StreamResponse::Task(task) = reply.read()? else {
-                        let text = "the agent's stream does not begin with its task";
-                        return Err(A2aError::new(ErrorCode::InvalidAgentResponse, text));
-                    };
-                    break (task, reply.seq.unwrap_or(0));
-                }
-                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < REPLICA_TRIES => {}
-                // The client's stream broke off before the end: it gets the task as it ended.
-                Err(error)
-                    if error.code() == ErrorCode::UnsupportedOperation && call.last_event.is_some() =>
-                {
-                    let found = self.task_of_peer(call, &place).await?;
-                    break (found.task, found.seq.unwrap_or(0));
-                }
-                Err(error) => return Err(error.into()),
+        let asked = self.ask_for_task(call, &place, CoreMethod::SubscribeToTask, &params).await;
+        let (mut task, seq): (Task, u64) = match asked {
+            Ok(reply) => {
+                let StreamResponse::Task(task) = reply.read()? else {
+                    let text = "the agent's stream does not begin with its task";
+                    return Err(A2aError::new(ErrorCode::InvalidAgentResponse, text));
+                };
+                (task, reply.seq.unwrap_or(0))
             }
+            // The client's stream broke off before the end: it gets the task as it ended.
+            Err(error) if error.code() == ErrorCode::UnsupportedOperation && call.last_event.is_some() => {
+                let found = self.task_of_peer(call, &place).await?;
+                (found.task, found.seq.unwrap_or(0))
+            }
+            Err(error) => return Err(error.into()),
         };
         let ended = is_terminal(task.status.state);
         place.show(&mut task);

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_nats::{HeaderMap, HeaderValue};
-use serde::Serialize;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sinew_protocol::a2a::{
@@ -15,14 +16,14 @@ use sinew_protocol::a2a::{
     SendMessageRequest, TaskIdParams, TaskQueryParams,
 };
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, raw};
-use sinew_protocol::{Token, header};
+use sinew_protocol::{Fault, Token, code, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::crash;
 use crate::micro::Listed;
-use crate::rpc::{RpcRequest, RpcServer};
+use crate::rpc::{RpcReply, RpcRequest, RpcServer};
 use crate::service::waiting_calls::WaitingCalls;
 
 /// Calls that one process answers at once.
@@ -39,6 +40,8 @@ pub struct A2aCall {
     pub caller: Token,
     /// Headers without commands to the server.
     pub headers: HeaderMap,
+    /// Body as it came; empty once the call waits.
+    body: Mutex<Bytes>,
     /// Its place among the calls that are answered.
     place: Mutex<Option<OwnedSemaphorePermit>>,
     waiting: Arc<WaitingCalls>,
@@ -49,7 +52,14 @@ impl A2aCall {
     /// waited longest: it is answered with the task as it is, because its caller may have gone.
     pub async fn wait<T>(&self, settled: impl Future<Output = T>) -> Option<T> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A call may wait for long, and its body be large.
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.waiting.wait(&self.caller, settled).await
+    }
+
+    /// The body as it came, JSON-RPC, for another process to answer; empty once the call waits.
+    pub fn body(&self) -> Bytes {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -97,6 +107,11 @@ impl A2aAnswer {
             task: &'a T,
         }
         Self::of(&NamedTask { task })
+    }
+
+    /// The result as its type.
+    pub fn read<T: serde::de::DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(self.result.get())
     }
 
     /// The same answer, which contains everything up to the event of this number.
@@ -207,14 +222,78 @@ impl<S: A2aService> A2aEndpoint<S> {
     async fn take(&self, call: RpcRequest) {
         let Ok(place) = Arc::clone(&self.places.answering).acquire_owned().await else { return };
         let (service, listed) = (Arc::clone(&self.service), self.listed.clone());
-        let about = A2aCall {
-            caller: call.caller.clone(),
-            headers: HeaderMap::new(),
-            place: Mutex::new(Some(place)),
-            waiting: Arc::clone(&self.places.waiting),
-        };
-        self.answering.spawn(async move { answer(&*service, listed.as_deref(), call, about).await });
+        let about = self.places.call(&call, place);
+        self.answering.spawn(async move {
+            let request = read_call(&call);
+            answer(&*service, listed.as_deref(), call, about, request).await;
+        });
     }
+}
+
+impl CallPlaces {
+    /// A call that has a place; its headers and body are still those of the request.
+    fn call(&self, request: &RpcRequest, place: OwnedSemaphorePermit) -> A2aCall {
+        A2aCall {
+            caller: request.caller.clone(),
+            headers: HeaderMap::new(),
+            body: Mutex::default(),
+            place: Mutex::new(Some(place)),
+            waiting: Arc::clone(&self.waiting),
+        }
+    }
+}
+
+/// Answers calls that other processes of an agent took, checked and passed on.
+pub struct ForwardedCalls<S> {
+    service: Arc<S>,
+    places: CallPlaces,
+    answering: TaskTracker,
+}
+
+impl<S: A2aService> ForwardedCalls<S> {
+    /// Calls that this service answers, counted among the work that goes on.
+    pub fn new(service: Arc<S>, answering: TaskTracker) -> Self {
+        Self { service, places: CallPlaces::default(), answering }
+    }
+
+    /// Has a call answered; refuses it if too many are being answered.
+    pub fn take(&self, call: RpcRequest) {
+        let Ok(place) = Arc::clone(&self.places.answering).try_acquire_owned() else {
+            let text = "the process that holds the task has no room for another call";
+            let busy = Fault::error(code::AGENT_BUSY.as_str(), text).with_retry_after_ms(1_000);
+            self.answering.spawn(respond(call, Value::Null, Err(jsonrpc::error_of(&busy))));
+            return;
+        };
+        let (service, about) = (Arc::clone(&self.service), self.places.call(&call, place));
+        self.answering.spawn(async move {
+            let request = Request::read(&call.body);
+            answer(&*service, None, call, about, request).await;
+        });
+    }
+}
+
+impl<S> std::fmt::Debug for ForwardedCalls<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForwardedCalls").field("places", &self.places).finish_non_exhaustive()
+    }
+}
+
+/// The outcome of a call that another process of the agent answered.
+pub fn relayed_outcome(reply: &RpcReply) -> A2aOutcome {
+    /// The result of an answer, which stays text.
+    #[derive(Deserialize)]
+    struct ResultMember<'a> {
+        #[serde(borrow, default)]
+        result: Option<&'a RawValue>,
+    }
+    let seq = reply.headers.get(header::A2A_SEQ).and_then(|text| text.as_str().parse().ok());
+    if let Ok(ResultMember { result: Some(result) }) = serde_json::from_slice(&reply.body) {
+        return Ok(A2aAnswer { result: result.to_owned(), seq });
+    }
+    let bad =
+        |text: String| A2aError::new(ErrorCode::InternalError, format!("another process answered: {text}"));
+    let response = Response::read(&reply.body).map_err(|error| bad(error.to_string()))?;
+    Err(response.into_result().err().unwrap_or_else(|| bad("neither a result nor an error".to_owned())))
 }
 
 async fn answer<S: A2aService>(
@@ -222,14 +301,14 @@ async fn answer<S: A2aService>(
     listed: Option<&Listed>,
     mut call: RpcRequest,
     mut about: A2aCall,
+    request: Result<Request, Refused>,
 ) {
     let began = Instant::now();
-    let (id, outcome) = match read_call(&call) {
+    let (id, outcome) = match request {
         Err(Refused { id, error }) => (id, Err(*error)),
         Ok(request) => {
             about.headers = std::mem::take(&mut call.headers);
-            // A call may wait for long, and its body be large.
-            call.body.clear();
+            about.body = Mutex::new(std::mem::take(&mut call.body));
             let id = request.id.clone();
             let outcome = perform(service, &about, request).await;
             (id, outcome)

@@ -4,6 +4,7 @@ pub mod a2a_endpoint;
 pub mod micro;
 pub mod node;
 pub mod query;
+pub mod replica;
 pub mod rpc;
 pub mod start;
 mod waiting_calls;

@@ -29,7 +29,7 @@ pub struct RpcServer {
 /// One call.
 #[derive(Debug)]
 pub struct RpcRequest {
-    /// The operation, for instance `SendMessage`.
+    /// The operation, for instance `SendMessage`; empty for a call that another process of the agent passes on.
     pub method: String,
     /// Caller of the request.
     pub caller: Token,
@@ -99,36 +99,58 @@ impl MeshServices<'_> {
             method: Token::of(method),
             caller: self.mesh.caller().clone(),
         });
-        let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
-        // The agent sees the subject for its answer, and must not learn from it where others answer.
-        let request = request.inbox(self.mesh.reply_inbox());
         crash::point("rpc.before");
-        let client = self.mesh.client();
-        // The request ends by itself in time; waited for is only that its connection lives so long.
-        let wait = timeout.saturating_add(GRACE_TIMEOUT);
-        let asked = answer(self.mesh, "call an agent", wait, client.send_request(subject.clone(), request));
-        match self.mesh.permitted(&subject, asked).await?? {
-            Ok(reply) => {
-                crash::point("rpc.after");
-                if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {
-                    return Err(MeshError::Malformed {
-                        what: "an agent's answer",
-                        reason: reason.to_owned(),
-                    });
-                }
-                Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
+        // The agent sees the subject for its answer, and must not learn from it where others answer.
+        let inbox = AnswerInbox::Own(self.mesh.reply_inbox());
+        let reply = request_reply(self.mesh, what, subject, headers, body, timeout, inbox).await?;
+        crash::point("rpc.after");
+        Ok(reply)
+    }
+}
+
+/// Where the answer to a request is heard.
+pub(super) enum AnswerInbox {
+    /// At this subject.
+    Own(String),
+    /// Where the connection hears answers to other requests too.
+    Shared,
+}
+
+/// Sends a request to an agent and waits for the answer.
+pub(super) async fn request_reply(
+    mesh: &Mesh,
+    what: impl Fn() -> String,
+    subject: String,
+    headers: HeaderMap,
+    body: Bytes,
+    timeout: Duration,
+    inbox: AnswerInbox,
+) -> Result<RpcReply, MeshError> {
+    let mut request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
+    if let AnswerInbox::Own(inbox) = inbox {
+        request = request.inbox(inbox);
+    }
+    let client = mesh.client();
+    // The request ends by itself in time; waited for is only that its connection lives so long.
+    let wait = timeout.saturating_add(GRACE_TIMEOUT);
+    let asked = answer(mesh, "call an agent", wait, client.send_request(subject.clone(), request));
+    match mesh.permitted(&subject, asked).await?? {
+        Ok(reply) => {
+            if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {
+                return Err(MeshError::Malformed { what: "an agent's answer", reason: reason.to_owned() });
             }
-            Err(error) => Err(match error.kind() {
-                RequestErrorKind::NoResponders => MeshError::NobodyAnswers { what: what() },
-                RequestErrorKind::TimedOut => MeshError::NoAnswer { what: what(), within: timeout },
-                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                    MeshError::Refused { what: "calling an agent", reason: error.to_string() }
-                }
-                RequestErrorKind::Other => {
-                    MeshError::Unreachable { what: "calling an agent", reason: error.to_string() }
-                }
-            }),
+            Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
         }
+        Err(error) => Err(match error.kind() {
+            RequestErrorKind::NoResponders => MeshError::NobodyAnswers { what: what() },
+            RequestErrorKind::TimedOut => MeshError::NoAnswer { what: what(), within: timeout },
+            RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                MeshError::Refused { what: "calling an agent", reason: error.to_string() }
+            }
+            RequestErrorKind::Other => {
+                MeshError::Unreachable { what: "calling an agent", reason: error.to_string() }
+            }
+        }),
     }
 }
 
@@ -162,6 +184,17 @@ impl RpcServer {
 }
 
 impl RpcRequest {
+    /// A call that another process of the agent passes on.
+    pub(super) fn forwarded(
+        mesh: &Mesh,
+        caller: Token,
+        headers: HeaderMap,
+        body: Bytes,
+        reply: async_nats::Subject,
+    ) -> Self {
+        Self { method: String::new(), caller, headers, body, defect: None, mesh: mesh.clone(), reply }
+    }
+
     /// Publishes the answer.
     pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &headers, body.len())?;

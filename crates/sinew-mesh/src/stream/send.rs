@@ -420,6 +420,7 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         | Subject::Start { .. }
         | Subject::Progress { .. }
         | Subject::Control { .. }
+        | Subject::Replica { .. }
         | Subject::Query { .. } => return None,
     };
     STREAMS.iter().find(|stream| stream.subject == token).map(|stream| stream.kind)

@@ -63,17 +63,20 @@ impl Guest {
 /// The subjects of these rights that pass; those about the own account stay in it.
 pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<GuestPassage> {
     let own = format!("{}.v1.", Token::of(namespace));
-    let said = rights.publish.iter().filter(|subject| is_said(&own, subject)).map(|subject| {
-        let call = subject.strip_prefix(&own).is_some_and(|rest| rest.starts_with("rpc."));
-        GuestPassage {
-            way: PassageDirection::Said,
-            subject: subject.clone(),
-            // One request for tasks is answered with many, and with signs of life.
-            many: subject.starts_with("$JS.API.CONSUMER.MSG.NEXT."),
-            minutes: call.then_some(RESPONSE_MINUTES),
-        }
-    });
-    let listens = rights.subscribe.iter().filter(|right| !right.starts_with("_INBOX"));
+    // All processes of a guest are in its own account.
+    let stays = |subject: &str| subject.strip_prefix(&own).is_some_and(|rest| rest.starts_with("replica."));
+    let said =
+        rights.publish.iter().filter(|subject| is_said(&own, subject) && !stays(subject)).map(|subject| {
+            let call = subject.strip_prefix(&own).is_some_and(|rest| rest.starts_with("rpc."));
+            GuestPassage {
+                way: PassageDirection::Said,
+                subject: subject.clone(),
+                // One request for tasks is answered with many, and with signs of life.
+                many: subject.starts_with("$JS.API.CONSUMER.MSG.NEXT."),
+                minutes: call.then_some(RESPONSE_MINUTES),
+            }
+        });
+    let listens = rights.subscribe.iter().filter(|right| !right.starts_with("_INBOX") && !stays(right));
     let listens = listens.map(|right| match right.split_once(' ') {
         // Replicas that share what is asked answer it, one of them.
         Some((subject, _)) => GuestPassage {

@@ -36,6 +36,7 @@ fn subjects() -> Vec<Subject> {
         Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller },
         Subject::Progress { execution: execution.clone(), task: task.clone() },
         Subject::Control { agent: agent.clone(), task },
+        Subject::Replica { agent: agent.clone(), process: Token::of("p") },
         Subject::Query { shard: 3 },
         Subject::Workflow { name: Token::of("w") },
         Subject::Quarantine { stream: Token::of("TASKS"), seq: 1 },
@@ -92,7 +93,7 @@ fn what_a_server_grants_is_asked_for_by_subject() {
 fn who_may_say_what() {
     let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
     // The same subjects under the user's own name and under another's.
-    assert_eq!(says(Role::Agent, "reviewer"), "result card progress quarantine step");
+    assert_eq!(says(Role::Agent, "reviewer"), "result card progress replica quarantine step");
     assert_eq!(says(Role::Agent, "billing"), "progress quarantine");
     assert_eq!(says(Role::Client, "billing"), "command rpc query");
     assert_eq!(says(Role::Client, "reviewer"), "query");
@@ -115,9 +116,9 @@ fn who_may_hear_what() {
     let hears = |role, name: &str, queue: Option<&str>| {
         kinds(&of(role, name), |permissions, subject| permissions.may_subscribe(subject, queue)).join(" ")
     };
-    assert_eq!(hears(Role::Agent, "reviewer", None), "card control");
-    assert_eq!(hears(Role::Agent, "reviewer", Some("reviewer")), "card rpc control");
-    assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "card control");
+    assert_eq!(hears(Role::Agent, "reviewer", None), "card control replica");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("reviewer")), "card rpc control replica");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "card control replica");
     assert_eq!(hears(Role::Agent, "other", Some("reviewer")), "");
     assert_eq!(hears(Role::Client, "billing", None), "event progress");
     assert_eq!(hears(Role::Gateway, "g", None), "event progress");
@@ -356,11 +357,12 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
         let ways = guest::passages("prod", &rights).into_iter();
         ways.filter(|passage| covers(&passage.subject, subject)).map(|passage| passage.way).collect()
     };
+    let is_among_processes = |subject: &str| subject.starts_with("prod.v1.replica.");
     for subject in &rights.publish {
         let ways = way(subject);
         assert_eq!(
             ways.contains(&guest::PassageDirection::Said),
-            subject != OWN_RIGHTS,
+            subject != OWN_RIGHTS && !is_among_processes(subject),
             "{subject}: {ways:?}"
         );
     }
@@ -368,7 +370,7 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
         let (subject, queue) = right.split_once(' ').unwrap_or((right, ""));
         let ways = way(subject);
         let want = match () {
-            () if subject.starts_with("_INBOX_") => None,
+            () if subject.starts_with("_INBOX_") || is_among_processes(subject) => None,
             () if subject.starts_with("$SRV.") || !queue.is_empty() => {
                 Some(guest::PassageDirection::Answered)
             }
