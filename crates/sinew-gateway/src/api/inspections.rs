@@ -16,9 +16,10 @@ use sinew_inspection::tree::{TreeBranch, TreeOptions, tree};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use sinew_protocol::{Vocabulary, code};
 
-use super::api_call::{ApiCall, answer, compute};
+use super::api_call::{ApiCall, MAX_BODY_VALUES, answer, too_many_values};
 use crate::http_error::HttpProblem;
 
 /// Nodes that are told with input and output.
@@ -31,9 +32,9 @@ const DEPTH: usize = 3;
 /// Answers with everything that people look at: description, tree, nodes, timeline, events and drawing.
 pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     let body = call.body.clone();
-    let document = compute(move || {
+    let document = call.compute(move || {
         let record = read_export(&body)?;
-        Ok::<_, Failure>(views_of(&record))
+        Ok::<_, HttpProblem>(views_of(&record))
     });
     answer(&document.await??)
 }
@@ -52,29 +53,34 @@ pub(crate) struct ComparedExports {
 
 /// Answers with two exports side by side.
 pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+    let place = call.computation().await?;
     let ComparedExports { first, second, node } = call.json()?;
-    let compared = compute(move || {
+    let compared = place.compute(move || {
         let (first, second) = (read_export(first.as_bytes())?, read_export(second.as_bytes())?);
         // Times of open nodes end with the later export.
         let now = first.at().max(second.at());
         let compared = diff::compare(&first, &second, now, node.as_deref());
         compared.ok_or_else(|| {
             let text = "neither of the executions has this node";
-            Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text)
+            HttpProblem::from(Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text))
         })
     });
     answer(&compared.await??)
 }
 
-fn read_export(bytes: &[u8]) -> Result<Record, Failure> {
-    record::parse(bytes).map_err(|error| {
+fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
+    // Anything else that is wrong is told by the reader of exports.
+    if let Err(BadJson::TooManyValues(_)) = check_unique_keys_within(bytes, MAX_BODY_VALUES) {
+        return Err(too_many_values("the export"));
+    }
+    Ok(record::parse(bytes).map_err(|error| {
         Failure::new(
             FailureKind::Failed,
             code::NOT_EXPORT_OF_EXECUTION.as_str(),
             format!("the file is not an export of an execution: {error}"),
         )
         .hint("`sinew execution export ID` makes one")
-    })
+    })?)
 }
 
 /// Everything that people look at in an export.
