@@ -344,6 +344,41 @@ async fn a_provider_that_hangs_stops_nobody_whose_key_is_known() {
 }
 
 #[tokio::test]
+async fn a_fetch_of_keys_goes_on_when_its_client_has_gone() {
+    let provider = Provider::start().await;
+    let (known, unknown) = (SigningKey::p256("known"), SigningKey::p256("unknown"));
+    provider.publish(&[&known]);
+    provider.hangs.send_replace(true);
+    let mut oidc = OidcOptions::new(&provider.issuer, "sinew");
+    oidc.answer_timeout = PATIENCE;
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        (options.access.is_required, options.access.oidc) = (true, vec![oidc]);
+        options.limits.in_flight = 1;
+    })
+    .await;
+    let token = unknown.token(&provider.claims());
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+    let request = client.get(format!("{}/api/v1/workflows", world.base)).bearer_auth(&token);
+    let gone = tokio::spawn(request.send());
+    tokio::time::timeout(PATIENCE, provider.asked.subscribe().wait_for(|count| *count > 0))
+        .await
+        .unwrap()
+        .unwrap();
+    gone.abort();
+    // The only place is free once the gateway has noticed.
+    let card = async || world.request(Method::GET, "/.well-known/agent-card.json").send().await.unwrap();
+    let noticed = async { while card().await.status() == 503 {} };
+    tokio::time::timeout(PATIENCE, noticed).await.unwrap();
+    let next = ask(&world, &token);
+    let release = async { provider.hangs.send_replace(false) };
+    assert_eq!(tokio::join!(next, release).0.0, 401);
+    // One description and one set of keys, though two clients came.
+    assert_eq!(*provider.asked.borrow(), 2);
+    assert_eq!(ask(&world, &known.token(&provider.claims())).await.0, 200);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn streams_end_with_the_session_of_their_reader() {
     let provider = Provider::start().await;
     let world = world_of(&provider).await;
