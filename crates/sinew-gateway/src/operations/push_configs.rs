@@ -69,6 +69,8 @@ impl A2aOperations {
             // Everything that has happened to the task is told: it may have ended meanwhile.
             delivered: 0,
             attempts: 0,
+            unread: 0,
+            not_before: 0,
             ended: false,
             lease: None,
         };
