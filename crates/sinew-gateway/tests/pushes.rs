@@ -304,6 +304,33 @@ async fn a_webhook_that_fails_leaves_its_place_between_attempts() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_sent_again_adds_no_webhook() {
+    let (world, go_on) = pushing_world().await;
+    let receiver = Receiver::start(accept).await;
+    let mut sent = pushed("m", &receiver.url());
+    sent["configuration"]["taskPushNotificationConfig"].as_object_mut().unwrap().remove("id");
+    let send = async || {
+        let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+        answer["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let task = send().await;
+    for _ in 0..17 {
+        assert_eq!(send().await, task);
+    }
+    assert_eq!(stored(&world).await.len(), 1);
+    go_on.notify_one();
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    stored_until(&world, |record| record.ended).await;
+    assert_eq!(send().await, task);
+    assert!(stored_until(&world, |_| true).await.ended, "nothing is told anew");
+    let mut numbers = accepted(&receiver);
+    let count = numbers.len();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "each event comes once: {numbers:?}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn another_gateway_goes_on_when_one_dies() {
     let (mut world, go_on) = pushing_world().await;
     let receiver = Receiver::start(accept).await;

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::message_files::{self, FileOwner};
 use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
+use super::push_configs::PushOrigin;
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
@@ -80,7 +81,7 @@ impl A2aOperations {
         let mut place = place.clone();
         place.id.clone_from(&task.id.0);
         let shown = format!("{}{}", place.shown_prefix(), place.id);
-        self.store_push(call, &place, &shown, push).await?;
+        self.store_push(call, &place, (&shown, PushOrigin::Message), push).await?;
         Ok(Some(shown))
     }
 
@@ -93,7 +94,7 @@ impl A2aOperations {
         push: Option<TaskPushNotificationConfig>,
     ) -> Result<(), A2aError> {
         let (Some(push), Some(task)) = (push, &params.message.task_id) else { return Ok(()) };
-        self.store_push(call, place, &task.0, push).await.map(drop)
+        self.store_push(call, place, (&task.0, PushOrigin::Message), push).await.map(drop)
     }
 
     /// Sends a message and gives what happens to its task.
