@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
+use super::fair_share::fair_share;
 use crate::access::{AccessGate, now_ms};
 use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
@@ -34,8 +35,6 @@ const GATHER: Duration = Duration::from_millis(50);
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 /// How long giving leases back may take.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Webhooks that one gateway delivers to at once.
-const MAX_HELD: usize = 5_000;
 /// Longest time in which the events of a task are opened.
 const OPENING_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -113,15 +112,24 @@ impl PushDispatcher {
 async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
     let mut held = JoinSet::new();
     // Subjects of webhooks that this gateway holds, by the task that delivers.
-    let mut working: BTreeMap<tokio::task::Id, String> = BTreeMap::new();
+    let mut working: BTreeMap<tokio::task::Id, (String, Token)> = BTreeMap::new();
     loop {
         let now = now_ms();
-        let taken: BTreeSet<String> = working.values().cloned().collect();
-        for known in view.list() {
-            let name = known.subject.name(shared.mesh.namespace());
-            if !known.is_free(now) || taken.contains(&name) || working.len() >= MAX_HELD {
-                continue;
-            }
+        let taken: BTreeSet<String> = working.values().map(|(name, _)| name.clone()).collect();
+        let mut free: Vec<(String, Arc<KnownPush>)> = view
+            .list()
+            .into_iter()
+            .filter(|known| known.is_free(now))
+            .map(|known| (known.subject.name(shared.mesh.namespace()), known))
+            .collect();
+        free.retain(|(name, _)| !taken.contains(name));
+        let mut held_by: BTreeMap<Token, usize> = BTreeMap::new();
+        for (_, caller) in working.values() {
+            *held_by.entry(caller.clone()).or_default() += 1;
+        }
+        let callers: Vec<&Token> = free.iter().map(|(_, known)| &known.record.caller).collect();
+        for at in fair_share(&callers, &held_by) {
+            let (name, known) = &free[at];
             let work = HeldPush {
                 shared: Arc::clone(&shared),
                 subject: known.subject.clone(),
@@ -130,7 +138,7 @@ async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
                 renewed: Instant::now(),
             };
             let task = held.spawn(work.run());
-            working.insert(task.id(), name);
+            working.insert(task.id(), (name.clone(), known.record.caller.clone()));
         }
         tokio::select! {
             () = shared.draining.cancelled() => break,
