@@ -25,8 +25,8 @@ use crate::request_body::{BodyError, is_json, read_body_within};
 use crate::request_places::{PlacesOfRequest, RequestPlaces};
 use crate::state::GatewayState;
 
-/// Most values of a JSON text that is read, in arrays and objects: each takes about 70 bytes of memory, however short it is.
-pub(super) const MAX_BODY_VALUES: usize = 1_000_000;
+/// Most values of a body of JSON, in arrays and objects: each takes 72 bytes of memory or more, however short it is.
+const MAX_BODY_VALUES: usize = 1_000_000;
 
 /// A request of the API.
 pub(super) struct ApiCall {
@@ -126,7 +126,7 @@ impl ApiCall {
             ));
         }
         check_unique_keys_within(&self.body, MAX_BODY_VALUES).map_err(|error| match error {
-            BadJson::TooManyValues(_) => too_many_values("the body"),
+            BadJson::TooManyValues(_) => too_many_values("the body", MAX_BODY_VALUES),
             error => bad_request(format!("the body: {error}")),
         })?;
         read_json(&self.body)
@@ -217,12 +217,21 @@ pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem>
 
 /// A document as an answer with a status.
 pub(super) fn answer_with(status: StatusCode, document: &impl Serialize) -> Result<Response, HttpProblem> {
-    let bytes = serde_json::to_vec(document).map_err(|error| {
+    Ok(answer_written(status, written(document)?))
+}
+
+/// A document as the bytes of an answer.
+pub(super) fn written(document: &impl Serialize) -> Result<Vec<u8>, HttpProblem> {
+    serde_json::to_vec(document).map_err(|error| {
         let text = format!("the answer cannot be written: {error}");
         HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
-    })?;
+    })
+}
+
+/// A document that was written before as an answer.
+pub(super) fn answer_written(status: StatusCode, document: Vec<u8>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    Ok((status, headers, bytes).into_response())
+    (status, headers, document).into_response()
 }
 
 /// A request that is wrong in a way its sender can mend.
@@ -231,8 +240,8 @@ pub(super) fn bad_request(text: impl Into<String>) -> HttpProblem {
 }
 
 /// Refuses a text that would take far more memory as values.
-pub(super) fn too_many_values(what: &str) -> HttpProblem {
-    let text = format!("{what} holds more than {MAX_BODY_VALUES} values, which this gateway does not read");
+pub(super) fn too_many_values(what: &str, most: usize) -> HttpProblem {
+    let text = format!("{what} holds more than {most} values, which this gateway does not read");
     HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
 }
 
