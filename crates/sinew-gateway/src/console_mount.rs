@@ -13,6 +13,7 @@ use sinew_console::{
 use tower::ServiceExt as _;
 
 use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};
+use crate::request_places::PlacesOfRequest;
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
@@ -27,6 +28,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
         if let Some(caller) = CallerIdentity::of(page) {
             request.extensions_mut().insert(caller.clone());
         }
+        request.extensions_mut().insert(PlacesOfRequest::find(page));
         let api = api.clone();
         Box::pin(async move {
             match api.oneshot(request).await {

@@ -102,6 +102,7 @@ impl Gateway {
             streams,
             file_places: Arc::new(Semaphore::new(options.limits.files)),
             body_places: Arc::new(Semaphore::new(options.limits.large_bodies / BODY_PLACE_BYTES)),
+            computations: Arc::new(Semaphore::new(options.limits.computations)),
             draining: draining.clone(),
             public_url: options.public_url,
             traffic: TrafficMeter::default(),

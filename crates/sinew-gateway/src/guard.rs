@@ -19,6 +19,7 @@ use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::caller_stream::end_with_caller;
 use crate::http_error::HttpProblem;
 use crate::protected_resource::challenge;
+use crate::request_places::{PlacesOfRequest, RequestPlaces};
 use crate::sse::CountedStream;
 use crate::state::GatewayState;
 
@@ -46,7 +47,7 @@ pub(crate) async fn answer_allowed(
         read_refused(request.version(), request.into_body()).await;
         return problem.into_response();
     }
-    let Ok(_permit) = Arc::clone(&state.in_flight).try_acquire_owned() else {
+    let Ok(in_flight) = Arc::clone(&state.in_flight).try_acquire_owned() else {
         tracing::info!(path = request.uri().path(), "a request was refused: too many are answered");
         let text = "the gateway answers as many requests as it may; try again in a moment";
         let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
@@ -73,20 +74,22 @@ pub(crate) async fn answer_allowed(
     }
     // Forms of the console hold exports and files; the API counts its own bodies.
     let is_page = parts.uri.path().starts_with(sinew_console::BASE);
-    let places = if is_page { state.take_body_places(&body, MAX_FORM_BYTES) } else { Ok(None) };
-    let _places = match places {
+    let taken = if is_page { state.take_body_places(&body, MAX_FORM_BYTES) } else { Ok(None) };
+    let body_places = match taken {
         Ok(places) => places,
         Err(problem) => {
             tracing::info!(path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
             return problem.into_response();
         }
     };
+    let places = RequestPlaces::new(in_flight, permit, body_places);
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
     // Of a long name only a digest is known.
     let name = caller.token.name().unwrap_or_else(|| caller.token.to_string());
     parts.extensions.insert(ConsoleCaller { name, mode });
     parts.extensions.insert(caller.clone());
-    parts.extensions.insert(permit.streams());
+    parts.extensions.insert(places.caller().streams());
+    parts.extensions.insert(PlacesOfRequest::of(&places));
     let uri = parts.uri.clone();
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     if EXCESS.contains(&response.status()) {
@@ -94,7 +97,7 @@ pub(crate) async fn answer_allowed(
         tracing::info!(path = uri.path(), caller = %caller.label(), status, "a request was refused");
     }
     let response = end_with_caller(response, state, &caller);
-    count_stream(response, &permit).unwrap_or_else(|| {
+    count_stream(response, places.caller()).unwrap_or_else(|| {
         tracing::info!(path = uri.path(), caller = %caller.label(), "a stream too many was refused");
         let text = "as many streams of this caller are open as may be";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()

@@ -118,6 +118,9 @@ pub struct GatewayLimits {
     pub body_bytes: usize,
     /// Bytes of larger bodies, such as exports and files, that are held at once.
     pub large_bodies: usize,
+    /// Inspections, drawings, tests and the like that are computed at once; others wait. Each may take more memory than the
+    /// body that it is about.
+    pub computations: usize,
     /// How long the body of a request may take to arrive.
     pub body_timeout: Duration,
     /// How long the head of a request may take to arrive.
@@ -149,6 +152,7 @@ impl Default for GatewayLimits {
         Self {
             body_bytes: 1 << 20,
             large_bodies: 256 << 20,
+            computations: 2,
             body_timeout: Duration::from_secs(30),
             head_timeout: Duration::from_secs(10),
             connections: 10_000,

@@ -50,6 +50,8 @@ pub(crate) struct GatewayState {
     pub(crate) file_places: Arc<Semaphore>,
     /// Places of bodies that are larger than those of usual requests, one for each [`BODY_PLACE_BYTES`].
     pub(crate) body_places: Arc<Semaphore>,
+    /// Places of work that takes a processor for long.
+    pub(crate) computations: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
     /// Figures of the traffic.

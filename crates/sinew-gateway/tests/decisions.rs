@@ -27,9 +27,22 @@ async fn decisions_are_sent_as_messages() {
         wrong["message"]["contextId"] = json!("another");
         let refused = world.rpc("/agents/review", "SendMessage", &wrong).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
-        let decided =
-            world.rpc("/agents/review", "SendMessage", &answer(&format!("{name}-2"), task, parts)).await;
+        let decided = world
+            .rpc("/agents/review", "SendMessage", &answer(&format!("{name}-2"), task, parts.clone()))
+            .await;
         assert_eq!(state(&decided["result"]["task"]), "TASK_STATE_COMPLETED", "{decided}");
+        // A client whose answer was lost sends the decision again.
+        let mut again = answer(&format!("{name}-2"), task, parts);
+        let repeated = world.rpc("/agents/review", "SendMessage", &again).await;
+        assert_eq!(repeated["result"], decided["result"], "{repeated}");
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": again});
+        let stream = world.request(reqwest::Method::POST, "/agents/review").json(&call).send().await.unwrap();
+        let events = EventSource::of(stream).all().await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(events[0].1["result"]["task"]["id"], task["id"], "{events:?}");
+        again["message"]["contextId"] = json!("another");
+        let refused = world.rpc("/agents/review", "SendMessage", &again).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
         // A task that has ended takes no more messages.
         let late =
             world.rpc("/agents/review", "SendMessage", &answer("late", task, json!([{"text": "no"}]))).await;

@@ -1,5 +1,8 @@
 //! Requests that are wrong, forged or endless: refused with a code, and nothing is stored.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -253,6 +256,90 @@ async fn large_bodies_are_bounded_together() {
     let endless = world.http.post(format!("{}/api/v1/comparisons", world.base));
     let endless = endless.header("content-type", "application/json").body(reqwest::Body::wrap_stream(pieces));
     assert_eq!(endless.send().await.unwrap().status(), 503);
+    world.end().await;
+}
+
+/// One thread that computes beside the thread that answers pages: it does nothing until it is let go.
+struct HeldComputation {
+    pages: tokio::runtime::Runtime,
+    begun: tokio::sync::mpsc::UnboundedReceiver<()>,
+    let_go: std::sync::mpsc::Sender<()>,
+}
+
+impl HeldComputation {
+    fn new() -> Self {
+        let (told, begun) = tokio::sync::mpsc::unbounded_channel();
+        let (let_go, is_let_go) = std::sync::mpsc::channel::<()>();
+        let (started, is_let_go) = (AtomicUsize::new(0), Mutex::new(is_let_go));
+        let pages = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(1)
+            .enable_all()
+            .on_thread_start(move || {
+                // The first thread answers pages; the next one begins with the first work that is computed.
+                if started.fetch_add(1, Ordering::SeqCst) > 0 {
+                    told.send(()).unwrap();
+                    let _ = is_let_go.lock().unwrap().recv();
+                }
+            })
+            .build()
+            .unwrap();
+        Self { pages, begun, let_go }
+    }
+}
+
+#[tokio::test]
+async fn work_whose_client_has_gone_keeps_its_places() {
+    let mut held = HeldComputation::new();
+    let threads = held.pages.handle().clone();
+    let world = GatewayWorld::with(&[], |options| {
+        options.page_threads = Some(threads);
+        options.access.limits.in_flight = Some(1);
+        (options.limits.connections, options.limits.body_bytes) = (1, 1 << 10);
+    })
+    .await;
+    // Each request has a connection of its own, and is taken once the one before is closed.
+    let http = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap();
+    let post = || http.post(format!("{}/api/v1/inspections", world.base)).body("x".repeat(2 << 10)).send();
+    let first = tokio::spawn(post());
+    tokio::time::timeout(PATIENCE, held.begun.recv()).await.unwrap().unwrap();
+    first.abort();
+    let status = async || http.get(format!("{}/api/v1/agents", world.base)).send().await.unwrap().status();
+    assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS);
+    // What the thread of pages has to do about the closed connection is done when it does this.
+    held.pages.spawn(tokio::task::yield_now()).await.unwrap();
+    assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS, "the work goes on, and counts");
+    held.let_go.send(()).unwrap();
+    let given_back = async { while status().await != StatusCode::OK {} };
+    assert!(
+        tokio::time::timeout(PATIENCE, given_back).await.is_ok(),
+        "the place is given back with the work"
+    );
+    world.end().await;
+    held.pages.shutdown_background();
+}
+
+#[tokio::test]
+async fn texts_of_too_many_values_are_refused_before_they_are_read() {
+    let world = GatewayWorld::new(&[]).await;
+    let many = format!("{{\"format\": 1, \"rounds\": [0{}]}}", ",0".repeat(1_000_000));
+    let post = async |path: &str, body: String| {
+        let request = world.request(Method::POST, path).header("content-type", "application/json");
+        let answer = request.body(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let compared = json!({"first": many, "second": "{}"}).to_string();
+    for (path, body, most) in [
+        ("/api/v1/inspections", many.clone(), "300000"),
+        ("/api/v1/comparisons", compared, "300000"),
+        ("/api/v1/executions", format!("{{\"workflow\": \"a\", \"input\": {many}}}"), "1000000"),
+    ] {
+        let (status, text) = post(path, body).await;
+        assert_eq!(status, 413, "{path}: {text}");
+        assert!(text.contains(&format!("more than {most} values")), "{path}: {text}");
+    }
+    let (status, text) = post("/api/v1/inspections", "{\"format\": 1, \"rounds\": [0,0]}".to_owned()).await;
+    assert!(status == 422 && text.contains("its plan"), "{status} {text}");
     world.end().await;
 }
 

@@ -1,6 +1,5 @@
 //! Tokens of an OpenID provider: the right ones open, all others are refused, and keys may change.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,15 +14,21 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use sinew_gateway::{ConsoleMode, OidcClient, OidcOptions};
+use sinew_protocol::access::AccessRole;
+use sinew_protocol::subject::AccessKind;
+use sinew_protocol::{Subject, Token};
+use tokio::sync::watch;
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
+use crate::support::{EventSource, GatewayWorld, PATIENCE, SINGLE, now};
 
 /// A provider that publishes the keys of a list.
 pub(crate) struct Provider {
     pub(crate) issuer: String,
     keys: Arc<Mutex<Vec<Value>>>,
-    /// Whether connections are taken and never answered.
-    hangs: Arc<AtomicBool>,
+    /// Whether connections are taken and not answered meanwhile.
+    hangs: watch::Sender<bool>,
+    /// Requests that came, for whatever it publishes.
+    asked: watch::Sender<usize>,
 }
 
 impl Provider {
@@ -42,11 +47,15 @@ impl Provider {
             "authorization_endpoint": format!("{issuer}/authorize"), "token_endpoint": format!("{issuer}/token"),
         });
         let discovery = description.to_string();
-        let hangs = Arc::new(AtomicBool::new(false));
-        let is_hanging = Arc::clone(&hangs);
+        let (hangs, asked) = (watch::Sender::new(false), watch::Sender::new(0));
+        let (is_hanging, told) = (hangs.clone(), asked.clone());
         let hang = from_fn(move |request: Request, next: Next| {
-            let is_hanging = is_hanging.load(Ordering::SeqCst);
-            async move { if is_hanging { std::future::pending().await } else { next.run(request).await } }
+            told.send_modify(|count| *count += 1);
+            let mut is_hanging = is_hanging.subscribe();
+            async move {
+                let _ = is_hanging.wait_for(|hangs| !hangs).await;
+                next.run(request).await
+            }
         });
         let router =
             more.route("/realm/.well-known/openid-configuration", get(async move || discovery)).route(
@@ -54,7 +63,7 @@ impl Provider {
                 get(async move || json!({"keys": published.lock().unwrap().clone()}).to_string()),
             );
         tokio::spawn(async move { axum::serve(listener, router.layer(hang)).await.unwrap() });
-        Self { issuer, keys, hangs }
+        Self { issuer, keys, hangs, asked }
     }
 
     pub(crate) fn publish(&self, keys: &[&SigningKey]) {
@@ -289,7 +298,7 @@ async fn a_provider_that_hangs_stops_nobody_whose_key_is_known() {
     .await;
     let (good, other) = (known.token(&provider.claims()), unknown.token(&provider.claims()));
     assert_eq!(ask(&world, &good).await.0, 200);
-    provider.hangs.store(true, Ordering::SeqCst);
+    provider.hangs.send_replace(true);
     let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
     let http = http.build().unwrap();
     let get = async |address: String, token: &str| {
@@ -331,6 +340,70 @@ async fn a_provider_that_hangs_stops_nobody_whose_key_is_known() {
     assert!((400..600).contains(&status), "{status}");
     assert!(page.contains("the keys of the provider cannot be read"), "{page}");
     other_gateway.drain().await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_fetch_of_keys_goes_on_when_its_client_has_gone() {
+    let provider = Provider::start().await;
+    let (known, unknown) = (SigningKey::p256("known"), SigningKey::p256("unknown"));
+    provider.publish(&[&known]);
+    provider.hangs.send_replace(true);
+    let mut oidc = OidcOptions::new(&provider.issuer, "sinew");
+    oidc.answer_timeout = PATIENCE;
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        (options.access.is_required, options.access.oidc) = (true, vec![oidc]);
+        options.limits.in_flight = 1;
+    })
+    .await;
+    let token = unknown.token(&provider.claims());
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+    let request = client.get(format!("{}/api/v1/workflows", world.base)).bearer_auth(&token);
+    let gone = tokio::spawn(request.send());
+    tokio::time::timeout(PATIENCE, provider.asked.subscribe().wait_for(|count| *count > 0))
+        .await
+        .unwrap()
+        .unwrap();
+    gone.abort();
+    // The only place is free once the gateway has noticed.
+    let card = async || world.request(Method::GET, "/.well-known/agent-card.json").send().await.unwrap();
+    let noticed = async { while card().await.status() == 503 {} };
+    tokio::time::timeout(PATIENCE, noticed).await.unwrap();
+    let next = ask(&world, &token);
+    let release = async { provider.hangs.send_replace(false) };
+    assert_eq!(tokio::join!(next, release).0.0, 401);
+    // One description and one set of keys, though two clients came.
+    assert_eq!(*provider.asked.borrow(), 2);
+    assert_eq!(ask(&world, &known.token(&provider.claims())).await.0, 200);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn streams_end_with_the_session_of_their_reader() {
+    let provider = Provider::start().await;
+    let world = world_of(&provider).await;
+    let secret = Subject::Access { kind: AccessKind::Secret, id: Token::of("session") };
+    let secret = world.mesh.records().access().get(&secret).await.unwrap().unwrap();
+    let secret: Value = serde_json::from_slice(&secret.body).unwrap();
+    let secret = data_encoding::HEXLOWER.decode(secret["secret"].as_str().unwrap().as_bytes()).unwrap();
+    let secret = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+    let caller = json!({
+        "issuer": provider.issuer, "caller": "oidc-ann", "role": AccessRole::Client, "patterns": ["*"],
+    });
+    // A session as a sign-in gives it, with less time left.
+    let session = |until: u64| {
+        let told = format!("oidc:{}.{until}", BASE64URL_NOPAD.encode(caller.to_string().as_bytes()));
+        let tag = ring::hmac::sign(&secret, format!("sinew session {told}").as_bytes());
+        format!("sinew-session={told}.{}", data_encoding::HEXLOWER.encode(tag.as_ref()))
+    };
+    let open = async |until: u64| {
+        let request = world.request(Method::GET, "/api/v1/changes").header("cookie", session(until));
+        request.send().await.unwrap()
+    };
+    assert_eq!(open(now()).await.status(), 401, "it is over");
+    let stream = EventSource::of(open(now() + 5_000).await);
+    // Without an end of its own the stream would outlast the patience of its reader.
+    tokio::time::timeout(PATIENCE, stream.all()).await.unwrap();
     world.end().await;
 }
 

@@ -1,6 +1,7 @@
 //! Push notifications: everything arrives, in order, signed, also when receivers and gateways die.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -16,10 +17,11 @@ use sinew_gateway::ReachableAddresses;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::push::PushSubscription;
+use sinew_protocol::{ActivationKey, ExecutionId, Subject, TaskId, Token};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, held, message, state};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, held, message, now, state};
 
 /// A delivery as it came.
 #[derive(Clone)]
@@ -197,6 +199,134 @@ async fn everything_arrives_though_the_receiver_fails_and_is_killed() {
         assert!(seconds <= 300, "a signature ends: {seconds}");
         assert_eq!((&part(1)["task"], &part(1)["event"]), (&json!(task), &json!(one.seq())));
     }
+    world.end().await;
+}
+
+/// Webhooks as they are stored.
+async fn stored(world: &GatewayWorld) -> Vec<PushSubscription> {
+    let records = world.mesh.records().pushes().list(&["push"]).await.unwrap();
+    records.values().filter_map(|stored| PushSubscription::read(&stored.body).ok()).collect()
+}
+
+/// The only webhook, once it is as wanted.
+async fn stored_until(
+    world: &GatewayWorld,
+    is_wanted: impl Fn(&PushSubscription) -> bool,
+) -> PushSubscription {
+    let found = async {
+        loop {
+            if let [only] = stored(world).await.as_slice()
+                && is_wanted(only)
+            {
+                return only.clone();
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap()
+}
+
+async fn store(world: &GatewayWorld, record: &PushSubscription) {
+    let id = Token::of(record.config["id"].as_str().unwrap());
+    let subject = Subject::Push { agent: Token::of(&record.agent), task: Token::of(&record.task), id };
+    let body = serde_json::to_vec(record).unwrap();
+    world.mesh.records().pushes().put(&subject, body.into(), None).await.unwrap();
+}
+
+/// A webhook for a task that its agent does not know.
+fn webhook_of_unknown_task(agent: &str, unread: u32) -> PushSubscription {
+    let execution = ExecutionId::of("dev", "gateway", "unknown");
+    let activation = ActivationKey::of::<&str>(&execution, agent, &[], 0);
+    let task = TaskId::of(&execution, &activation, 1).to_string();
+    PushSubscription {
+        caller: Token::of("gateway"),
+        key: None,
+        agent: agent.to_owned(),
+        task: task.clone(),
+        shown_task: task,
+        is_mesh_endpoint: false,
+        config: json!({"id": agent, "url": "http://127.0.0.1:9/"}),
+        delivered: 0,
+        attempts: 0,
+        unread,
+        not_before: 0,
+        ended: false,
+        lease: None,
+    }
+}
+
+#[tokio::test]
+async fn agents_that_miss_a_task_are_asked_again_and_not_for_ever() {
+    let (world, _go_on) = pushing_world().await;
+    // Another process of the agent may have the task.
+    store(&world, &webhook_of_unknown_task("one", 0)).await;
+    let asked = stored_until(&world, |record| record.ended || record.unread > 1).await;
+    assert!(!asked.ended, "{asked:?}");
+    // So many attempts take hours; the last ones are soon.
+    store(&world, &webhook_of_unknown_task("one", 88)).await;
+    let ended = stored_until(&world, |record| record.unread == 89).await;
+    assert!(!ended.ended && ended.lease.is_none() && ended.not_before > now() + 60_000, "{ended:?}");
+    store(&world, &webhook_of_unknown_task("one", 89)).await;
+    stored_until(&world, |record| record.ended).await;
+    // An agent that is away answers nothing.
+    store(&world, &webhook_of_unknown_task("away", 89)).await;
+    let ended = async { while !stored(&world).await.iter().all(|record| record.ended) {} };
+    assert!(tokio::time::timeout(PATIENCE, ended).await.is_ok(), "{:?}", stored(&world).await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_leaves_its_place_between_attempts() {
+    let (world, go_on) = pushing_world().await;
+    let fails = Arc::new(AtomicBool::new(true));
+    let is_failing = Arc::clone(&fails);
+    let receiver = Receiver::start(move |number| {
+        if is_failing.load(Ordering::SeqCst) {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+        accept(number)
+    })
+    .await;
+    start(&world, "/agents/single", "m", &receiver.url()).await;
+    let mut record = stored_until(&world, |record| record.attempts > 0).await;
+    // As after half an hour.
+    (record.attempts, record.lease) = (20, None);
+    store(&world, &record).await;
+    let mut left = stored_until(&world, |record| record.attempts > 20 && record.lease.is_none()).await;
+    assert!(left.not_before > now() + 60_000, "nobody takes it before the next attempt");
+    fails.store(false, Ordering::SeqCst);
+    go_on.notify_one();
+    left.not_before = 0;
+    store(&world, &left).await;
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    let numbers = accepted(&receiver);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "every event, once: {numbers:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_sent_again_adds_no_webhook() {
+    let (world, go_on) = pushing_world().await;
+    let receiver = Receiver::start(accept).await;
+    let mut sent = pushed("m", &receiver.url());
+    sent["configuration"]["taskPushNotificationConfig"].as_object_mut().unwrap().remove("id");
+    let send = async || {
+        let answer = world.rpc("/agents/single", "SendMessage", &sent).await;
+        answer["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let task = send().await;
+    for _ in 0..17 {
+        assert_eq!(send().await, task);
+    }
+    assert_eq!(stored(&world).await.len(), 1);
+    go_on.notify_one();
+    receiver.until(|all| all.iter().any(Delivery::is_last)).await;
+    stored_until(&world, |record| record.ended).await;
+    assert_eq!(send().await, task);
+    assert!(stored_until(&world, |_| true).await.ended, "nothing is told anew");
+    let mut numbers = accepted(&receiver);
+    let count = numbers.len();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "each event comes once: {numbers:?}");
     world.end().await;
 }
 

@@ -8,8 +8,10 @@ mod redact;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sinew_engine::{ExecutionState, Round, Time};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
@@ -123,9 +125,16 @@ pub struct RecordDocument<'r> {
     redacted: bool,
 }
 
-/// The file as it is read, without plan and rounds.
+/// The file as it is read. Plan and rounds stay text at first: as values of JSON they would take several times the memory of the
+/// record.
 #[derive(Deserialize)]
-struct ExportDocument {
+struct ExportDocument<'a> {
+    #[serde(borrow, default)]
+    format: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    plan: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    rounds: Option<&'a RawValue>,
     #[serde(default)]
     execution_id: Option<String>,
     #[serde(default)]
@@ -279,26 +288,28 @@ impl Record {
 
 /// Reads an export from its bytes.
 pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
-    let mut file: Value =
+    let file: ExportDocument<'_> =
         serde_json::from_slice(bytes).map_err(|error| RecordError::new(error.to_string()))?;
-    match file.get("format").and_then(Value::as_u64) {
+    match file.format.and_then(|format| format.get().parse::<u64>().ok()) {
         Some(FORMAT) => {}
         Some(other) => {
             return Err(RecordError::new(format!("it has format {other}, this version reads {FORMAT}")));
         }
         None => return Err(RecordError::new("it has no 'format'")),
     }
-    let plan: Plan = serde_json::from_value(file["plan"].take())
-        .map_err(|error| RecordError::new(format!("its plan: {error}")))?;
-    let rounds: Vec<Round> = serde_json::from_value(file["rounds"].take())
-        .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
-    let ExportDocument { execution_id, about, commands, redacted } =
-        serde_json::from_value(file).map_err(|error| RecordError::new(error.to_string()))?;
+    let plan: Plan = read_member("plan", file.plan)?;
+    let rounds: Vec<Round> = read_member("rounds", file.rounds)?;
+    let ExportDocument { execution_id, about, commands, redacted, .. } = file;
     let id = match execution_id {
         Some(text) => ExecutionId::parse(&text).map_err(|error| RecordError::new(error.to_string()))?,
         None => ExecutionId::of("local", "export", &plan.name),
     };
     Ok(Record { redacted, ..Record::of(id, plan, &rounds, about, commands)? })
+}
+
+fn read_member<T: DeserializeOwned>(name: &str, text: Option<&RawValue>) -> Result<T, RecordError> {
+    let text = text.map_or("null", RawValue::get);
+    serde_json::from_str(text).map_err(|error| RecordError::new(format!("its {name}: {error}")))
 }
 
 /// The plan with the adapter of its dialect.

@@ -33,6 +33,12 @@ pub struct PushSubscription {
     /// Attempts since the last delivery.
     #[serde(default)]
     pub attempts: u32,
+    /// Attempts to read the events of the task since they were read last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unread: u32,
+    /// Time of the next attempt, if nobody delivers until then: milliseconds since 1970 UTC.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_before: u64,
     /// Whether nothing more is delivered: the last event was, or the webhook was given up.
     #[serde(default)]
     pub ended: bool,
@@ -46,6 +52,10 @@ impl PushSubscription {
     pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
         read_record(body)
     }
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl std::fmt::Debug for PushSubscription {

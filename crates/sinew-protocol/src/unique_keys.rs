@@ -60,16 +60,17 @@ pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, BadJson> {
 
 /// Reads JSON that has no key twice, and at most so many values: those in arrays and objects, and these themselves.
 pub fn read_unique_within<T: DeserializeOwned>(json: &[u8], max_values: usize) -> Result<T, BadJson> {
-    check_within(json, max_values)?;
+    check_unique_keys_within(json, max_values)?;
     Ok(serde_json::from_slice(json)?)
 }
 
 /// Checks that no object in the JSON has a key twice. What is not JSON is refused as well.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
-    check_within(json, usize::MAX)
+    check_unique_keys_within(json, usize::MAX)
 }
 
-fn check_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
+/// Checks that no object in the JSON has a key twice, and that it holds at most so many values. Keeps none of them.
+pub fn check_unique_keys_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
     let mut found = KeyFindings { twice: None, left: Some(max_values) };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let checked = UniqueValue { place: &KeyPlace::Root, found: &mut found }.deserialize(&mut reader);

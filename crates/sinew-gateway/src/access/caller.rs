@@ -19,7 +19,7 @@ pub(crate) struct CallerIdentity {
     pub(crate) limits: KeyLimits,
     /// Id of the key that it has; `None` for the gateway's own user and for callers that an OpenID provider vouches for.
     pub(crate) key: Option<Token>,
-    /// End of the token that names it, in milliseconds since 1970 UTC; `None` for a caller without token.
+    /// End of the token or session that names it, in milliseconds since 1970 UTC; `None` for a caller without either.
     pub(crate) until_ms: Option<u64>,
 }
 

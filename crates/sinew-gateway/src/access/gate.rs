@@ -211,15 +211,17 @@ impl AccessGate {
         let mut named =
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let (_, cookie) = named.find(|(name, _)| *name == SESSION_COOKIE)?;
-        match self.sessions.as_ref()?.owner_of(cookie, now_ms())? {
-            SessionOwner::Key(id) => valid(&*self.keys.as_ref()?.get(&id)?).ok(),
+        let (owner, until) = self.sessions.as_ref()?.owner_of(cookie, now_ms())?;
+        let caller = match owner {
+            SessionOwner::Key(id) => valid(&*self.keys.as_ref()?.get(&id)?).ok()?,
             // A provider that this gateway no longer trusts vouches for nobody.
             SessionOwner::Vouched(one) => self
                 .oidc
                 .iter()
                 .any(|provider| provider.issuer() == one.issuer)
-                .then(|| CallerIdentity::vouched(one.caller, one.role, one.patterns)),
-        }
+                .then(|| CallerIdentity::vouched(one.caller, one.role, one.patterns))?,
+        };
+        Some(CallerIdentity { until_ms: Some(until), ..caller })
     }
 }
 

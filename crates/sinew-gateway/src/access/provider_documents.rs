@@ -126,9 +126,13 @@ impl ProviderDocuments {
     }
 
     /// Fetches the documents, unless somebody did while this waited or a moment ago. Whether they are those of the provider.
-    async fn fetch(&self, seen: Option<Instant>) -> bool {
+    async fn fetch(self: &Arc<Self>, seen: Option<Instant>) -> bool {
         let Ok(_place) = self.waiting.try_acquire() else { return false };
-        self.fetch_once(Arc::clone(&self.last_fetch).lock_owned().await, seen).await
+        let last = Arc::clone(&self.last_fetch).lock_owned().await;
+        // A client that goes away ends its request: the fetch goes on without it and counts, so clients that come and go cause
+        // no more fetches than clients that wait.
+        let documents = Arc::clone(self);
+        tokio::spawn(async move { documents.fetch_once(last, seen).await }).await.unwrap_or(false)
     }
 
     async fn fetch_once(&self, mut last: OwnedMutexGuard<Option<Instant>>, seen: Option<Instant>) -> bool {

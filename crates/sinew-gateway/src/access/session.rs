@@ -62,8 +62,8 @@ impl BrowserSessions {
         Some(format!("{told}.{}", data_encoding::HEXLOWER.encode(&tag)))
     }
 
-    /// The owner of a session that is not over.
-    pub(super) fn owner_of(&self, cookie: &str, now: u64) -> Option<SessionOwner> {
+    /// The owner of a session that is not over, and its end in milliseconds since 1970 UTC.
+    pub(super) fn owner_of(&self, cookie: &str, now: u64) -> Option<(SessionOwner, u64)> {
         let (told, tag) = cookie.rsplit_once('.')?;
         let tag = data_encoding::HEXLOWER.decode(tag.as_bytes()).ok()?;
         self.tag(told)?.verify_slice(&tag).ok()?;
@@ -72,13 +72,14 @@ impl BrowserSessions {
         if now >= until {
             return None;
         }
-        match owner.strip_prefix(VOUCHED_PREFIX) {
+        let owner = match owner.strip_prefix(VOUCHED_PREFIX) {
             Some(caller) => {
                 let caller = BASE64URL_NOPAD.decode(caller.as_bytes()).ok()?;
-                serde_json::from_slice(&caller).ok().map(SessionOwner::Vouched)
+                SessionOwner::Vouched(serde_json::from_slice(&caller).ok()?)
             }
-            None => Token::parse(owner).ok().map(SessionOwner::Key),
-        }
+            None => SessionOwner::Key(Token::parse(owner).ok()?),
+        };
+        Some((owner, until))
     }
 
     /// `None` never happens: HMAC takes keys of any length.
@@ -105,7 +106,7 @@ mod tests {
         };
         for owner in [SessionOwner::Key(Token::of("abc")), SessionOwner::Vouched(vouched)] {
             let cookie = own.begin(&owner, 100).unwrap();
-            assert_eq!(own.owner_of(&cookie, 99), Some(owner));
+            assert_eq!(own.owner_of(&cookie, 99), Some((owner, 100)));
             assert_eq!(own.owner_of(&cookie, 100), None, "it is over");
             assert_eq!(other.owner_of(&cookie, 99), None, "of another mesh");
             let (told, tag) = cookie.split_once(".100.").unwrap();

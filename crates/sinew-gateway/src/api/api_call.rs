@@ -15,14 +15,18 @@ use sinew_operations::mesh_operator::{MeshOperator, NO_SUCH_EXECUTION};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::jsonrpc::fault_of;
-use sinew_protocol::unique_keys::check_unique_keys;
+use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, is_json, read_body_within};
+use crate::request_places::{PlacesOfRequest, RequestPlaces};
 use crate::state::GatewayState;
+
+/// Most values of a body of JSON, in arrays and objects: each takes 72 bytes of memory or more, however short it is.
+const MAX_BODY_VALUES: usize = 1_000_000;
 
 /// A request of the API.
 pub(super) struct ApiCall {
@@ -35,8 +39,9 @@ pub(super) struct ApiCall {
     path: BTreeMap<String, String>,
     /// The body, at most as large as the gateway reads.
     pub(super) body: Bytes,
-    /// Places of a large body, until the request is answered.
-    _places: Option<OwnedSemaphorePermit>,
+    /// Places of a large body, until the request is answered and all work on the body has ended.
+    body_places: Option<Arc<OwnedSemaphorePermit>>,
+    places: PlacesOfRequest,
 }
 
 impl ApiCall {
@@ -49,7 +54,8 @@ impl ApiCall {
         body_bytes: usize,
     ) -> Result<Self, HttpProblem> {
         let (parts, body) = request.into_parts();
-        let places = state.take_body_places(&body, body_bytes)?;
+        let body_places = state.take_body_places(&body, body_bytes)?.map(Arc::new);
+        let places = PlacesOfRequest::find(&parts.extensions);
         let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
             BodyError::TooLarge => HttpProblem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -65,7 +71,7 @@ impl ApiCall {
         let operations = state.operations_of(caller);
         let operator = MeshOperator::new(operations.client().on_behalf_of(caller.token.clone()))
             .with_history(Arc::clone(&state.history));
-        Ok(Self { state, operator, operations, parts, path, body, _places: places })
+        Ok(Self { state, operator, operations, parts, path, body, body_places, places })
     }
 
     /// A parameter of the path; empty if the route has none of this name.
@@ -119,8 +125,32 @@ impl ApiCall {
                 text,
             ));
         }
-        check_unique_keys(&self.body).map_err(|error| bad_request(format!("the body: {error}")))?;
+        check_unique_keys_within(&self.body, MAX_BODY_VALUES).map_err(|error| match error {
+            BadJson::TooManyValues(_) => too_many_values("the body", MAX_BODY_VALUES),
+            error => bad_request(format!("the body: {error}")),
+        })?;
         read_json(&self.body)
+    }
+
+    /// Waits for a place to compute. A client that goes away meanwhile waits no longer.
+    pub(super) async fn computation(&self) -> Result<ComputationPlace, HttpProblem> {
+        let computation = Arc::clone(&self.state.computations).acquire_owned().await.map_err(|_| {
+            HttpProblem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                code::GATEWAY_BUSY,
+                "the gateway computes nothing more",
+            )
+        })?;
+        let (request, body) = (self.places.hold(), self.body_places.clone());
+        Ok(ComputationPlace { _computation: computation, _request: request, _body: body })
+    }
+
+    /// Does work that takes a processor for long, once there is a place for it.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HttpProblem> {
+        self.computation().await?.compute(work).await
     }
 
     /// The id of the execution in the path: an id, its first characters, or `@latest`.
@@ -153,15 +183,31 @@ impl ApiCall {
     }
 }
 
-/// Does work that takes a processor for long beside the threads that answer requests.
-pub(super) async fn compute<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, HttpProblem> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "the work of a request ended by a panic");
-        let text = "the work of the request failed; the gateway's log says more";
-        HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
-    })
+/// A place among the computations of the gateway, with all places of its request: work that was begun goes on when the client
+/// has gone, so the places are given back when it ends.
+pub(super) struct ComputationPlace {
+    _computation: OwnedSemaphorePermit,
+    _request: Option<Arc<RequestPlaces>>,
+    _body: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl ComputationPlace {
+    /// Does work that takes a processor for long beside the threads that answer requests.
+    pub(super) async fn compute<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HttpProblem> {
+        let work = move || {
+            let done = work();
+            drop(self);
+            done
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| {
+            tracing::error!(%error, "the work of a request ended by a panic");
+            let text = "the work of the request failed; the gateway's log says more";
+            HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
+        })
+    }
 }
 
 /// A document as an answer.
@@ -171,17 +217,32 @@ pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem>
 
 /// A document as an answer with a status.
 pub(super) fn answer_with(status: StatusCode, document: &impl Serialize) -> Result<Response, HttpProblem> {
-    let bytes = serde_json::to_vec(document).map_err(|error| {
+    Ok(answer_written(status, written(document)?))
+}
+
+/// A document as the bytes of an answer.
+pub(super) fn written(document: &impl Serialize) -> Result<Vec<u8>, HttpProblem> {
+    serde_json::to_vec(document).map_err(|error| {
         let text = format!("the answer cannot be written: {error}");
         HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
-    })?;
+    })
+}
+
+/// A document that was written before as an answer.
+pub(super) fn answer_written(status: StatusCode, document: Vec<u8>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-    Ok((status, headers, bytes).into_response())
+    (status, headers, document).into_response()
 }
 
 /// A request that is wrong in a way its sender can mend.
 pub(super) fn bad_request(text: impl Into<String>) -> HttpProblem {
     HttpProblem::new(StatusCode::BAD_REQUEST, code::GATEWAY_REQUEST_WRONG, text)
+}
+
+/// Refuses a text that would take far more memory as values.
+pub(super) fn too_many_values(what: &str, most: usize) -> HttpProblem {
+    let text = format!("{what} holds more than {most} values, which this gateway does not read");
+    HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
 }
 
 fn read_json<B: DeserializeOwned>(bytes: &[u8]) -> Result<B, HttpProblem> {

@@ -13,7 +13,7 @@ use sinew_operations::posted_file::posted_workflow;
 use sinew_operations::workflow_search::diagnostic_values;
 use sinew_operations::workflow_source::read_source;
 
-use super::api_call::{ApiCall, answer, compute};
+use super::api_call::{ApiCall, answer};
 use super::workflows::FileQuery;
 use crate::http_error::HttpProblem;
 
@@ -33,11 +33,13 @@ pub(crate) struct CasesBody {
 
 /// Runs cases in virtual time. What is wrong with the test file itself is in `problems`.
 pub(super) async fn run_cases(call: ApiCall) -> Result<Response, HttpProblem> {
+    // Before the body is read as values: those wait for no place.
+    let place = call.computation().await?;
     let CasesBody { name, text, cases_name, cases } = call.json()?;
     let name = FileQuery::named(name).name()?.to_owned();
     let cases_name = cases_name.or_else(|| Some("workflow.test.yaml".to_owned()));
     let cases_name = FileQuery::named(cases_name).name()?.to_owned();
-    let report = compute(move || {
+    let report = place.compute(move || {
         let posted = PostedCases { file_name: &name, file: &text, name: &cases_name, cases: &cases };
         report_document(&sinew_case_runner::run_posted_cases(posted))
     });
@@ -71,9 +73,10 @@ pub(crate) struct DryRunBody {
 
 /// Says which agents an execution would ask, with what.
 pub(super) async fn dry_run_file(call: ApiCall) -> Result<Response, HttpProblem> {
+    let place = call.computation().await?;
     let DryRunBody { name, text, workflow, input } = call.json()?;
     let name = FileQuery::named(name).name()?.to_owned();
-    let tried = compute(move || {
+    let tried = place.compute(move || {
         let loaded = posted_workflow(&name, text.as_bytes(), None)?;
         let run = dry_run(&loaded, workflow.as_deref(), input)?;
         Ok::<_, Failure>(run)

@@ -16,7 +16,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_plan::{NodeOperation, Plan};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer, compute};
+use super::api_call::{ApiCall, answer};
 use super::placed_drawing::{self, PlacedPart, WantedPart};
 use crate::http_error::HttpProblem;
 
@@ -186,12 +186,10 @@ pub(super) async fn respond_drawing(
     };
     match query.format.unwrap_or(DrawingForm::Svg) {
         DrawingForm::Json => answer(&drawing),
-        DrawingForm::Placed => {
-            placed_drawing::respond(&call.state.layouts, query.wanted_part(), drawing, key).await
-        }
+        DrawingForm::Placed => placed_drawing::respond(call, query.wanted_part(), drawing, key).await,
         DrawingForm::Mermaid => Ok(text("text/vnd.mermaid; charset=utf-8", sinew_diagram::mermaid(&drawing))),
         DrawingForm::Svg => {
-            let painted = compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
+            let painted = call.compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
             let svg = painted.map_err(|error| {
                 Failure::new(FailureKind::Failed, error.code(), error.to_string())
                     .hint("format=mermaid has no limit of nodes")

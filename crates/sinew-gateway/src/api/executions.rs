@@ -27,7 +27,7 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer, bad_request, compute};
+use super::api_call::{ApiCall, answer, bad_request};
 use super::event_stream;
 use crate::files::{held_body, take_place};
 use crate::http_error::HttpProblem;
@@ -313,8 +313,8 @@ pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ComparisonQuery = call.query()?;
     let first = call.found().await?.record;
     let second = call.operator.record(&call.find(&query.with).await?).await?;
-    let compared =
-        compute(move || (diff::compare(&first, &second, local::now(), query.node.as_deref()), query.node));
+    let compared = call
+        .compute(move || (diff::compare(&first, &second, local::now(), query.node.as_deref()), query.node));
     match compared.await? {
         (Some(compared), _) => answer(&compared),
         (None, node) => Err(no_such_node(node.as_deref().unwrap_or_default())),

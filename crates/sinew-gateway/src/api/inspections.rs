@@ -1,9 +1,9 @@
 //! Views of an execution that was exported to a file: computed from the file alone, kept nowhere.
 
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use sinew_diagram::Direction;
 use sinew_inspection::describe::{ExecutionDescription, describe};
 use sinew_inspection::diff;
@@ -16,13 +16,16 @@ use sinew_inspection::tree::{TreeBranch, TreeOptions, tree};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
 use sinew_inspection::waiting::waits;
 use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::unique_keys::{BadJson, check_unique_keys_within};
 use sinew_protocol::{Vocabulary, code};
 
-use super::api_call::{ApiCall, answer, compute};
+use super::api_call::{ApiCall, answer, answer_written, too_many_values, written};
 use crate::http_error::HttpProblem;
 
 /// Nodes that are told with input and output.
 const MAX_NODES: usize = 200;
+/// Most values of an export, in arrays and objects. An object takes some 500 bytes of memory, and its views tell it twice.
+const MAX_EXPORT_VALUES: usize = 300_000;
 /// Events that are told, the latest.
 const MAX_EVENTS: usize = 500;
 /// Levels of the tree.
@@ -31,11 +34,12 @@ const DEPTH: usize = 3;
 /// Answers with everything that people look at: description, tree, nodes, timeline, events and drawing.
 pub(super) async fn inspect(call: ApiCall) -> Result<Response, HttpProblem> {
     let body = call.body.clone();
-    let document = compute(move || {
+    let document = call.compute(move || {
         let record = read_export(&body)?;
-        Ok::<_, Failure>(views_of(&record))
+        drop(body);
+        written_views(&record)
     });
-    answer(&document.await??)
+    Ok(answer_written(StatusCode::OK, document.await??))
 }
 
 /// Two exported executions.
@@ -52,29 +56,35 @@ pub(crate) struct ComparedExports {
 
 /// Answers with two exports side by side.
 pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
+    let place = call.computation().await?;
     let ComparedExports { first, second, node } = call.json()?;
-    let compared = compute(move || {
+    let compared = place.compute(move || {
         let (first, second) = (read_export(first.as_bytes())?, read_export(second.as_bytes())?);
         // Times of open nodes end with the later export.
         let now = first.at().max(second.at());
         let compared = diff::compare(&first, &second, now, node.as_deref());
         compared.ok_or_else(|| {
             let text = "neither of the executions has this node";
-            Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text)
+            HttpProblem::from(Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text))
         })
     });
     answer(&compared.await??)
 }
 
-fn read_export(bytes: &[u8]) -> Result<Record, Failure> {
-    record::parse(bytes).map_err(|error| {
+fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
+    // Anything else that is wrong is told by the reader of exports.
+    if let Err(BadJson::TooManyValues(_)) = check_unique_keys_within(bytes, MAX_EXPORT_VALUES) {
+        let hint = "`sinew execution describe FILE` reads larger ones";
+        return Err(too_many_values("the export", MAX_EXPORT_VALUES).with_hint(Some(hint.to_owned())));
+    }
+    Ok(record::parse(bytes).map_err(|error| {
         Failure::new(
             FailureKind::Failed,
             code::NOT_EXPORT_OF_EXECUTION.as_str(),
             format!("the file is not an export of an execution: {error}"),
         )
         .hint("`sinew execution export ID` makes one")
-    })
+    })?)
 }
 
 /// Everything that people look at in an export.
@@ -96,7 +106,8 @@ pub(super) struct ExportViews<'a> {
     drawing: Option<String>,
 }
 
-fn views_of(record: &Record) -> Value {
+/// Views of a record as the bytes of an answer: as values of JSON they would take several times the memory.
+fn written_views(record: &Record) -> Result<Vec<u8>, HttpProblem> {
     // Times of open nodes end with the export.
     let (now, presence) = (record.at(), MeshPresence::default());
     let context = ViewContext::of(&record.execution, now, &presence);
@@ -108,7 +119,7 @@ fn views_of(record: &Record) -> Value {
     let mut lines = events::lines(record, EventWords::Mesh(Vocabulary::Current));
     let skipped = lines.len().saturating_sub(MAX_EVENTS);
     lines.drain(..skipped);
-    json!(ExportViews {
+    written(&ExportViews {
         description: describe(record, now, &presence),
         tree: tree(record, &context, &options),
         nodes: (0..count).map(|act| describe_node(record, act, &context)).collect(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sinew_diagram::{Drawing, DrawnStates, EdgeKind, PlacedDrawing, PlacedEdge, Shape};
 use sinew_operations::failure::{Failure, FailureKind};
 
-use super::api_call::{answer, compute};
+use super::api_call::{ApiCall, answer};
 use crate::http_error::HttpProblem;
 use crate::layout_cache::LayoutCache;
 
@@ -46,20 +46,20 @@ pub(super) struct WantedPart<'q> {
 
 /// Answers with a part of a drawing.
 pub(super) async fn respond(
-    layouts: &LayoutCache,
+    call: &ApiCall,
     wanted: WantedPart<'_>,
     drawing: Drawing,
     key: String,
 ) -> Result<Response, HttpProblem> {
     let make = async {
         let drawing = drawing.clone();
-        let placed = compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
+        let placed = call.compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
             Failure::new(FailureKind::Failed, error.code(), error.to_string())
                 .hint("format=mermaid has no limit of nodes")
         })?;
         Ok::<_, HttpProblem>(placed)
     };
-    let placed = layouts.find_or_make(key, make).await?;
+    let placed = call.state.layouts.find_or_make(key, make).await?;
     part_of(&placed, &DrawnStates::of(&drawing), wanted)
 }
 

@@ -20,7 +20,7 @@ use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
 use sinew_runtime::Program;
 
-use super::api_call::{ApiCall, answer, answer_with, bad_request, compute};
+use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
 
@@ -143,7 +143,7 @@ pub(super) async fn validate(call: ApiCall) -> Result<Response, HttpProblem> {
     let ValidateQuery { name, dialect, drawing } = call.query()?;
     let query = FileQuery { name, dialect };
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
-    let checked = compute(move || {
+    let checked = call.compute(move || {
         let file = check_posted_file(&name, &body, query.dialect.as_deref())?;
         let drawings = drawing.then(|| drawings_of(&file));
         let sockets = drawing.then(|| file.loaded.as_ref().map(sockets_of).unwrap_or_default());
@@ -170,10 +170,11 @@ pub(crate) struct ConversionBody {
 
 /// Calls the conversion function of a connection with a sample, as an execution would.
 pub(super) async fn try_conversion(call: ApiCall) -> Result<Response, HttpProblem> {
+    let place = call.computation().await?;
     let ConversionBody { name, text, connection, sample } = call.json()?;
     let query = FileQuery::named(name);
     let name = query.name()?.to_owned();
-    let tried = compute(move || {
+    let tried = place.compute(move || {
         let document = posted_document(&name, text.as_bytes())?;
         let trial = try_connection(&document, &connection, &sample, Path::new(&name))?;
         Ok::<_, Failure>(trial_document(&trial, &document))
@@ -194,7 +195,7 @@ fn drawings_of(file: &SearchedFile) -> BTreeMap<String, String> {
 pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
-    let loaded = compute(move || posted_workflow(&name, &body, query.dialect.as_deref())).await??;
+    let loaded = call.compute(move || posted_workflow(&name, &body, query.dialect.as_deref())).await??;
     for workflow in &loaded.workflows {
         call.check_offered(&workflow.plan.name)?;
     }

@@ -45,6 +45,24 @@ pub(super) struct WordedDecision {
 }
 
 impl A2aOperations {
+    /// Whether a message with this id was sent to the execution before and was taken as a decision. Fails as the first time if it
+    /// was refused.
+    pub(super) async fn was_decided(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        message_id: &str,
+    ) -> Result<bool, A2aError> {
+        let execution = execution_of(place)?;
+        let record = self.shared.client.record(&execution).await.map_err(|error| client_failed(&error))?;
+        let id = command_of(message_id);
+        let mut commands = record.into_iter().flat_map(|record| record.commands);
+        match commands.find(|verdict| verdict.id == id && verdict.caller == call.caller) {
+            Some(verdict) if !verdict.accepted => Err(not_awaited(&short(&verdict.reason, 300))),
+            found => Ok(found.is_some()),
+        }
+    }
+
     /// Sends the decision that a message carries to the workflow's execution, under the caller's name.
     pub(super) async fn decide(
         &self,
@@ -79,8 +97,7 @@ impl A2aOperations {
             comment: decision.comment,
             reject: decision.reject,
         });
-        let id = Token::of(&format!("a2a-{}", &sha256(message_id.as_bytes())[..32]));
-        let verdict = client.signal(&id, command, DECISION_TIMEOUT).await;
+        let verdict = client.signal(&command_of(message_id), command, DECISION_TIMEOUT).await;
         let verdict = verdict.map_err(|error| client_failed(&error))?;
         if verdict.accepted {
             return Ok(());
@@ -120,6 +137,11 @@ impl A2aOperations {
         }
         Ok(())
     }
+}
+
+/// Id of the command that a message becomes.
+fn command_of(message_id: &str) -> Token {
+    Token::of(&format!("a2a-{}", &sha256(message_id.as_bytes())[..32]))
 }
 
 pub(super) fn execution_of(place: &TaskPlace) -> Result<ExecutionId, A2aError> {

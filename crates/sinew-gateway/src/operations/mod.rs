@@ -157,6 +157,11 @@ impl A2aOperations {
         self.shared.client.mesh().namespace()
     }
 
+    /// Whether the events of a task are stored, so that each can be read again.
+    pub(crate) fn stores_events_of(&self, agent: &str) -> bool {
+        self.is_workflow(agent)
+    }
+
     /// Whether callers may leave webhooks for their tasks.
     pub(crate) fn pushes(&self) -> bool {
         self.shared.webhooks.is_some()

@@ -8,6 +8,7 @@ use sinew_protocol::a2a::{
     A2aError, DeletePushConfigParams, ErrorCode, GetPushConfigParams, ListPushConfigsParams,
     TaskPushNotificationConfig, check_push_config,
 };
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::push::PushSubscription;
 use sinew_protocol::{Fault, Subject, Token, code};
@@ -23,6 +24,15 @@ const MAX_CONFIGS: usize = 16;
 const MAX_URL: usize = 2_048;
 const MAX_CREDENTIALS: usize = 8_192;
 
+/// Way on which a config came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PushOrigin {
+    /// By itself: a webhook that was given up begins anew.
+    Request,
+    /// With a message, which may be sent again: a webhook that is there stays as it is, also one that has ended.
+    Message,
+}
+
 impl A2aOperations {
     /// Stores a webhook for a task of the caller, in place of one with the same id.
     pub(super) async fn create_push(
@@ -35,7 +45,7 @@ impl A2aOperations {
         let place = self.locate(call, &shown).await?;
         // The agent says whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
-        self.store_push(call, &place, &shown, config).await
+        self.store_push(call, &place, (&shown, PushOrigin::Request), config).await
     }
 
     /// Stores a webhook for a task that the caller may see.
@@ -43,21 +53,28 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         place: &TaskPlace,
-        shown: &str,
+        (shown, origin): (&str, PushOrigin),
         mut config: TaskPushNotificationConfig,
     ) -> Result<Box<RawValue>, A2aError> {
         self.check_push(&config)?;
         let others = self.pushes_of(call, place).await?;
         let id = config.id.take().filter(|id| !id.is_empty());
-        let id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let is_new = !others.iter().any(|(known, _)| known.config["id"] == id.as_str());
-        if is_new && others.len() >= MAX_CONFIGS {
+        // A message that is sent again brings the same webhook, not one more.
+        let id = id.unwrap_or_else(|| derived_id(call, place, &config.url));
+        let known = others.iter().map(|(known, _)| known).find(|known| known.config["id"] == id.as_str());
+        if known.is_none() && others.len() >= MAX_CONFIGS {
             return Err(A2aError::invalid_params(format!(
                 "a task has at most {MAX_CONFIGS} push notification configs"
             )));
         }
         (config.id, config.task_id, config.tenant) = (Some(id.clone()), Some(shown.to_owned()), None);
         let config = serde_json::to_value(&config).map_err(|error| A2aError::internal(error.to_string()))?;
+        if let Some(known) = known
+            && known.config == config
+            && (origin == PushOrigin::Message || !known.ended)
+        {
+            return Ok(raw(&known.config));
+        }
         let record = PushSubscription {
             caller: call.caller.clone(),
             key: call.key.clone(),
@@ -69,6 +86,8 @@ impl A2aOperations {
             // Everything that has happened to the task is told: it may have ended meanwhile.
             delivered: 0,
             attempts: 0,
+            unread: 0,
+            not_before: 0,
             ended: false,
             lease: None,
         };
@@ -192,6 +211,12 @@ impl A2aOperations {
         }
         Err(A2aError::push_not_supported("the user of this gateway needs the role gateway"))
     }
+}
+
+/// Id of a config that came without one: the same for the same task, caller and address.
+fn derived_id(call: &OperationCall, place: &TaskPlace, url: &str) -> String {
+    let parts = [place.agent.as_ref(), place.id.as_str(), call.caller.as_str(), url];
+    sha256(parts.join("\n").as_bytes())[..32].to_owned()
 }
 
 fn push_subject(place: &TaskPlace, id: &str) -> Subject {

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::message_files::{self, FileOwner};
 use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
+use super::push_configs::PushOrigin;
 use super::stream::{StreamBeginning, TaskStream};
 use super::target::TaskPlace;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
@@ -80,7 +81,7 @@ impl A2aOperations {
         let mut place = place.clone();
         place.id.clone_from(&task.id.0);
         let shown = format!("{}{}", place.shown_prefix(), place.id);
-        self.store_push(call, &place, &shown, push).await?;
+        self.store_push(call, &place, (&shown, PushOrigin::Message), push).await?;
         Ok(Some(shown))
     }
 
@@ -93,7 +94,7 @@ impl A2aOperations {
         push: Option<TaskPushNotificationConfig>,
     ) -> Result<(), A2aError> {
         let (Some(push), Some(task)) = (push, &params.message.task_id) else { return Ok(()) };
-        self.store_push(call, place, &task.0, push).await.map(drop)
+        self.store_push(call, place, (&task.0, PushOrigin::Message), push).await.map(drop)
     }
 
     /// Sends a message and gives what happens to its task.
@@ -235,14 +236,16 @@ impl A2aOperations {
         (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<Box<RawValue>, A2aError> {
         let found = self.task_of_peer(call, place).await?;
-        check_open(&found.task, &params)?;
+        let is_decided = self.check_message_to(call, place, &found.task, &params).await?;
         if !place.is_workflow {
             self.store_push_beside(call, place, &params, push).await?;
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
             let answer = self.send_to_agent(call, place, CoreMethod::SendMessage, &params).await?;
             return Ok(show_answer(place, answer, history));
         }
-        self.decide(call, place, &params.message).await?;
+        if !is_decided {
+            self.decide(call, place, &params.message).await?;
+        }
         self.store_push_beside(call, place, &params, push).await?;
         let at_once = params.configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
         if !at_once {
@@ -254,6 +257,22 @@ impl A2aOperations {
         Ok(named_task(&task))
     }
 
+    /// Refuses a message to a task that has ended, or that names another context. True for a decision that was taken before: a
+    /// client whose answer was lost sends it again, whatever has become of the task.
+    async fn check_message_to(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        task: &Task,
+        params: &SendMessageRequest,
+    ) -> Result<bool, A2aError> {
+        check_context(task, params)?;
+        if place.is_workflow && self.was_decided(call, place, &params.message.id.0).await? {
+            return Ok(true);
+        }
+        check_open(task).map(|()| false)
+    }
+
     /// As [`A2aOperations::send_to_task`], and gives what happens to the task from then on.
     async fn stream_to_task(
         &self,
@@ -262,9 +281,12 @@ impl A2aOperations {
         mut params: SendMessageRequest,
         (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<TaskStream, A2aError> {
-        check_open(&self.task_of_peer(call, &place).await?.task, &params)?;
+        let found = self.task_of_peer(call, &place).await?;
+        let is_decided = self.check_message_to(call, &place, &found.task, &params).await?;
         let answer = if place.is_workflow {
-            self.decide(call, &place, &params.message).await?;
+            if !is_decided {
+                self.decide(call, &place, &params.message).await?;
+            }
             self.store_push_beside(call, &place, &params, push).await?;
             let found = self.task_of_peer(call, &place).await?;
             PeerAnswer { seq: found.seq, response: SendMessageResponse::Task(found.task) }
@@ -372,11 +394,16 @@ struct PeerAnswer {
     response: SendMessageResponse,
 }
 
-/// Refuses a message to a task that has ended, or that names another context.
-fn check_open(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> {
+/// Refuses a message to a task of another context than the message names.
+fn check_context(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> {
     if params.message.context_id.as_ref().is_some_and(|context| *context != task.context_id) {
         return Err(A2aError::invalid_params("message.contextId: the task belongs to another context"));
     }
+    Ok(())
+}
+
+/// Refuses a message to a task that has ended.
+fn check_open(task: &Task) -> Result<(), A2aError> {
     if is_terminal(task.status.state) {
         let text = "the task has ended: it takes no more messages";
         let mut error = A2aError::unsupported_operation(text);

@@ -16,7 +16,7 @@ use crate::push_address::webhook_problem;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// First and longest wait between two attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(5));
-/// Attempts for one event, which take about seven hours.
+/// Attempts for one event, and attempts to read the events of a task: they take about seven hours.
 const MAX_ATTEMPTS: u32 = 90;
 /// Seconds for which a receiver takes a signature.
 const SIGNATURE_SECONDS: u64 = 300;

@@ -15,10 +15,11 @@ use sinew_protocol::access::AccessRole;
 use sinew_protocol::push::PushSubscription;
 use sinew_protocol::{Subject, Token};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
+use super::fair_share::fair_share;
 use crate::access::{AccessGate, now_ms};
 use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
@@ -34,14 +35,22 @@ const GATHER: Duration = Duration::from_millis(50);
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 /// How long giving leases back may take.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Webhooks that one gateway delivers to at once.
-const MAX_HELD: usize = 5_000;
+/// Longest time in which the events of a task are opened.
+const OPENING_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A webhook as the view of all has it.
 struct KnownPush {
     subject: Subject,
     revision: u64,
     record: PushSubscription,
+}
+
+impl KnownPush {
+    /// Whether a gateway may take it: there is something to deliver, nobody delivers, and the next attempt is due.
+    fn is_free(&self, now: u64) -> bool {
+        let is_held = self.record.lease.as_ref().is_some_and(|(_, until)| *until > now);
+        !self.record.ended && !is_held && self.record.not_before <= now
+    }
 }
 
 /// Parts that all deliveries share.
@@ -103,16 +112,24 @@ impl PushDispatcher {
 async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
     let mut held = JoinSet::new();
     // Subjects of webhooks that this gateway holds, by the task that delivers.
-    let mut working: BTreeMap<tokio::task::Id, String> = BTreeMap::new();
+    let mut working: BTreeMap<tokio::task::Id, (String, Token)> = BTreeMap::new();
     loop {
         let now = now_ms();
-        let taken: BTreeSet<String> = working.values().cloned().collect();
-        for known in view.list() {
-            let name = known.subject.name(shared.mesh.namespace());
-            let is_free = known.record.lease.as_ref().is_none_or(|(_, until)| *until <= now);
-            if known.record.ended || !is_free || taken.contains(&name) || working.len() >= MAX_HELD {
-                continue;
-            }
+        let taken: BTreeSet<String> = working.values().map(|(name, _)| name.clone()).collect();
+        let mut free: Vec<(String, Arc<KnownPush>)> = view
+            .list()
+            .into_iter()
+            .filter(|known| known.is_free(now))
+            .map(|known| (known.subject.name(shared.mesh.namespace()), known))
+            .collect();
+        free.retain(|(name, _)| !taken.contains(name));
+        let mut held_by: BTreeMap<Token, usize> = BTreeMap::new();
+        for (_, caller) in working.values() {
+            *held_by.entry(caller.clone()).or_default() += 1;
+        }
+        let callers: Vec<&Token> = free.iter().map(|(_, known)| &known.record.caller).collect();
+        for at in fair_share(&callers, &held_by) {
+            let (name, known) = &free[at];
             let work = HeldPush {
                 shared: Arc::clone(&shared),
                 subject: known.subject.clone(),
@@ -121,7 +138,7 @@ async fn dispatch(shared: Arc<PushShared>, mut view: RecordView<KnownPush>) {
                 renewed: Instant::now(),
             };
             let task = held.spawn(work.run());
-            working.insert(task.id(), name);
+            working.insert(task.id(), (name.clone(), known.record.caller.clone()));
         }
         tokio::select! {
             () = shared.draining.cancelled() => break,
@@ -146,7 +163,7 @@ struct HeldPush {
     renewed: Instant,
 }
 
-/// The lease has gone to another gateway, or the webhook was deleted.
+/// The lease has gone to another gateway, was given back until the next attempt, or the webhook was deleted.
 struct LeaseLost;
 
 impl HeldPush {
@@ -193,21 +210,26 @@ impl HeldPush {
             trace: TraceParent::fresh(),
             last_event: Some(self.record.delivered),
         };
-        let operations = self.shared.operations.clone();
-        let mut events = match operations.subscribe(&call, &self.record.shown_task).await {
-            Ok(events) => events,
-            Err(error) => {
-                let is_gone = matches!(error.code, ErrorCode::TaskNotFound | ErrorCode::UnsupportedOperation);
-                tracing::info!(task = self.record.task, %error, "the events of a push notification cannot be read");
-                self.record.ended = is_gone;
-                return if is_gone { self.store().await } else { Ok(()) };
+        let (operations, task) = (self.shared.operations.clone(), self.record.shown_task.clone());
+        let opening = async move { timeout(OPENING_TIMEOUT, operations.subscribe(&call, &task)).await };
+        let mut events = match self.holding(opening).await? {
+            Ok(Ok(events)) => events,
+            // The agent tells no events of any task.
+            Ok(Err(error)) if error.code == ErrorCode::UnsupportedOperation => {
+                tracing::info!(task = self.record.task, %error, "a webhook ends: its agent tells no events");
+                self.record.ended = true;
+                return self.store().await;
             }
+            // Another process of the agent may know the task, or the agent may come back.
+            Ok(Err(error)) => return self.missed_events(&error.to_string()).await,
+            Err(_) => return self.missed_events("no answer").await,
         };
         let mut has_some = false;
         loop {
             let item = tokio::select! {
                 item = events.next() => item,
                 () = sleep(RENEWAL) => {
+                    self.record.unread = 0;
                     self.renew().await?;
                     continue;
                 }
@@ -219,16 +241,32 @@ impl HeldPush {
                     self.record.ended = true;
                     return self.store().await;
                 }
+                Some(StreamItem::Failed(error)) => return self.missed_events(&error.to_string()).await,
                 // The stream broke off, or was given up because a webhook kept it waiting.
-                _ => return Ok(()),
+                None => return Ok(()),
             };
-            has_some = true;
+            (has_some, self.record.unread) = (true, 0);
             let seq = seq.unwrap_or(self.record.delivered + 1);
             self.deliver(seq, &body).await?;
             if self.record.ended {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits before the events are opened again, for longer after each attempt, and ends after the last one.
+    async fn missed_events(&mut self, reason: &str) -> Result<(), LeaseLost> {
+        tracing::info!(task = self.record.task, reason, "the events of a push notification cannot be read");
+        self.record.unread += 1;
+        let Some(wait) = backoff(self.record.unread, rand::rng().random()) else {
+            tracing::warn!(
+                task = self.record.task,
+                "a webhook is given up: the events of its task cannot be read"
+            );
+            self.record.ended = true;
+            return self.store().await;
+        };
+        self.wait_for_attempt(wait, true).await
     }
 
     /// Delivers one event, however often that has to be tried.
@@ -239,10 +277,13 @@ impl HeldPush {
                 self.record.ended = true;
                 return self.store().await;
             }
-            let (web, signer) = (&self.shared.web, &self.shared.signer);
             // An attempt hours later has addresses of files that are still good.
             let linked = self.shared.links.in_event(body.clone());
-            let outcome = deliver(web, signer, &self.record, (seq, &linked), now_ms() / 1000).await;
+            let (shared, record) = (Arc::clone(&self.shared), self.record.clone());
+            let attempt = async move {
+                deliver(&shared.web, &shared.signer, &record, (seq, &linked), now_ms() / 1000).await
+            };
+            let outcome = self.holding(attempt).await?;
             let word = match outcome {
                 DeliveryOutcome::Delivered => "delivered",
                 DeliveryOutcome::Failed => "failed",
@@ -267,8 +308,33 @@ impl HeldPush {
                 self.record.ended = true;
                 return self.store().await;
             };
+            // Only a workflow tells the same event again; one of an agent is held until it is delivered.
+            let may_leave = self.shared.operations.stores_events_of(&self.record.agent);
+            self.wait_for_attempt(wait, may_leave).await?;
+        }
+    }
+
+    /// Waits for the next attempt. A long wait gives the place at this gateway to other webhooks: receivers that hang and agents
+    /// that are away must not fill it.
+    async fn wait_for_attempt(&mut self, wait: Duration, may_leave: bool) -> Result<(), LeaseLost> {
+        if !may_leave || wait < LEASE {
             self.renew().await?;
-            self.pause(wait).await?;
+            return self.pause(wait).await;
+        }
+        self.record.lease = None;
+        self.record.not_before = after(wait);
+        self.store().await?;
+        Err(LeaseLost)
+    }
+
+    /// Does work that may last longer than a lease, and keeps the lease meanwhile.
+    async fn holding<T>(&mut self, work: impl Future<Output = T>) -> Result<T, LeaseLost> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = sleep(RENEWAL) => self.renew().await?,
+            }
         }
     }
 
@@ -286,8 +352,8 @@ impl HeldPush {
 
     /// Stores the record with a new lease.
     async fn renew(&mut self) -> Result<(), LeaseLost> {
-        let until = now_ms().saturating_add(u64::try_from(LEASE.as_millis()).unwrap_or_default());
-        self.record.lease = Some((self.shared.own.clone(), until));
+        self.record.lease = Some((self.shared.own.clone(), after(LEASE)));
+        self.record.not_before = 0;
         self.store().await
     }
 
@@ -315,4 +381,9 @@ impl HeldPush {
             }
         }
     }
+}
+
+/// The time after a span from now, in milliseconds since 1970 UTC.
+fn after(span: Duration) -> u64 {
+    now_ms().saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

@@ -6,5 +6,6 @@
 
 mod delivery;
 mod dispatcher;
+mod fair_share;
 
 pub(crate) use dispatcher::PushDispatcher;
