@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
@@ -19,7 +20,7 @@ use crate::error::GatewayError;
 use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
-use crate::mcp::{McpEndpoint, McpShared};
+use crate::mcp::{DrainTokens, McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::PushDispatcher;
@@ -39,6 +40,7 @@ pub struct Gateway {
     serving: Option<JoinHandle<()>>,
     /// Delivers push notifications for as long as the gateway lives.
     pushes: Option<PushDispatcher>,
+    _drain_timer: AbortOnDropHandle<()>,
 }
 
 impl Gateway {
@@ -84,11 +86,12 @@ impl Gateway {
             None => None,
         };
         let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
-        let tools = McpShared::new(operations.clone(), None);
+        let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
+        let tools = McpShared::new(operations.clone(), None, drain);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
-            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams), &draining),
+            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams)),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
@@ -117,7 +120,7 @@ impl Gateway {
         begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
         tracing::info!(%address, "the gateway serves");
-        Ok(Self { address, is_tls, draining, serving, pushes })
+        Ok(Self { address, is_tls, draining, serving, pushes, _drain_timer: drain_timer })
     }
 
     /// Address that it listens on.

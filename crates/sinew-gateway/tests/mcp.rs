@@ -1,13 +1,18 @@
 //! Tools, resources and questions, over every transport and lifecycle of MCP.
 
+use std::time::Duration;
+
 use reqwest::Method;
+use rmcp::ClientLifecycleMode;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, NumberOrString, ProgressToken, ReadResourceRequestParams,
-    RequestMetaObject, ResourceContents, ServerNotification, SubscriptionFilter,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, NumberOrString, ProgressToken,
+    ReadResourceRequestParams, RequestMetaObject, ResourceContents, ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 use sinew_agent::Agent;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::mcp_support::{Road, TestClient, all_roads, call, newest, task_of, text};
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, held, review};
@@ -220,6 +225,75 @@ async fn a_client_that_goes_away_cancels_nothing() {
         client.cancel().await.unwrap();
         go_on.notify_one();
         world.newest_task_is("TASK_STATE_COMPLETED").await;
+    }
+    world.end().await;
+}
+
+/// A call with or without progress, and the lifecycle of its client.
+fn calls_over_http() -> [(ClientLifecycleMode, bool); 4] {
+    let old = ClientLifecycleMode::Initialize;
+    [(newest(), false), (newest(), true), (old.clone(), false), (old, true)]
+}
+
+/// Calls `single` at a gateway of its own, and drains the gateway while the call is open.
+async fn drained_during_call(
+    world: &GatewayWorld,
+    begun: &Notify,
+    (lifecycle, has_progress): (ClientLifecycleMode, bool),
+    limit: Duration,
+) -> (JoinHandle<Result<CallToolResult, ServiceError>>, JoinHandle<()>) {
+    let gateway = world.gateway(|options| options.limits.drain = limit).await;
+    let address = gateway.address();
+    let client = TestClient::plain().connect_to(&gateway.base_url(), lifecycle).await;
+    let mut request = call("single", json!({"value": "hello"}));
+    if has_progress {
+        let token = ProgressToken(NumberOrString::String("p".into()));
+        request.meta = Some(RequestMetaObject::with_progress_token(token));
+    }
+    let calling = tokio::spawn(async move { client.call_tool(request).await });
+    tokio::time::timeout(PATIENCE, begun.notified()).await.unwrap();
+    let draining = tokio::spawn(gateway.drain());
+    // It takes no new connections from the moment on that it drains.
+    while tokio::net::TcpStream::connect(address).await.is_ok() {}
+    (calling, draining)
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_answers_the_calls_that_it_has_begun() {
+    let (world, begun, go_on) = held(&[("single", SINGLE)]).await;
+    for kind in calls_over_http() {
+        // A standalone stream of the client that did not end would keep the gateway for all this time.
+        let (calling, draining) = drained_during_call(&world, &begun, kind.clone(), 10 * PATIENCE).await;
+        go_on.notify_one();
+        let result = calling.await.unwrap().unwrap();
+        assert_eq!(text(&result), r#"{"value":"hello"}"#, "{kind:?}");
+        tokio::time::timeout(PATIENCE, draining).await.unwrap().unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn calls_that_outlast_the_drain_name_their_task() {
+    let (world, begun, go_on) = held(&[("single", SINGLE)]).await;
+    for kind in calls_over_http() {
+        let (calling, draining) =
+            drained_during_call(&world, &begun, kind.clone(), Duration::from_secs(2)).await;
+        let (code, data) = refusal(calling.await.unwrap().unwrap_err());
+        assert_eq!((code, &data["retryable"]), (-32603, &json!(true)), "{kind:?}: {data}");
+        draining.await.unwrap();
+        go_on.notify_one();
+        world.newest_task_is("TASK_STATE_COMPLETED").await;
+        assert_eq!(world.newest_task().await["id"], data["io.github.sinew-mesh/task"], "{kind:?}");
+        // The same message at another gateway is the same task.
+        let client = TestClient::plain().connect(&world, Road::Http, newest()).await;
+        let mut again = call("single", json!({"value": "hello"}));
+        let mut meta = RequestMetaObject::default();
+        let message_id = "io.github.sinew-mesh/message-id";
+        meta.0.0.insert(message_id.to_owned(), data[message_id].clone());
+        again.meta = Some(meta);
+        let result = client.call_tool(again).await.unwrap();
+        assert_eq!(json!(task_of(&result)), data["io.github.sinew-mesh/task"], "{kind:?}");
+        client.cancel().await.unwrap();
     }
     world.end().await;
 }

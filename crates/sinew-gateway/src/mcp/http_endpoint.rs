@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -22,7 +23,7 @@ use sinew_protocol::Token;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
@@ -37,6 +38,8 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const BEGIN_SESSION: &str = "initialize";
 /// Time that a session without requests outlives the longest call.
 const SESSION_RESERVE: Duration = Duration::from_mins(5);
+/// Header with the last event that a client has of a stream.
+const LAST_EVENT_HEADER: &str = "last-event-id";
 /// JSON-RPC's code for what is not JSON.
 const PARSE_ERROR: i32 = -32_700;
 
@@ -52,6 +55,9 @@ pub(crate) struct McpEndpoint {
     limits: GatewayLimits,
     /// Streams that are open at the gateway.
     streams: Arc<Semaphore>,
+    /// Fires when the gateway drains.
+    idle: CancellationToken,
+    _ended: DropGuard,
 }
 
 /// The method of a message; the rest is not read here.
@@ -62,24 +68,22 @@ struct MethodMember<'a> {
 }
 
 impl McpEndpoint {
-    /// The endpoint. Its streams end when the gateway drains.
-    pub(crate) fn new(
-        shared: McpShared,
-        options: &GatewayOptions,
-        streams: Arc<Semaphore>,
-        draining: &CancellationToken,
-    ) -> Self {
+    /// The endpoint. When the gateway drains, streams that wait for news end, and calls go on.
+    pub(crate) fn new(shared: McpShared, options: &GatewayOptions, streams: Arc<Semaphore>) -> Self {
+        let idle = shared.drain().idle.clone();
         let (shared, limits) = (Arc::new(shared), &options.limits);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
         let sessions = Arc::new(sessions);
+        // This token ends calls too, so it fires only with the endpoint.
+        let ended = CancellationToken::new();
         // The guard at the door has checked Host and Origin, with the names of this gateway.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_json_response(true)
             .with_max_request_body_bytes(limits.body_bytes)
-            .with_cancellation_token(draining.child_token());
+            .with_cancellation_token(ended.clone());
         let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
         // An owner is forgotten after its session, which ends earlier without requests.
@@ -89,7 +93,17 @@ impl McpEndpoint {
         let most_per_caller =
             if options.access.is_required { limits.sessions_per_caller } else { limits.sessions };
         let beginning = Arc::default();
-        Self { service, sessions, owners, beginning, most_per_caller, limits: *limits, streams }
+        Self {
+            service,
+            sessions,
+            owners,
+            beginning,
+            most_per_caller,
+            limits: *limits,
+            streams,
+            idle,
+            _ended: ended.drop_guard(),
+        }
     }
 
     /// Answers one request.
@@ -124,6 +138,9 @@ impl McpEndpoint {
             }
         }
         let is_first = session.is_none();
+        // The standalone stream of a session waits for news only; an id with a slash is one of the stream of a call.
+        let last_event = parts.headers.get(LAST_EVENT_HEADER).map(HeaderValue::as_bytes);
+        let is_idle = parts.method == Method::GET && !last_event.is_some_and(|id| id.contains(&b'/'));
         // Taken before the work begins: any answer may be a stream.
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("as many streams are open at this gateway as may be; try again in a moment");
@@ -147,7 +164,12 @@ impl McpEndpoint {
             let _held = &permit;
             frame
         });
-        Response::from_parts(parts, Body::new(body))
+        let body = Body::new(body);
+        if !is_idle {
+            return Response::from_parts(parts, body);
+        }
+        let news = body.into_data_stream().take_until(self.idle.clone().cancelled_owned());
+        Response::from_parts(parts, Body::from_stream(news))
     }
 
     /// Place of a session that a caller begins, or the refusal of one too many.

@@ -6,6 +6,7 @@
 mod agent_call;
 mod client_abilities;
 mod client_input;
+mod drain_tokens;
 mod handler;
 mod http_endpoint;
 mod list_changes;
@@ -20,6 +21,7 @@ mod resource_watch;
 mod tool_list;
 mod tool_result;
 
+pub(crate) use drain_tokens::DrainTokens;
 pub(crate) use handler::McpShared;
 pub(crate) use http_endpoint::McpEndpoint;
 pub use pipe::{serve_mcp, serve_mcp_stdio};
