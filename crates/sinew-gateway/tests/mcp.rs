@@ -299,6 +299,57 @@ async fn calls_that_outlast_the_drain_name_their_task() {
 }
 
 #[tokio::test]
+async fn requests_that_mcp_does_not_allow_are_told_why() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let mcp = format!("{}/mcp", world.base);
+    let post = |body: &str| {
+        let request = world.http.post(&mcp).body(body.to_owned()).header("content-type", "application/json");
+        request.header("accept", "application/json, text/event-stream")
+    };
+    let check = async |request: reqwest::RequestBuilder, status: u16, number: i32| {
+        let answer = request.send().await.unwrap();
+        let (told, kind) = (answer.status().as_u16(), answer.headers()["content-type"].clone());
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!((told, &answer["error"]["code"]), (status, &json!(number)), "{answer}");
+        assert_eq!(
+            (kind, &answer["error"]["data"]["code"]),
+            ("application/json".parse().unwrap(), &json!("SINEW-9010"))
+        );
+    };
+    for body in ["[]", "5", r#"{"a": 1}"#, r#"{"jsonrpc": "2.0", "id": 1, "method": 5}"#] {
+        check(post(body), 400, -32600).await;
+    }
+    check(post(r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}"#), 400, -32602).await;
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let newest = |method: &str, name: &str, mut params: Value| {
+        params["_meta"] = meta.clone();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let request = post(&body).header("mcp-protocol-version", "2026-07-28");
+        request.header("mcp-method", method).header("mcp-name", name)
+    };
+    check(newest("tools/call", "5", json!({"name": 5})), 200, -32602).await;
+    check(newest("tools/call", "single", json!({"name": "single", "arguments": "x"})), 200, -32602).await;
+    check(newest("resources/read", "x", json!({})), 200, -32602).await;
+    // Refusals before a message is read are those of the gateway.
+    let list = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}"#;
+    let refused = async |request: reqwest::RequestBuilder, status: u16, code: &str, detail: &str| {
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/problem+json", "{detail}");
+        assert_eq!(answer.status(), status, "{detail}");
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["code"], code);
+        assert!(answer["detail"].as_str().unwrap().contains(detail), "{answer}");
+    };
+    refused(post(list), 400, "SINEW-9010", "Session ID is required").await;
+    refused(post(list).header("mcp-protocol-version", "1999-01-01"), 400, "SINEW-9010", "1999-01-01").await;
+    refused(post(list).header("mcp-session-id", "gone"), 404, "SINEW-9003", "no such session").await;
+    let narrow = world.http.post(&mcp).body(list).header("content-type", "application/json");
+    refused(narrow.header("accept", "text/html"), 406, "SINEW-9010", "Client must accept").await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn bodies_and_names_of_others_are_refused() {
     let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
         options.limits.body_bytes = 4_096;
@@ -355,7 +406,8 @@ async fn a_session_is_open_to_the_caller_who_began_it() {
         ended.status()
     };
     assert_eq!(end(&other).await, 404);
-    assert!(end(&own).await.is_success());
+    assert_eq!(end(&own).await, 204);
+    assert_eq!(end(&own).await, 404, "a session ends once");
     // One caller does not use up the sessions of all, not by many requests at once either.
     let begin_one = async |key: &str| {
         let answer = request(Method::POST, key).json(&begin).send().await.unwrap();

@@ -12,13 +12,13 @@ use data_encoding::BASE64;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
-    CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, RequestId, Resource,
-    ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    RequestId, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results};
+use super::bad_params::refused_params;
 use super::client_abilities::{ClientAbilities, LogSeverity};
 use super::client_input::{GivenInput, given_input, requests_of};
 use super::drain_tokens::DrainTokens;
@@ -356,6 +357,16 @@ impl ServerHandler for McpHandler {
         ServerConfig::new(abilities)
             .with_server_info(Implementation::new("sinew", env!("CARGO_PKG_VERSION")))
             .with_instructions(instructions)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(&method, 64), None);
+        Err(refused_params(&method, params.as_ref()).unwrap_or_else(unknown))
     }
 
     async fn list_tools(

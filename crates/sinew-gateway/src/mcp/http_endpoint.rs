@@ -10,21 +10,24 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::response::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
+use rmcp::model::InitializeRequest;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_protocol::Token;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::bad_params::refused_params;
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
@@ -42,6 +45,8 @@ const SESSION_RESERVE: Duration = Duration::from_mins(5);
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// JSON-RPC's code for what is not JSON.
 const PARSE_ERROR: i32 = -32_700;
+/// JSON-RPC's code for JSON that is not a message.
+const INVALID_REQUEST: i32 = -32_600;
 
 /// The endpoint of the protocol at a gateway.
 pub(crate) struct McpEndpoint {
@@ -112,7 +117,13 @@ impl McpEndpoint {
         let caller = CallerIdentity::of(&parts.extensions).map(|caller| caller.label().clone());
         let session = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
         if session.is_some_and(|session| self.owners.get(session) != caller) {
-            return HttpProblem::not_found("there is no such session; begin another one").into_response();
+            return no_session();
+        }
+        let ending = session.filter(|_| parts.method == Method::DELETE).map(str::to_owned);
+        if let Some(ending) = &ending
+            && !self.sessions.sessions.read().await.contains_key(ending.as_str())
+        {
+            return no_session();
         }
         let body = match read_body(&self.limits, body).await {
             Ok(body) => body,
@@ -131,6 +142,9 @@ impl McpEndpoint {
                 return not_json(&error.to_string());
             }
             if !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body) {
+                if let Some(refused) = refused_beginning(&body) {
+                    return refused;
+                }
                 match self.place_of_session(caller.as_ref()).await {
                     Ok(taken) => place = taken,
                     Err(refused) => return *refused,
@@ -138,6 +152,7 @@ impl McpEndpoint {
             }
         }
         let is_first = session.is_none();
+        let sent = body.clone();
         // The standalone stream of a session waits for news only; an id with a slash is one of the stream of a call.
         let last_event = parts.headers.get(LAST_EVENT_HEADER).map(HeaderValue::as_bytes);
         let is_idle = parts.method == Method::GET && !last_event.is_some_and(|id| id.contains(&b'/'));
@@ -155,7 +170,14 @@ impl McpEndpoint {
                 None => owned(),
             }
         }
+        if let Some(ending) = ending.filter(|_| parts.status.is_success()) {
+            self.owners.invalidate(&ending);
+            return StatusCode::NO_CONTENT.into_response();
+        }
         let content_type = parts.headers.get(header::CONTENT_TYPE);
+        if content_type.is_none() && !parts.status.is_success() {
+            return reworded_refusal(&sent, parts, Body::new(body)).await;
+        }
         if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
             return Response::from_parts(parts, Body::new(body));
         }
@@ -200,6 +222,40 @@ impl McpEndpoint {
     }
 }
 
+/// A refusal of `rmcp`, which is plain text, in the form of the gateway. `sent` is the body of the request.
+async fn reworded_refusal(sent: &Bytes, parts: Parts, refusal: Body) -> Response {
+    let text = refusal.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let reason = parts.status.canonical_reason().unwrap_or_default();
+    // The refusal of a media type begins with the words of the status, that of a message does not.
+    if parts.status == StatusCode::UNSUPPORTED_MEDIA_TYPE && !text.starts_with(reason) {
+        let id = serde_json::from_slice::<IdMember>(sent).ok().map(|member| member.id);
+        let id = id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default();
+        let text = "the body is not one message of JSON-RPC 2.0, or has a member of another type";
+        return json_rpc_error(&id, INVALID_REQUEST, text);
+    }
+    let detail = text.strip_prefix(reason).map_or(&*text, |rest| rest.trim_start_matches(": "));
+    let detail = if detail.is_empty() { reason } else { detail };
+    let code = match parts.status {
+        StatusCode::NOT_FOUND => return no_session(),
+        StatusCode::METHOD_NOT_ALLOWED => code::GATEWAY_PATH_UNKNOWN,
+        status if status.is_server_error() => code::NO_ANSWER_ON_MESH,
+        _ => code::GATEWAY_MESSAGE_MALFORMED,
+    };
+    let mut response = HttpProblem::new(parts.status, code, short(detail, 300)).into_response();
+    if let Some(allowed) = parts.headers.get(header::ALLOW) {
+        response.headers_mut().insert(header::ALLOW, allowed.clone());
+    }
+    response
+}
+
+/// The id of a message; the rest is not read here.
+#[derive(Deserialize)]
+struct IdMember {
+    #[serde(default)]
+    id: Value,
+}
+
 /// Place of a session that its caller is about to begin.
 struct SessionPlace {
     beginning: Arc<Mutex<HashMap<Token, usize>>>,
@@ -240,6 +296,14 @@ fn begins_session(body: &Bytes) -> bool {
     method.as_deref() == Some(BEGIN_SESSION)
 }
 
+/// The refusal of a beginning whose parameters cannot be read: `rmcp` would miss a session instead.
+fn refused_beginning(body: &Bytes) -> Option<Response> {
+    let message = serde_json::from_slice::<Value>(body).ok()?;
+    serde_json::from_value::<InitializeRequest>(message.clone()).err()?;
+    let refused = refused_params(BEGIN_SESSION, message.get("params"))?;
+    Some(json_rpc_error(&message["id"], refused.code.0, &refused.message))
+}
+
 fn busy(text: &str) -> Response {
     let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
     ([(header::RETRY_AFTER, "1")], problem).into_response()
@@ -249,11 +313,19 @@ fn malformed(status: StatusCode, text: &str) -> Response {
     HttpProblem::new(status, code::GATEWAY_MESSAGE_MALFORMED, text).into_response()
 }
 
+fn no_session() -> Response {
+    HttpProblem::not_found("there is no such session; begin another one").into_response()
+}
+
 fn not_json(reason: &str) -> Response {
+    json_rpc_error(&Value::Null, PARSE_ERROR, &format!("the body is not JSON: {}", short(reason, 300)))
+}
+
+/// A refusal as JSON-RPC has it, with status 400.
+fn json_rpc_error(id: &Value, number: i32, message: &str) -> Response {
     let data = json!({"code": code::GATEWAY_MESSAGE_MALFORMED.as_str()});
-    let message = format!("the body is not JSON: {}", short(reason, 300));
-    let error = json!({"code": PARSE_ERROR, "message": message, "data": data});
-    let body = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+    let error = json!({"code": number, "message": message, "data": data});
+    let body = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
     let mut response = (StatusCode::BAD_REQUEST, body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

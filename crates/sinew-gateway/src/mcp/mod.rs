@@ -4,6 +4,7 @@
 //! speaks the protocol; the mapping is pure, and the handler joins the two.
 
 mod agent_call;
+mod bad_params;
 mod client_abilities;
 mod client_input;
 mod drain_tokens;
