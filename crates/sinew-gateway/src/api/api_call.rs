@@ -128,7 +128,7 @@ impl ApiCall {
         self.find(self.path("id")).await
     }
 
-    /// The execution that a text names. A caller who may see a part of the mesh names it by its whole id.
+    /// The execution that a text names: an id, its first characters among those that the caller may see, or `@latest` of those.
     pub(super) async fn find(&self, text: &str) -> Result<ExecutionId, HttpProblem> {
         if self.operations.offers_everything() {
             return Ok(self.operator.find(text).await?);
@@ -137,12 +137,17 @@ impl ApiCall {
             let text = format!("there is no execution {:?} for this caller", short(text, 64));
             HttpProblem::coded(StatusCode::NOT_FOUND, NO_SUCH_EXECUTION, text)
         };
-        let id = ExecutionId::parse(text).map_err(|_| absent())?;
-        let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
-            let fault = fault_of(&error);
-            HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
-        })?;
-        workflow.filter(|name| self.operations.offers(name)).map(|_| id).ok_or_else(absent)
+        if let Ok(id) = ExecutionId::parse(text) {
+            let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
+                let fault = fault_of(&error);
+                HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
+            })?;
+            if let Some(workflow) = workflow {
+                return Some(id).filter(|_| self.operations.offers(&workflow)).ok_or_else(absent);
+            }
+        }
+        let found = self.operator.find_among(text, |row| self.operations.offers(&row.workflow)).await?;
+        found.ok_or_else(absent)
     }
 
     /// The execution in the path, as it stands.
