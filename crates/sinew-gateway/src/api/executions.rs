@@ -1,6 +1,7 @@
 //! Reading executions.
 
-use axum::http::{HeaderValue, header};
+use axum::body::Body;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,13 +24,14 @@ use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_activity::{ExecutionCounts, count_executions};
 use sinew_operations::mesh_operator::RowDetails;
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer, bad_request, compute};
 use super::event_stream;
-use crate::files::{held_body, take_place};
+use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
 
 /// Executions of a page, unless the client wants another number.
@@ -431,14 +433,19 @@ pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let place = take_place(&call.state).await?;
     let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
-    let length = HeaderValue::from(bytes.len());
+    let tag = format!("\"{}\"", sha256(&bytes));
+    let saved_as = saved_as(execution_artifacts::artifact_name(&query.name));
     // An artifact is data, whatever its name or type says: a browser saves it and shows nothing.
-    let length = [(header::CONTENT_LENGTH, length)];
-    let headers = [
-        (header::CONTENT_TYPE, "application/octet-stream"),
-        (header::CONTENT_DISPOSITION, "attachment"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((length, headers, held_body(bytes, place)).into_response())
+    let about = |status: StatusCode, body: Body| {
+        let headers = [
+            (header::CONTENT_TYPE, "application/octet-stream"),
+            (header::CONTENT_DISPOSITION, saved_as.as_str()),
+            (header::ETAG, tag.as_str()),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
+        (status, headers, body).into_response()
+    };
+    let file = FileBytes { bytes, place, tag: tag.clone() };
+    Ok(file.respond(&call.parts.method, &call.parts.headers, about))
 }
