@@ -360,6 +360,7 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
         ("GET", "/executions?state=failed", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?status=broken", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?limit=many", "", "", 400, "SINEW-9011"),
+        ("GET", "/executions?limit=0", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?cursor=x", "", "", 400, "SINEW-9011"),
         ("GET", "/workflows/unknown", "", "", 404, ""),
         ("GET", "/agents/unknown", "", "", 404, ""),

@@ -169,6 +169,14 @@ pub(super) async fn compute<T: Send + 'static>(
     })
 }
 
+/// Rows that a query wants: `usual` unless it says so, and at most `max`.
+pub(super) fn row_limit(wanted: Option<usize>, usual: usize, max: usize) -> Result<usize, HttpProblem> {
+    match wanted.unwrap_or(usual) {
+        0 => Err(bad_request("limit: at least 1")),
+        rows => Ok(rows.min(max)),
+    }
+}
+
 /// A document as an answer.
 pub(super) fn answer(document: &impl Serialize) -> Result<Response, HttpProblem> {
     answer_with(StatusCode::OK, document)

@@ -29,7 +29,7 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer, bad_request, compute};
+use super::api_call::{ApiCall, answer, bad_request, compute, row_limit};
 use super::event_stream;
 use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
@@ -60,6 +60,7 @@ pub(crate) struct ListQuery {
     /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
     error: Option<String>,
     /// Executions of a page, at most 500. 50 unless given.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
     /// The `next` of the page before.
     cursor: Option<String>,
@@ -157,7 +158,7 @@ pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ListQuery = call.query()?;
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    let limit = row_limit(query.limit, PAGE, MAX_PAGE)?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
     let depth =
@@ -240,6 +241,7 @@ pub(crate) struct TimelineQuery {
     /// Only activations that were there at or before this time: milliseconds since the start of the execution.
     to: Option<u64>,
     /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
     /// `json`, unless given, or `csv`: a line for each span of time.
     format: Option<TimelineFormat>,
@@ -260,7 +262,7 @@ pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
     let window = TimelineWindow {
         from: query.from.unwrap_or_default(),
         to: query.to.unwrap_or(u64::MAX),
-        max_rows: query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS),
+        max_rows: row_limit(query.limit, TIMELINE_ROWS, MAX_TIMELINE_ROWS)?,
     };
     let times = timeline::timeline(&found.record, local::now(), window);
     if query.format.unwrap_or_default() == TimelineFormat::Json {
@@ -338,6 +340,7 @@ pub(crate) struct EventsQuery {
     /// `oldest` first (unless given), or `newest` first.
     order: Option<EventOrder>,
     /// Events of a page, at most 1,000.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
 
@@ -402,7 +405,7 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
             && before.is_none_or(|before| line.place() < before)
             && query.node.as_deref().is_none_or(|node| line.is_about(node))
     };
-    let limit = query.limit.unwrap_or(EVENTS_PAGE).clamp(1, EVENTS_PAGE);
+    let limit = row_limit(query.limit, EVENTS_PAGE, EVENTS_PAGE)?;
     let mut wanted = lines.into_iter().filter(is_wanted);
     let page: Vec<events::EventLine> = wanted.by_ref().take(limit).collect();
     let next = wanted.next().and_then(|_| page.last()).map(|last| last.seq.clone());
