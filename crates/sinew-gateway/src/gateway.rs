@@ -36,6 +36,8 @@ use crate::{console_mount, routes, server};
 pub struct Gateway {
     address: SocketAddr,
     is_tls: bool,
+    /// Address for others, without a slash at its end.
+    own_url: String,
     draining: CancellationToken,
     serving: Option<JoinHandle<()>>,
     /// Delivers push notifications for as long as the gateway lives.
@@ -120,7 +122,7 @@ impl Gateway {
         begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
         tracing::info!(%address, "the gateway serves");
-        Ok(Self { address, is_tls, draining, serving, pushes, _drain_timer: drain_timer })
+        Ok(Self { address, is_tls, own_url, draining, serving, pushes, _drain_timer: drain_timer })
     }
 
     /// Address that it listens on.
@@ -132,6 +134,11 @@ impl Gateway {
     pub fn base_url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Address that others use, without a slash at its end: the public one, else one with a name that requests may have.
+    pub fn own_url(&self) -> &str {
+        &self.own_url
     }
 
     /// Takes no new connections, ends streams with a hint how to go on, and waits for what is being answered.
@@ -189,15 +196,18 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// The address under which webhooks reach the gateway, without a slash at its end: the public one, else a name that requests may
-/// have where it listens on all addresses, else where it listens.
+/// The address under which others reach the gateway, without a slash at its end: the public one, else a name that requests may
+/// have, unless it listens on this machine only, else where it listens.
 fn own_url(options: &GatewayOptions, scheme: &str, address: SocketAddr) -> String {
-    match (&options.public_url, options.hosts.first()) {
-        (Some(url), _) => url.trim_end_matches('/').to_owned(),
-        (None, Some(host)) if address.ip().is_unspecified() => {
-            format!("{scheme}://{host}:{}", address.port())
-        }
-        (None, _) => format!("{scheme}://{address}"),
+    if let Some(url) = &options.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
+    let port = address.port();
+    match (options.hosts.first(), address.ip()) {
+        (Some(host), ip) if !ip.is_loopback() => format!("{scheme}://{host}:{port}"),
+        // Requests to an address that stands for all addresses are refused.
+        (None, ip) if ip.is_unspecified() => format!("{scheme}://localhost:{port}"),
+        _ => format!("{scheme}://{address}"),
     }
 }
 
@@ -214,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn webhooks_are_told_an_address_that_they_can_fetch() {
+    fn others_are_told_an_address_that_they_can_use() {
         let check = |public: Option<&str>, hosts: &[&str], listens: &str, expected: &str| {
             let mut options = GatewayOptions::new(|_| None);
             options.public_url = public.map(str::to_owned);
@@ -225,6 +235,8 @@ mod tests {
         check(None, &["b.example"], "0.0.0.0:8234", "https://b.example:8234");
         check(None, &["b.example"], "[::]:8234", "https://b.example:8234");
         check(None, &["b.example"], "127.0.0.1:8234", "https://127.0.0.1:8234");
+        check(None, &["b.example"], "10.0.0.7:8234", "https://b.example:8234");
         check(None, &[], "10.0.0.7:8234", "https://10.0.0.7:8234");
+        check(None, &[], "0.0.0.0:8234", "https://localhost:8234");
     }
 }
