@@ -56,6 +56,9 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
         tracing::info!(hook = name, %refusal, "a delivery was refused");
         return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, code::WEBHOOK_REFUSED, refusal.to_string()));
     }
+    if signature::is_ping(&trigger, &parts.headers) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !is_json(content_type) {
         return Err(wrong("the body is not JSON: have the service send application/json".to_owned()));
