@@ -138,10 +138,12 @@ async fn callers_have_limits_of_their_own() {
     let post = async |key: &str, size: usize| {
         let body = json!({"workflow": "x".repeat(size)});
         let request = world.request(Method::POST, "/api/v1/executions").bearer_auth(key).json(&body);
-        request.send().await.unwrap().status()
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
     };
-    assert_eq!(post(&small, 100).await, 413);
-    assert_eq!(post(&other, 100).await, 404);
+    let (status, told) = post(&small, 100).await;
+    assert!(status == 413 && told.contains("larger than this caller may send"), "{told}");
+    assert_eq!(post(&other, 100).await.0, 404);
     world.end().await;
 }
 

@@ -51,11 +51,9 @@ impl ApiCall {
         let (parts, body) = request.into_parts();
         let places = state.take_body_places(&body, body_bytes)?;
         let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
-            BodyError::TooLarge => HttpProblem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                code::GATEWAY_REQUEST_WRONG,
-                "the body is larger than this gateway reads",
-            ),
+            BodyError::TooLarge(text) => {
+                HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
+            }
             BodyError::Broken => HttpProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
                 code::GATEWAY_REQUEST_WRONG,

@@ -127,10 +127,7 @@ impl McpEndpoint {
         }
         let body = match read_body(&self.limits, body).await {
             Ok(body) => body,
-            Err(BodyError::TooLarge) => {
-                let text = "the body is larger than this gateway reads";
-                return malformed(StatusCode::PAYLOAD_TOO_LARGE, text);
-            }
+            Err(BodyError::TooLarge(text)) => return malformed(StatusCode::PAYLOAD_TOO_LARGE, text),
             Err(BodyError::Broken) => {
                 return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole");
             }

@@ -44,9 +44,7 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
     let (parts, body) = request.into_parts();
     let body = read_body(&state.limits, body).await.map_err(|error| {
         let (status, text) = match error {
-            BodyError::TooLarge => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this gateway reads")
-            }
+            BodyError::TooLarge(text) => (StatusCode::PAYLOAD_TOO_LARGE, text),
             BodyError::Broken => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole"),
         };
         HttpProblem::new(status, code::GATEWAY_REQUEST_WRONG, text)
