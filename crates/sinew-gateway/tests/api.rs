@@ -408,6 +408,8 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
         ),
         ("POST", "/executions/unknown/cancel", json_type, "{}", 404, ""),
         ("POST", "/validations?name=../x", "text/plain", "a: 1", 400, "SINEW-9011"),
+        // Without a name in the file or beside it, every such file would be a version of one workflow.
+        ("POST", "/workflows", "text/plain", SINGLE, 400, "SINEW-9011"),
         ("POST", "/workflows?dialect=klingon", "text/plain", "workflow: {}", 400, ""),
     ];
     for (method, path, media_type, body, status, code) in cases {
