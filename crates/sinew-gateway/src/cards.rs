@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::{
     A2A_VERSION, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
 };
+use sinew_protocol::access::AccessRole;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
 use url::Url;
@@ -16,6 +17,7 @@ use url::Url;
 use crate::card_signature::sign_card;
 use crate::card_times::CardTimes;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
+use crate::protected_resource::scope_of;
 use crate::state::GatewayState;
 
 /// Words before the name of an agent in `tenant` of a gRPC call.
@@ -65,7 +67,12 @@ fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
         let scheme = json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": address}});
         schemes.insert(format!("openid{}", nth + 1), scheme);
     }
-    let one_of = schemes.keys().map(|name| json!({"schemes": {name: {"list": []}}}));
+    // A key has its role by itself; a token has it by its scope.
+    let scopes = |name: &str| match name {
+        "bearer" => Vec::new(),
+        _ => vec![scope_of(AccessRole::Client)],
+    };
+    let one_of = schemes.keys().map(|name| json!({"schemes": {name: {"list": scopes(name)}}}));
     let one_of: Vec<Value> = one_of.collect();
     // Both are of the form that the types read.
     card.security_schemes = serde_json::from_value(Value::Object(schemes)).ok();

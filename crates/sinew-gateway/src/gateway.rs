@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{AccessGate, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
@@ -19,7 +20,7 @@ use crate::error::GatewayError;
 use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
 use crate::layout_cache::LayoutCache;
-use crate::mcp::{McpEndpoint, McpShared};
+use crate::mcp::{DrainTokens, McpEndpoint, McpShared};
 use crate::operations::A2aOperations;
 use crate::options::{GatewayOptions, TransportSecurity};
 use crate::push::PushDispatcher;
@@ -35,10 +36,13 @@ use crate::{console_mount, routes, server};
 pub struct Gateway {
     address: SocketAddr,
     is_tls: bool,
+    /// Address for others, without a slash at its end.
+    own_url: String,
     draining: CancellationToken,
     serving: Option<JoinHandle<()>>,
     /// Delivers push notifications for as long as the gateway lives.
     pushes: Option<PushDispatcher>,
+    _drain_timer: AbortOnDropHandle<()>,
 }
 
 impl Gateway {
@@ -84,11 +88,12 @@ impl Gateway {
             None => None,
         };
         let (webhooks, signer) = records.map(|records| (records.webhooks, records.signer)).unzip();
-        let tools = McpShared::new(operations.clone(), None);
+        let (drain, drain_timer) = DrainTokens::of(&draining, options.limits.drain);
+        let tools = McpShared::new(operations.clone(), None, drain);
         let streams = Arc::new(Semaphore::new(options.limits.streams));
         let is_tls = tls.is_some();
         let state = Arc::new(GatewayState {
-            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams), &draining),
+            mcp: McpEndpoint::new(tools, &options, Arc::clone(&streams)),
             operations,
             limits: options.limits,
             hosts: hosts_of(&options),
@@ -118,7 +123,7 @@ impl Gateway {
         begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
         tracing::info!(%address, "the gateway serves");
-        Ok(Self { address, is_tls, draining, serving, pushes })
+        Ok(Self { address, is_tls, own_url, draining, serving, pushes, _drain_timer: drain_timer })
     }
 
     /// Address that it listens on.
@@ -130,6 +135,11 @@ impl Gateway {
     pub fn base_url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Address that others use, without a slash at its end: the public one, else one with a name that requests may have.
+    pub fn own_url(&self) -> &str {
+        &self.own_url
     }
 
     /// Takes no new connections, ends streams with a hint how to go on, and waits for what is being answered.
@@ -187,15 +197,18 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// The address under which webhooks reach the gateway, without a slash at its end: the public one, else a name that requests may
-/// have where it listens on all addresses, else where it listens.
+/// The address under which others reach the gateway, without a slash at its end: the public one, else a name that requests may
+/// have, unless it listens on this machine only, else where it listens.
 fn own_url(options: &GatewayOptions, scheme: &str, address: SocketAddr) -> String {
-    match (&options.public_url, options.hosts.first()) {
-        (Some(url), _) => url.trim_end_matches('/').to_owned(),
-        (None, Some(host)) if address.ip().is_unspecified() => {
-            format!("{scheme}://{host}:{}", address.port())
-        }
-        (None, _) => format!("{scheme}://{address}"),
+    if let Some(url) = &options.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
+    let port = address.port();
+    match (options.hosts.first(), address.ip()) {
+        (Some(host), ip) if !ip.is_loopback() => format!("{scheme}://{host}:{port}"),
+        // Requests to an address that stands for all addresses are refused.
+        (None, ip) if ip.is_unspecified() => format!("{scheme}://localhost:{port}"),
+        _ => format!("{scheme}://{address}"),
     }
 }
 
@@ -212,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn webhooks_are_told_an_address_that_they_can_fetch() {
+    fn others_are_told_an_address_that_they_can_use() {
         let check = |public: Option<&str>, hosts: &[&str], listens: &str, expected: &str| {
             let mut options = GatewayOptions::new(|_| None);
             options.public_url = public.map(str::to_owned);
@@ -223,6 +236,8 @@ mod tests {
         check(None, &["b.example"], "0.0.0.0:8234", "https://b.example:8234");
         check(None, &["b.example"], "[::]:8234", "https://b.example:8234");
         check(None, &["b.example"], "127.0.0.1:8234", "https://127.0.0.1:8234");
+        check(None, &["b.example"], "10.0.0.7:8234", "https://b.example:8234");
         check(None, &[], "10.0.0.7:8234", "https://10.0.0.7:8234");
+        check(None, &[], "0.0.0.0:8234", "https://localhost:8234");
     }
 }

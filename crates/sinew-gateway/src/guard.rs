@@ -146,20 +146,36 @@ pub(crate) fn refuse_credentials(
     uri: &Uri,
 ) -> Response {
     tracing::info!(path = uri.path(), %refusal, "a request was refused");
-    let status = match refusal {
-        AccessRefusal::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::UNAUTHORIZED,
+    let (status, code) = match refusal {
+        AccessRefusal::NoKeys => (StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_CALLER_UNKNOWN),
+        refusal if refusal.lacks_scope() => (StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED),
+        _ => (StatusCode::UNAUTHORIZED, code::GATEWAY_CALLER_UNKNOWN),
     };
-    let problem = HttpProblem::new(status, code::GATEWAY_CALLER_UNKNOWN, refusal.to_string());
-    let mut response = problem.into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge(state, headers, uri));
+    let challenge = challenge(state, headers, uri, refusal.bearer_error(), AccessRole::Client);
+    let mut response = HttpProblem::new(status, code, refusal.to_string()).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     response
 }
 
 /// Refuses work that needs another role.
-pub(crate) fn refuse_role(caller: &CallerIdentity, path: &str, text: String) -> Response {
+pub(crate) fn refuse_role(
+    state: &GatewayState,
+    caller: &CallerIdentity,
+    headers: &HeaderMap,
+    uri: &Uri,
+    needed: AccessRole,
+) -> Response {
+    let path = uri.path();
     tracing::info!(path, caller = %caller.label(), role = caller.role.as_str(), "a request was refused");
-    HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text).into_response()
+    let text = format!("this needs a key with the role {}", needed.as_str());
+    let problem = HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text);
+    let mut response = problem.into_response();
+    // The owner of a key cannot ask for another role; the owner of a token can.
+    if caller.key.is_none() && !state.gate.issuers().is_empty() {
+        let challenge = challenge(state, headers, uri, Some("insufficient_scope"), needed);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// Refuses a request beyond the limits of its caller.

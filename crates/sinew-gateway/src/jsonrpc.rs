@@ -33,9 +33,8 @@ pub(crate) async fn serve(
     }
     let body = match read_body(&state.limits, body).await {
         Ok(body) => body,
-        Err(BodyError::TooLarge) => {
-            let error =
-                A2aError::new(ErrorCode::InvalidRequest, "the body is larger than this gateway reads");
+        Err(BodyError::TooLarge(text)) => {
+            let error = A2aError::new(ErrorCode::InvalidRequest, text);
             return respond_with(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 RpcResponse::error(Value::Null, &error).to_bytes(),

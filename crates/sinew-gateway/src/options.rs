@@ -145,6 +145,8 @@ pub struct GatewayLimits {
     pub file_wait: Duration,
     /// How long a client may read nothing of what waits for it, before its connection is cut.
     pub slow_client: Duration,
+    /// How long requests that are answered when the gateway stops may take.
+    pub drain: Duration,
 }
 
 impl Default for GatewayLimits {
@@ -165,6 +167,7 @@ impl Default for GatewayLimits {
             files: 8,
             file_wait: Duration::from_secs(10),
             slow_client: Duration::from_secs(30),
+            drain: Duration::from_secs(20),
         }
     }
 }

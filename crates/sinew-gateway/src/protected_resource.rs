@@ -5,7 +5,9 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use sinew_protocol::access::AccessRole;
 
+use crate::access::SCOPE_PREFIX;
 use crate::http_error::HttpProblem;
 use crate::state::GatewayState;
 
@@ -13,8 +15,15 @@ use crate::state::GatewayState;
 pub(crate) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Path of MCP.
 pub(crate) const MCP_PATH: &str = "/mcp";
-/// Challenge where no provider gives tokens.
+/// Roles that scopes of a token give.
+const ROLES: [AccessRole; 3] = [AccessRole::Operator, AccessRole::Client, AccessRole::Admin];
+/// Challenge of a request without credentials where no provider gives tokens.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"sinew\"");
+
+/// The scope that gives a role on everything.
+pub(crate) fn scope_of(role: AccessRole) -> String {
+    format!("{SCOPE_PREFIX}{}", role.as_str())
+}
 
 /// Answers with the document about the part of the gateway that the path names.
 pub(crate) fn respond(state: &GatewayState, request: &Request) -> Response {
@@ -23,22 +32,39 @@ pub(crate) fn respond(state: &GatewayState, request: &Request) -> Response {
         return HttpProblem::not_found("no OpenID provider gives tokens for this gateway").into_response();
     }
     let part = request.uri().path().strip_prefix(METADATA_PATH).unwrap_or_default();
+    // Hosts of MCP ask for all of these, and need no more than a client does.
+    let most = if part == MCP_PATH { AccessRole::Client } else { AccessRole::Admin };
+    let scopes: Vec<String> = ROLES.into_iter().filter(|role| *role <= most).map(scope_of).collect();
     let document = json!({
         "resource": format!("{}{part}", state.base_url(request.headers(), request.uri())),
         "authorization_servers": issuers,
         "bearer_methods_supported": ["header"],
+        "scopes_supported": scopes,
     });
     let headers =
         [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "public, max-age=300")];
     (headers, document.to_string()).into_response()
 }
 
-/// The challenge of a request without credentials that open.
-pub(crate) fn challenge(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> HeaderValue {
-    if uri.path() != MCP_PATH || state.gate.issuers().is_empty() {
-        return CHALLENGE;
+/// The challenge of a request that is refused: what is wrong with its credentials (`error` of RFC 6750), and the scope that a
+/// token of a provider needs.
+pub(crate) fn challenge(
+    state: &GatewayState,
+    headers: &HeaderMap,
+    uri: &Uri,
+    error: Option<&str>,
+    needed: AccessRole,
+) -> HeaderValue {
+    let mut text = "Bearer realm=\"sinew\"".to_owned();
+    if let Some(error) = error {
+        text.push_str(&format!(", error=\"{error}\""));
     }
-    let base = state.base_url(headers, uri);
-    let text = format!("Bearer realm=\"sinew\", resource_metadata=\"{base}{METADATA_PATH}{MCP_PATH}\"");
+    if !state.gate.issuers().is_empty() {
+        text.push_str(&format!(", scope=\"{}\"", scope_of(needed)));
+        if uri.path() == MCP_PATH {
+            let base = state.base_url(headers, uri);
+            text.push_str(&format!(", resource_metadata=\"{base}{METADATA_PATH}{MCP_PATH}\""));
+        }
+    }
     HeaderValue::from_str(&text).unwrap_or(CHALLENGE)
 }

@@ -1,5 +1,7 @@
 //! Bodies of requests, within the limits of size and time.
 
+use std::error::Error;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -10,8 +12,8 @@ use crate::options::GatewayLimits;
 
 /// Reason why a body was not read.
 pub(crate) enum BodyError {
-    /// Longer than the limit.
-    TooLarge,
+    /// Longer than a limit; the text says whose.
+    TooLarge(&'static str),
     /// It did not arrive, or not in time.
     Broken,
 }
@@ -30,21 +32,21 @@ pub(crate) async fn read_body_within(
     let read = Limited::new(body, max_bytes).collect();
     match tokio::time::timeout(limits.body_timeout, read).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if is_too_large(error.as_ref()) => Err(BodyError::TooLarge),
-        _ => Err(BodyError::Broken),
+        Ok(Err(error)) => Err(exceeded_limit(error.as_ref()).map_or(BodyError::Broken, BodyError::TooLarge)),
+        Err(_) => Err(BodyError::Broken),
     }
 }
 
-/// Whether a limit of the gateway or of the caller is the reason.
-fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
-            return true;
-        }
-        cause = error.source();
+/// The limit that a body is longer than, in words. `None` if a limit is not the reason.
+fn exceeded_limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if error.is::<LengthLimitError>() {
+        return Some("the body is larger than this gateway reads");
     }
-    false
+    // The guard at the door has put the limit of the caller around the body, so its error comes wrapped.
+    let mut causes = std::iter::successors(error.source(), |&error| error.source());
+    causes
+        .any(|cause| cause.is::<LengthLimitError>())
+        .then_some("the body is larger than this caller may send")
 }
 
 /// Whether a media type is one of JSON that a gateway reads.

@@ -93,11 +93,8 @@ async fn answer(
         | CoreMethod::CreateTaskPushNotificationConfig
         | CoreMethod::CancelTask => {
             let body = read_body(&state.limits, body).await.map_err(|error| match error {
-                BodyError::TooLarge => RestError {
-                    error: A2aError::new(
-                        ErrorCode::InvalidRequest,
-                        "the body is larger than this gateway reads",
-                    ),
+                BodyError::TooLarge(text) => RestError {
+                    error: A2aError::new(ErrorCode::InvalidRequest, text),
                     status: Some(StatusCode::PAYLOAD_TOO_LARGE),
                 },
                 BodyError::Broken => RestError {

@@ -316,8 +316,7 @@ fn allowed_caller(
     let caller = CallerIdentity::of(request.extensions());
     match (caller, work.role()) {
         (Some(caller), Some(role)) if caller.role < role => {
-            let text = format!("this needs a key with the role {}", role.as_str());
-            refuse(guard::refuse_role(caller, request.uri().path(), text))
+            refuse(guard::refuse_role(state, caller, request.headers(), request.uri(), role))
         }
         (Some(caller), _) => Ok(caller.clone()),
         (None, None) => Ok(CallerIdentity::nobody(state.operations.client().mesh().caller().clone())),

@@ -29,8 +29,6 @@ const MAX_HTTP2_STREAMS: u32 = 256;
 /// Time without a frame of HTTP/2 after which the peer is asked whether it lives, and how long it may take to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long requests that are answered when the gateway stops may take.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves until the gateway drains, then until what is being answered has been answered.
 pub(crate) async fn serve(
@@ -82,8 +80,9 @@ pub(crate) async fn serve(
         });
     }
     drop(listener);
+    let limit = state.limits.drain;
     let ended = pin!(open.shutdown());
-    if timeout(DRAIN_TIMEOUT, ended).await.is_err() {
+    if timeout(limit, ended).await.is_err() {
         tracing::warn!("requests that were being answered are given up");
     }
 }

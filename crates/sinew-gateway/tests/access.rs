@@ -88,6 +88,36 @@ async fn a_key_opens_until_it_is_revoked_and_its_owner_is_recorded() {
 }
 
 #[tokio::test]
+async fn short_ids_name_executions_that_the_caller_may_see() {
+    let world = closed_world(&[("single", SINGLE), ("other", SINGLE)]).await;
+    world.serve_echo_behind_keys().await;
+    let (_, all) = world.key(|_| {}).await;
+    let (_, part) = world.key(|new| new.patterns = vec!["sing*".to_owned()]).await;
+    for (workflow, id) in [("other", "aa-1"), ("single", "aa-2"), ("other", "ab-1")] {
+        let start = json!({"workflow": workflow, "id": id, "input": {"value": "v"}});
+        let request = world.request(Method::POST, "/api/v1/executions").bearer_auth(&all).json(&start);
+        assert_eq!(request.send().await.unwrap().status(), 201, "{id}");
+    }
+    let ask = async |key: &str, text: &str| {
+        let path = format!("/api/v1/executions/{text}");
+        let answer = world.request(Method::GET, &path).bearer_auth(key).send().await.unwrap();
+        let (status, body) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+        assert!(key != part || !body.to_string().contains("other"), "{text}: {body}");
+        (status, body["execution"].as_str().unwrap_or_default().to_owned())
+    };
+    let single = (200, "aa-2".to_owned());
+    for text in ["aa-2", "aa", "a", "@latest"] {
+        assert_eq!(ask(&part, text).await, single, "{text}");
+    }
+    for text in ["aa-1", "ab", "b"] {
+        assert_eq!(ask(&part, text).await.0, 404, "{text}");
+    }
+    assert_eq!(ask(&all, "aa").await.0, 400, "it names several");
+    assert_eq!(ask(&all, "ab").await.1, "ab-1");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn callers_have_limits_of_their_own() {
     let world = closed_world(&[("single", SINGLE)]).await;
     let (_, slow) = world.key(|new| new.limits.requests_per_second = Some(1)).await;
@@ -108,10 +138,12 @@ async fn callers_have_limits_of_their_own() {
     let post = async |key: &str, size: usize| {
         let body = json!({"workflow": "x".repeat(size)});
         let request = world.request(Method::POST, "/api/v1/executions").bearer_auth(key).json(&body);
-        request.send().await.unwrap().status()
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
     };
-    assert_eq!(post(&small, 100).await, 413);
-    assert_eq!(post(&other, 100).await, 404);
+    let (status, told) = post(&small, 100).await;
+    assert!(status == 413 && told.contains("larger than this caller may send"), "{told}");
+    assert_eq!(post(&other, 100).await.0, 404);
     world.end().await;
 }
 

@@ -360,6 +360,7 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
         ("GET", "/executions?state=failed", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?status=broken", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?limit=many", "", "", 400, "SINEW-9011"),
+        ("GET", "/executions?limit=0", "", "", 400, "SINEW-9011"),
         ("GET", "/executions?cursor=x", "", "", 400, "SINEW-9011"),
         ("GET", "/workflows/unknown", "", "", 404, ""),
         ("GET", "/agents/unknown", "", "", 404, ""),
@@ -389,8 +390,26 @@ async fn wrong_requests_are_refused_and_nothing_is_stored() {
             400,
             "SINEW-9011",
         ),
+        (
+            "POST",
+            "/executions",
+            json_type,
+            r#"{"workflow":"single","input":{"value":"x"},"idempotency_key":""}"#,
+            400,
+            "SINEW-9011",
+        ),
+        (
+            "POST",
+            "/executions",
+            json_type,
+            r#"{"workflow":"single","input":{"value":"x"},"id":""}"#,
+            400,
+            "SINEW-9011",
+        ),
         ("POST", "/executions/unknown/cancel", json_type, "{}", 404, ""),
         ("POST", "/validations?name=../x", "text/plain", "a: 1", 400, "SINEW-9011"),
+        // Without a name in the file or beside it, every such file would be a version of one workflow.
+        ("POST", "/workflows", "text/plain", SINGLE, 400, "SINEW-9011"),
         ("POST", "/workflows?dialect=klingon", "text/plain", "workflow: {}", 400, ""),
     ];
     for (method, path, media_type, body, status, code) in cases {

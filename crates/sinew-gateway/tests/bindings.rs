@@ -148,6 +148,24 @@ async fn bindings_give_the_same_results() {
 }
 
 #[tokio::test]
+async fn errors_name_the_task_as_its_client_does() {
+    let world = GatewayWorld::new(&[]).await;
+    world.serve_echo().await;
+    let sent = world.rpc("/a2a", "SendMessage", &message("m", json!([{"data": {"value": "v"}}]))).await;
+    let id = sent["result"]["task"]["id"].as_str().unwrap();
+    assert!(id.starts_with("one."), "{sent}");
+    let refused = world.rpc("/a2a", "CancelTask", &json!({"id": id})).await;
+    let told = refused["error"]["message"].as_str().unwrap();
+    assert!(told.contains(id), "{refused}");
+    // The agent's own endpoint has the agent's own ids.
+    let own = id.trim_start_matches("one.");
+    let refused = world.rpc("/agents/one", "CancelTask", &json!({"id": own})).await;
+    let told = refused["error"]["message"].as_str().unwrap();
+    assert!(told.contains(own) && !told.contains(id), "{refused}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn bindings_give_the_same_errors() {
     let world = GatewayWorld::new(&[("single", SINGLE)]).await;
     let parts = || json!([{"data": {"value": "v"}}]);

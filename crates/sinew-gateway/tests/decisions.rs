@@ -27,6 +27,11 @@ async fn decisions_are_sent_as_messages() {
         wrong["message"]["contextId"] = json!("another");
         let refused = world.rpc("/agents/review", "SendMessage", &wrong).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let named = json!([{"data": {"approved": true, "node": "zz"}}]);
+        let refused = world.rpc("/agents/review", "SendMessage", &answer("n", task, named)).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let told = refused["error"]["message"].as_str().unwrap();
+        assert!(told.contains("\"zz\"") && told.ends_with("Nodes that wait: h"), "{told}");
         let decided = world
             .rpc("/agents/review", "SendMessage", &answer(&format!("{name}-2"), task, parts.clone()))
             .await;

@@ -70,6 +70,13 @@ async fn large_artifacts_are_read_by_their_address() {
         (&"bytes".parse().unwrap(), &"nosniff".parse().unwrap())
     );
     assert_eq!(whole.bytes().await.unwrap(), content());
+    assert_eq!(headers["content-length"], SIZE.to_string());
+    // A range means nothing to HEAD.
+    let head = world.http.head(&link).header("range", "bytes=0-9").send().await.unwrap();
+    assert_eq!(
+        (head.status(), &head.headers()["content-length"]),
+        (StatusCode::OK, &headers["content-length"])
+    );
     let tag = headers["etag"].to_str().unwrap().to_owned();
     let asked = async |name: &str, value: &str, if_range: Option<&str>| {
         let mut request = world.http.get(&link).header(name, value);
@@ -109,6 +116,28 @@ async fn large_artifacts_are_read_by_their_address() {
         assert_eq!(answer.status(), 404, "{token}");
         assert!(answer.text().await.unwrap().contains("SINEW-9003"));
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn artifacts_of_the_api_have_ranges_and_names() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve(writer()).await;
+    let sent = message("m", json!([{"data": {"value": "v"}}]));
+    let answer = world.request(Method::POST, "/agents/single/message:send").json(&sent).send().await.unwrap();
+    let answer: Value = answer.json().await.unwrap();
+    let execution = answer["task"]["id"].as_str().unwrap();
+    let path = format!("/api/v1/executions/{execution}/artifact?name=r%C3%A4port%201.bin");
+    let part = world.request(Method::GET, &path).header("range", "bytes=5-7").send().await.unwrap();
+    assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
+    let headers = part.headers().clone();
+    let told = ["content-disposition", "content-range", "content-length", "accept-ranges"]
+        .map(|name| headers[name].to_str().unwrap());
+    let expected = ["attachment; filename*=UTF-8''r%C3%A4port%201%2Ebin", "bytes 5-7/200000", "3", "bytes"];
+    assert_eq!(told, expected);
+    assert_eq!(part.bytes().await.unwrap(), content()[5..8]);
+    let whole = world.request(Method::GET, &path).send().await.unwrap();
+    assert_eq!(whole.bytes().await.unwrap(), content());
     world.end().await;
 }
 

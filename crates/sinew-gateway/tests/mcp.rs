@@ -1,13 +1,18 @@
 //! Tools, resources and questions, over every transport and lifecycle of MCP.
 
+use std::time::Duration;
+
 use reqwest::Method;
+use rmcp::ClientLifecycleMode;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, NumberOrString, ProgressToken, ReadResourceRequestParams,
-    RequestMetaObject, ResourceContents, ServerNotification, SubscriptionFilter,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, NumberOrString, ProgressToken,
+    ReadResourceRequestParams, RequestMetaObject, ResourceContents, ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 use sinew_agent::Agent;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use crate::mcp_support::{Road, TestClient, all_roads, call, newest, task_of, text};
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, held, review};
@@ -224,6 +229,126 @@ async fn a_client_that_goes_away_cancels_nothing() {
     world.end().await;
 }
 
+/// A call with or without progress, and the lifecycle of its client.
+fn calls_over_http() -> [(ClientLifecycleMode, bool); 4] {
+    let old = ClientLifecycleMode::Initialize;
+    [(newest(), false), (newest(), true), (old.clone(), false), (old, true)]
+}
+
+/// Calls `single` at a gateway of its own, and drains the gateway while the call is open.
+async fn drained_during_call(
+    world: &GatewayWorld,
+    begun: &Notify,
+    (lifecycle, has_progress): (ClientLifecycleMode, bool),
+    limit: Duration,
+) -> (JoinHandle<Result<CallToolResult, ServiceError>>, JoinHandle<()>) {
+    let gateway = world.gateway(|options| options.limits.drain = limit).await;
+    let address = gateway.address();
+    let client = TestClient::plain().connect_to(&gateway.base_url(), lifecycle).await;
+    let mut request = call("single", json!({"value": "hello"}));
+    if has_progress {
+        let token = ProgressToken(NumberOrString::String("p".into()));
+        request.meta = Some(RequestMetaObject::with_progress_token(token));
+    }
+    let calling = tokio::spawn(async move { client.call_tool(request).await });
+    tokio::time::timeout(PATIENCE, begun.notified()).await.unwrap();
+    let draining = tokio::spawn(gateway.drain());
+    // It takes no new connections from the moment on that it drains.
+    while tokio::net::TcpStream::connect(address).await.is_ok() {}
+    (calling, draining)
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_answers_the_calls_that_it_has_begun() {
+    let (world, begun, go_on) = held(&[("single", SINGLE)]).await;
+    for kind in calls_over_http() {
+        // A standalone stream of the client that did not end would keep the gateway for all this time.
+        let (calling, draining) = drained_during_call(&world, &begun, kind.clone(), 10 * PATIENCE).await;
+        go_on.notify_one();
+        let result = calling.await.unwrap().unwrap();
+        assert_eq!(text(&result), r#"{"value":"hello"}"#, "{kind:?}");
+        tokio::time::timeout(PATIENCE, draining).await.unwrap().unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn calls_that_outlast_the_drain_name_their_task() {
+    let (world, begun, go_on) = held(&[("single", SINGLE)]).await;
+    for kind in calls_over_http() {
+        let (calling, draining) =
+            drained_during_call(&world, &begun, kind.clone(), Duration::from_secs(2)).await;
+        let (code, data) = refusal(calling.await.unwrap().unwrap_err());
+        assert_eq!((code, &data["retryable"]), (-32603, &json!(true)), "{kind:?}: {data}");
+        draining.await.unwrap();
+        go_on.notify_one();
+        world.newest_task_is("TASK_STATE_COMPLETED").await;
+        assert_eq!(world.newest_task().await["id"], data["io.github.sinew-mesh/task"], "{kind:?}");
+        // The same message at another gateway is the same task.
+        let client = TestClient::plain().connect(&world, Road::Http, newest()).await;
+        let mut again = call("single", json!({"value": "hello"}));
+        let mut meta = RequestMetaObject::default();
+        let message_id = "io.github.sinew-mesh/message-id";
+        meta.0.0.insert(message_id.to_owned(), data[message_id].clone());
+        again.meta = Some(meta);
+        let result = client.call_tool(again).await.unwrap();
+        assert_eq!(json!(task_of(&result)), data["io.github.sinew-mesh/task"], "{kind:?}");
+        client.cancel().await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn requests_that_mcp_does_not_allow_are_told_why() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let mcp = format!("{}/mcp", world.base);
+    let post = |body: &str| {
+        let request = world.http.post(&mcp).body(body.to_owned()).header("content-type", "application/json");
+        request.header("accept", "application/json, text/event-stream")
+    };
+    let check = async |request: reqwest::RequestBuilder, status: u16, number: i32| {
+        let answer = request.send().await.unwrap();
+        let (told, kind) = (answer.status().as_u16(), answer.headers()["content-type"].clone());
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!((told, &answer["error"]["code"]), (status, &json!(number)), "{answer}");
+        assert_eq!(
+            (kind, &answer["error"]["data"]["code"]),
+            ("application/json".parse().unwrap(), &json!("SINEW-9010"))
+        );
+    };
+    for body in ["[]", "5", r#"{"a": 1}"#, r#"{"jsonrpc": "2.0", "id": 1, "method": 5}"#] {
+        check(post(body), 400, -32600).await;
+    }
+    check(post(r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}"#), 400, -32602).await;
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let newest = |method: &str, name: &str, mut params: Value| {
+        params["_meta"] = meta.clone();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let request = post(&body).header("mcp-protocol-version", "2026-07-28");
+        request.header("mcp-method", method).header("mcp-name", name)
+    };
+    check(newest("tools/call", "5", json!({"name": 5})), 200, -32602).await;
+    check(newest("tools/call", "single", json!({"name": "single", "arguments": "x"})), 200, -32602).await;
+    check(newest("resources/read", "x", json!({})), 200, -32602).await;
+    // Refusals before a message is read are those of the gateway.
+    let list = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}"#;
+    let refused = async |request: reqwest::RequestBuilder, status: u16, code: &str, detail: &str| {
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "application/problem+json", "{detail}");
+        assert_eq!(answer.status(), status, "{detail}");
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["code"], code);
+        assert!(answer["detail"].as_str().unwrap().contains(detail), "{answer}");
+    };
+    refused(post(list), 400, "SINEW-9010", "Session ID is required").await;
+    refused(post(list).header("mcp-protocol-version", "1999-01-01"), 400, "SINEW-9010", "1999-01-01").await;
+    refused(post(list).header("mcp-session-id", "gone"), 404, "SINEW-9003", "no such session").await;
+    let narrow = world.http.post(&mcp).body(list).header("content-type", "application/json");
+    refused(narrow.header("accept", "text/html"), 406, "SINEW-9010", "Client must accept").await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn bodies_and_names_of_others_are_refused() {
     let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
@@ -281,7 +406,8 @@ async fn a_session_is_open_to_the_caller_who_began_it() {
         ended.status()
     };
     assert_eq!(end(&other).await, 404);
-    assert!(end(&own).await.is_success());
+    assert_eq!(end(&own).await, 204);
+    assert_eq!(end(&own).await, 404, "a session ends once");
     // One caller does not use up the sessions of all, not by many requests at once either.
     let begin_one = async |key: &str| {
         let answer = request(Method::POST, key).json(&begin).send().await.unwrap();

@@ -72,16 +72,23 @@ impl TestClient {
         lifecycle: ClientLifecycleMode,
     ) -> RunningService<RoleClient, Self> {
         match road {
-            Road::Http => {
-                let transport = StreamableHttpClientTransport::from_uri(format!("{}/mcp", world.base));
-                self.serve_with_lifecycle(transport, lifecycle).await.unwrap()
-            }
+            Road::Http => self.connect_to(&world.base, lifecycle).await,
             Road::Pipes => {
                 let (here, there) = tokio::io::duplex(1 << 16);
                 world.serve_pipe(tokio::io::split(there), CancellationToken::new()).await;
                 self.serve_with_lifecycle(here, lifecycle).await.unwrap()
             }
         }
+    }
+
+    /// Connects to the gateway at an address.
+    pub(crate) async fn connect_to(
+        self,
+        base: &str,
+        lifecycle: ClientLifecycleMode,
+    ) -> RunningService<RoleClient, Self> {
+        let transport = StreamableHttpClientTransport::from_uri(format!("{base}/mcp"));
+        self.serve_with_lifecycle(transport, lifecycle).await.unwrap()
     }
 }
 

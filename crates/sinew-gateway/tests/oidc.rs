@@ -209,8 +209,7 @@ async fn tokens_open_if_everything_about_them_is_right() {
         ("another issuer", curve.token(&with(json!({"iss": "http://127.0.0.1:1/realm"})))),
         ("no caller", curve.token(&with(json!({"sub": null})))),
         ("a caller that is a number", curve.token(&with(json!({"sub": 7})))),
-        ("no scope of ours", curve.token(&with(json!({"scope": "openid profile"})))),
-        ("no scope", curve.token(&with(json!({"scope": null})))),
+        ("a scope that is a number", curve.token(&with(json!({"scope": 7})))),
         ("signed by somebody else", stranger.token(&claims)),
         ("a key of its own", own_key),
         ("no algorithm", none),
@@ -230,6 +229,11 @@ async fn tokens_open_if_everything_about_them_is_right() {
         let (status, body) = ask(&world, token).await;
         assert_eq!((status, &body["code"]), (401, &json!("SINEW-9015")), "{what}: {body}");
         assert!(!body.to_string().contains(token.as_str()), "{what}");
+    }
+    // A token that is good and gives no role is no reason to sign in again (RFC 6750, 3.1).
+    for scope in [json!("openid profile"), json!(null)] {
+        let (status, body) = ask(&world, &curve.token(&with(json!({"scope": scope})))).await;
+        assert_eq!((status, &body["code"]), (403, &json!("SINEW-9016")), "{scope}: {body}");
     }
     assert_eq!(ask(&world, &good).await.0, 200, "the right one still opens");
     world.end().await;
@@ -410,33 +414,65 @@ async fn streams_end_with_the_session_of_their_reader() {
 #[tokio::test]
 async fn clients_are_led_to_the_provider_of_their_tokens() {
     let provider = Provider::start().await;
+    let key = SigningKey::ed25519("a");
+    provider.publish(&[&key]);
     let world = world_of(&provider).await;
-    for (at, resource) in [("", ""), ("/mcp", "/mcp")] {
-        let path = format!("/.well-known/oauth-protected-resource{at}");
+    let scopes = ["sinew:operator", "sinew:client", "sinew:admin"];
+    for (resource, scopes) in [("", &scopes[..]), ("/mcp", &scopes[..2])] {
+        let path = format!("/.well-known/oauth-protected-resource{resource}");
         let document: Value = world.request(Method::GET, &path).send().await.unwrap().json().await.unwrap();
         let expected = json!({
             "resource": format!("{}{resource}", world.base),
             "authorization_servers": [provider.issuer],
             "bearer_methods_supported": ["header"],
+            "scopes_supported": scopes,
         });
         assert_eq!(document, expected);
     }
+    let card: Value = world
+        .request(Method::GET, "/.well-known/agent-card.json")
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    let needed: Vec<&Value> = card["securityRequirements"].as_array().unwrap().iter().collect();
+    let openid = needed.iter().find_map(|one| one["schemes"].get("openid1")).unwrap();
+    assert_eq!(openid["list"], json!(["sinew:client"]), "{needed:?}");
     let challenge = async |path: &str, token: Option<&str>| {
         let mut request = world.request(Method::POST, path).json(&json!({}));
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
         let answer = request.send().await.unwrap();
-        assert_eq!(answer.status(), 401, "{path}");
-        answer.headers()["www-authenticate"].to_str().unwrap().to_owned()
+        let told = answer.headers()["www-authenticate"].to_str().unwrap().to_owned();
+        (answer.status().as_u16(), told)
     };
-    let led = format!(
-        "Bearer realm=\"sinew\", resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"",
-        world.base
-    );
-    assert_eq!(challenge("/mcp", None).await, led);
-    assert_eq!(challenge("/mcp", Some("nothing")).await, led);
-    assert_eq!(challenge("/a2a", None).await, "Bearer realm=\"sinew\"");
+    let led = |status: u16, error: &str| {
+        let base = &world.base;
+        let document = format!("{base}/.well-known/oauth-protected-resource/mcp");
+        let told = format!(
+            "Bearer realm=\"sinew\"{error}, scope=\"sinew:client\", resource_metadata=\"{document}\""
+        );
+        (status, told)
+    };
+    let token = |changes: Value| {
+        let mut claims = provider.claims();
+        claims.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        key.token(&claims)
+    };
+    assert_eq!(challenge("/mcp", None).await, led(401, ""));
+    let invalid = ", error=\"invalid_token\"";
+    assert_eq!(challenge("/mcp", Some("nothing")).await, led(401, invalid));
+    assert_eq!(challenge("/mcp", Some(&token(json!({"exp": 7})))).await, led(401, invalid));
+    let insufficient = ", error=\"insufficient_scope\"";
+    assert_eq!(challenge("/mcp", Some(&token(json!({"scope": "openid"})))).await, led(403, insufficient));
+    let plain = |status: u16, rest: &str| (status, format!("Bearer realm=\"sinew\"{rest}"));
+    assert_eq!(challenge("/a2a", None).await, plain(401, ", scope=\"sinew:client\""));
+    // A role that is too low names the one that the work needs.
+    let start = challenge("/api/v1/executions", Some(&token(json!({"scope": "sinew:operator"})))).await;
+    assert_eq!(start, plain(403, ", error=\"insufficient_scope\", scope=\"sinew:client\""));
     world.end().await;
 
     // Without a provider there is no document, and no challenge names one.

@@ -101,6 +101,17 @@ async fn a_delivery_starts_one_execution_however_often_it_comes() {
     let (status, again) = deliver(&world, "payments", reworded, &[stripe(seconds, reworded)]).await;
     assert_eq!((status, &again["execution"], &again["new"]), (200, &third["execution"], &json!(false)));
 
+    // A ping tells that the webhook was made, and has nothing to start with.
+    let ping = r#"{"zen": "Keep it simple."}"#;
+    let sent = world.request(Method::POST, "/hooks/pushes").header("Content-Type", "application/json");
+    let (name, signed) = github(SECRET, ping);
+    let sent = sent.header(name, signed).header("X-GitHub-Event", "ping").body(ping);
+    assert_eq!(sent.send().await.unwrap().status(), 204);
+    let (status, _) =
+        deliver(&world, "pushes", ping, &[github("guessed", ping), ("X-GitHub-Event", "ping".to_owned())])
+            .await;
+    assert_eq!(status, 401, "it has to be signed too");
+
     let (_, key) = world.key(|_| {}).await;
     let path = format!("/api/v1/executions/{}/record", third["execution"].as_str().unwrap());
     let record =

@@ -163,6 +163,11 @@ pub fn find_artifact(record: &Record, wanted: &str) -> Result<LeftArtifact, Fail
     })
 }
 
+/// The name in `[NODE/]NAME[:vN]`.
+pub fn artifact_name(wanted: &str) -> &str {
+    split_version(wanted.rsplit_once('/').map_or(wanted, |(_, rest)| rest)).0
+}
+
 /// `NAME:v2`, as artifacts are shown, or `NAME:2`.
 fn split_version(text: &str) -> (&str, Option<u32>) {
     let Some((name, version)) = text.rsplit_once(':') else { return (text, None) };

@@ -41,6 +41,8 @@ pub const SEVERAL: &str = code::EXECUTION_AMBIGUOUS.as_str();
 /// A command was refused.
 const REFUSED: &str = code::CLIENT_COMMAND_REFUSED.as_str();
 
+/// Text that names the execution that was started last.
+const LATEST: &str = "@latest";
 /// Executions that are looked through for the first characters of an id.
 const LOOKED_THROUGH: usize = 20_000;
 /// Executions that are looked through for the latest that nobody else started.
@@ -107,8 +109,10 @@ impl MeshOperator {
 
     /// The execution that a text names.
     pub async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
-        if text == "@latest" {
-            return self.latest().await;
+        let everything = |_: &ExecutionRow| true;
+        if text == LATEST {
+            let none = || Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
+            return self.latest(everything, NEWEST).await?.ok_or_else(none);
         }
         let whole = parse(text)?;
         if self.client.record(&whole).await?.is_some() {
@@ -121,28 +125,35 @@ impl MeshOperator {
         {
             return Ok(whole);
         }
-        let mut found = rows.iter().filter(|row| row.execution.starts_with(text));
-        match (found.next(), found.next()) {
-            (None, _) => Err(self.missing(&whole).await?),
-            (Some(row), None) => parse(&row.execution),
-            (Some(first), Some(second)) => {
-                let more = found.count();
-                let others = if more > 0 { format!(" and {more} more") } else { String::new() };
-                let (first, second) = (&first.execution, &second.execution);
-                Err(Failure::new(
-                    FailureKind::Usage,
-                    SEVERAL,
-                    format!("'{text}' begins several executions: {first}, {second}{others}"),
-                )
-                .hint("give more of its characters"))
-            }
+        match only_beginning(rows.iter(), text)? {
+            Some(found) => Ok(found),
+            None => Err(self.missing(&whole).await?),
         }
+    }
+
+    /// The execution that the first characters of an id or `@latest` name among the rows that are taken. `None` if none of them
+    /// is meant.
+    pub async fn find_among(
+        &self,
+        text: &str,
+        takes: impl Fn(&ExecutionRow) -> bool,
+    ) -> Result<Option<ExecutionId>, Failure> {
+        if text == LATEST {
+            return self.latest(takes, LOOKED_THROUGH).await;
+        }
+        let rows = self.rows(&HistoryFilter::default(), LOOKED_THROUGH).await?;
+        only_beginning(rows.iter().filter(|row| takes(row)), text)
     }
 
     /// The execution that was started last, also when no executor has taken its start; one that another execution started does
     /// not count, if there is a choice.
-    async fn latest(&self) -> Result<ExecutionId, Failure> {
-        let mut rows = self.rows(&HistoryFilter::default(), NEWEST).await?;
+    async fn latest(
+        &self,
+        takes: impl Fn(&ExecutionRow) -> bool,
+        limit: usize,
+    ) -> Result<Option<ExecutionId>, Failure> {
+        let mut rows = self.rows(&HistoryFilter::default(), limit).await?;
+        rows.retain(takes);
         rows.sort_by_key(|row| std::cmp::Reverse(row.started));
         for row in rows.iter().take(NEWEST) {
             let id = parse(&row.execution)?;
@@ -152,12 +163,10 @@ impl MeshOperator {
                 None => !id.has_derived_form() || self.client.own_stored_start(&id).await?.is_some(),
             };
             if is_by_a_caller {
-                return Ok(id);
+                return Ok(Some(id));
             }
         }
-        let newest = rows.first();
-        let none = || Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
-        parse(&newest.ok_or_else(none)?.execution)
+        rows.first().map(|newest| parse(&newest.execution)).transpose()
     }
 
     /// All that is known of an execution.
@@ -301,6 +310,21 @@ pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status:
         && wanted.since.is_none_or(|since| closed.started >= since)
         && wanted.until.is_none_or(|until| closed.started < until)
         && (wanted.errors.is_empty() || fault_code.is_some_and(|code| wanted.errors.contains(code)))
+}
+
+/// The only execution of these whose id begins with a text; `None` if there is none.
+fn only_beginning<'a>(
+    rows: impl Iterator<Item = &'a ExecutionRow>,
+    text: &str,
+) -> Result<Option<ExecutionId>, Failure> {
+    let mut found = rows.filter(|row| row.execution.starts_with(text));
+    let Some(first) = found.next() else { return Ok(None) };
+    let Some(second) = found.next() else { return parse(&first.execution).map(Some) };
+    let more = found.count();
+    let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let (first, second) = (&first.execution, &second.execution);
+    let text = format!("'{text}' begins several executions: {first}, {second}{others}");
+    Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("give more of its characters"))
 }
 
 fn parse(text: &str) -> Result<ExecutionId, Failure> {

@@ -55,6 +55,26 @@ pub(crate) enum AccessRefusal {
     NoKeys,
 }
 
+impl AccessRefusal {
+    /// What is wrong with the credentials, as RFC 6750 words it. `None` for a request without any, and where they cannot be
+    /// checked.
+    pub(crate) fn bearer_error(&self) -> Option<&'static str> {
+        match self {
+            Self::Malformed => Some("invalid_request"),
+            Self::Token(TokenRefusal::Scope) => Some("insufficient_scope"),
+            Self::Token(TokenRefusal::Provider) | Self::Missing | Self::UnknownCertificate | Self::NoKeys => {
+                None
+            }
+            Self::UnknownKey | Self::ExpiredKey | Self::RevokedKey | Self::Token(_) => Some("invalid_token"),
+        }
+    }
+
+    /// Whether the credentials are good, and give no right here.
+    pub(crate) fn lacks_scope(&self) -> bool {
+        *self == Self::Token(TokenRefusal::Scope)
+    }
+}
+
 /// Knows the callers of a gateway.
 pub(crate) struct AccessGate {
     is_required: bool,
@@ -155,6 +175,8 @@ impl AccessGate {
             match provider.caller_of(token).await {
                 Ok(caller) => return Ok(caller),
                 Err(TokenRefusal::NotAToken) => {}
+                // A token that another provider has vouched for lacks nothing but a scope.
+                Err(_) if refusal.lacks_scope() => {}
                 Err(reason) => refusal = reason.into(),
             }
         }

@@ -18,4 +18,5 @@ mod session;
 pub(crate) use caller::CallerIdentity;
 pub(crate) use caller_meter::{CallerMeters, CallerPermit, CallerStreams, MeterRefusal};
 pub(crate) use gate::{AccessGate, AccessRefusal, PeerNames, now_ms, shared_secret};
+pub(crate) use oidc::SCOPE_PREFIX;
 pub(crate) use session::{SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};

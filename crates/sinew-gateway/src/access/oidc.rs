@@ -23,7 +23,7 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Codes of sign-ins that are exchanged at once: a flood of them must not reach the provider.
 const MAX_EXCHANGES: usize = 8;
 /// Scopes that give rights begin with this: `sinew:client`, `sinew:client:orders-*`.
-const SCOPE_PREFIX: &str = "sinew:";
+pub(crate) const SCOPE_PREFIX: &str = "sinew:";
 
 /// Reason why a token does not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,7 +176,8 @@ impl OidcProvider {
         let scopes: Vec<&str> = match claims.get(&self.options.scope_claim) {
             Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
             Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
-            _ => return Err(missing(&self.options.scope_claim)),
+            None | Some(Value::Null) => Vec::new(),
+            Some(_) => return Err(missing(&self.options.scope_claim)),
         };
         let (role, patterns) = rights_of(&scopes).ok_or(TokenRefusal::Scope)?;
         let token = Token::of(&format!("{OIDC_CALLER_PREFIX}{caller}"));

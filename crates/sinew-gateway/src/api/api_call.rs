@@ -57,11 +57,9 @@ impl ApiCall {
         let body_places = state.take_body_places(&body, body_bytes)?.map(Arc::new);
         let places = PlacesOfRequest::find(&parts.extensions);
         let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
-            BodyError::TooLarge => HttpProblem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                code::GATEWAY_REQUEST_WRONG,
-                "the body is larger than this gateway reads",
-            ),
+            BodyError::TooLarge(text) => {
+                HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
+            }
             BodyError::Broken => HttpProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
                 code::GATEWAY_REQUEST_WRONG,
@@ -158,7 +156,7 @@ impl ApiCall {
         self.find(self.path("id")).await
     }
 
-    /// The execution that a text names. A caller who may see a part of the mesh names it by its whole id.
+    /// The execution that a text names: an id, its first characters among those that the caller may see, or `@latest` of those.
     pub(super) async fn find(&self, text: &str) -> Result<ExecutionId, HttpProblem> {
         if self.operations.offers_everything() {
             return Ok(self.operator.find(text).await?);
@@ -167,12 +165,17 @@ impl ApiCall {
             let text = format!("there is no execution {:?} for this caller", short(text, 64));
             HttpProblem::coded(StatusCode::NOT_FOUND, NO_SUCH_EXECUTION, text)
         };
-        let id = ExecutionId::parse(text).map_err(|_| absent())?;
-        let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
-            let fault = fault_of(&error);
-            HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
-        })?;
-        workflow.filter(|name| self.operations.offers(name)).map(|_| id).ok_or_else(absent)
+        if let Ok(id) = ExecutionId::parse(text) {
+            let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
+                let fault = fault_of(&error);
+                HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
+            })?;
+            if let Some(workflow) = workflow {
+                return Some(id).filter(|_| self.operations.offers(&workflow)).ok_or_else(absent);
+            }
+        }
+        let found = self.operator.find_among(text, |row| self.operations.offers(&row.workflow)).await?;
+        found.ok_or_else(absent)
     }
 
     /// The execution in the path, as it stands.
@@ -207,6 +210,14 @@ impl ComputationPlace {
             let text = "the work of the request failed; the gateway's log says more";
             HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
         })
+    }
+}
+
+/// Rows that a query wants: `usual` unless it says so, and at most `max`.
+pub(super) fn row_limit(wanted: Option<usize>, usual: usize, max: usize) -> Result<usize, HttpProblem> {
+    match wanted.unwrap_or(usual) {
+        0 => Err(bad_request("limit: at least 1")),
+        rows => Ok(rows.min(max)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading executions.
 
-use axum::http::{HeaderValue, header};
+use axum::body::Body;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,13 +24,14 @@ use sinew_operations::execution_result::ExecutionResult;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::mesh_activity::{ExecutionCounts, count_executions};
 use sinew_operations::mesh_operator::RowDetails;
+use sinew_protocol::artifact::sha256;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Vocabulary, code};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer, bad_request};
+use super::api_call::{ApiCall, answer, bad_request, row_limit};
 use super::event_stream;
-use crate::files::{held_body, take_place};
+use crate::files::{FileBytes, saved_as, take_place};
 use crate::http_error::HttpProblem;
 
 /// Executions of a page, unless the client wants another number.
@@ -58,6 +60,7 @@ pub(crate) struct ListQuery {
     /// Only ended by a fault with one of these codes, separated by commas: `SINEW-5001`.
     error: Option<String>,
     /// Executions of a page, at most 500. 50 unless given.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
     /// The `next` of the page before.
     cursor: Option<String>,
@@ -155,7 +158,7 @@ pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ListQuery = call.query()?;
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    let limit = row_limit(query.limit, PAGE, MAX_PAGE)?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
     let depth =
@@ -238,6 +241,7 @@ pub(crate) struct TimelineQuery {
     /// Only activations that were there at or before this time: milliseconds since the start of the execution.
     to: Option<u64>,
     /// Activations that are listed, in the order in which they were made: at most 2,000. 200 unless given.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
     /// `json`, unless given, or `csv`: a line for each span of time.
     format: Option<TimelineFormat>,
@@ -258,7 +262,7 @@ pub(super) async fn timeline(call: ApiCall) -> Result<Response, HttpProblem> {
     let window = TimelineWindow {
         from: query.from.unwrap_or_default(),
         to: query.to.unwrap_or(u64::MAX),
-        max_rows: query.limit.unwrap_or(TIMELINE_ROWS).clamp(1, MAX_TIMELINE_ROWS),
+        max_rows: row_limit(query.limit, TIMELINE_ROWS, MAX_TIMELINE_ROWS)?,
     };
     let times = timeline::timeline(&found.record, local::now(), window);
     if query.format.unwrap_or_default() == TimelineFormat::Json {
@@ -336,6 +340,7 @@ pub(crate) struct EventsQuery {
     /// `oldest` first (unless given), or `newest` first.
     order: Option<EventOrder>,
     /// Events of a page, at most 1,000.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
 
@@ -400,7 +405,7 @@ pub(super) async fn events(call: ApiCall) -> Result<Response, HttpProblem> {
             && before.is_none_or(|before| line.place() < before)
             && query.node.as_deref().is_none_or(|node| line.is_about(node))
     };
-    let limit = query.limit.unwrap_or(EVENTS_PAGE).clamp(1, EVENTS_PAGE);
+    let limit = row_limit(query.limit, EVENTS_PAGE, EVENTS_PAGE)?;
     let mut wanted = lines.into_iter().filter(is_wanted);
     let page: Vec<events::EventLine> = wanted.by_ref().take(limit).collect();
     let next = wanted.next().and_then(|_| page.last()).map(|last| last.seq.clone());
@@ -431,14 +436,19 @@ pub(super) async fn artifact(call: ApiCall) -> Result<Response, HttpProblem> {
     let found = call.found().await?;
     let place = take_place(&call.state).await?;
     let bytes = execution_artifacts::read_artifact(&found, &query.name).await?;
-    let length = HeaderValue::from(bytes.len());
+    let tag = format!("\"{}\"", sha256(&bytes));
+    let saved_as = saved_as(execution_artifacts::artifact_name(&query.name));
     // An artifact is data, whatever its name or type says: a browser saves it and shows nothing.
-    let length = [(header::CONTENT_LENGTH, length)];
-    let headers = [
-        (header::CONTENT_TYPE, "application/octet-stream"),
-        (header::CONTENT_DISPOSITION, "attachment"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((length, headers, held_body(bytes, place)).into_response())
+    let about = |status: StatusCode, body: Body| {
+        let headers = [
+            (header::CONTENT_TYPE, "application/octet-stream"),
+            (header::CONTENT_DISPOSITION, saved_as.as_str()),
+            (header::ETAG, tag.as_str()),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
+        (status, headers, body).into_response()
+    };
+    let file = FileBytes { bytes, place, tag: tag.clone() };
+    Ok(file.respond(&call.parts.method, &call.parts.headers, about))
 }

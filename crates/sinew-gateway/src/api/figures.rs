@@ -8,7 +8,7 @@ use sinew_operations::quarantine::{QuarantineRow, message_row};
 use sinew_operations::workflow_figures::{count_outcomes, read_workflow_figures};
 use sinew_runtime::local;
 
-use super::api_call::{ApiCall, answer};
+use super::api_call::{ApiCall, answer, row_limit};
 use crate::http_error::HttpProblem;
 
 /// Minutes of the figures of workflows, unless the client wants another number.
@@ -55,6 +55,7 @@ pub(super) async fn outcomes(call: ApiCall) -> Result<Response, HttpProblem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuarantineQuery {
     /// Messages that are listed, the newest: at most 500. 50 unless given.
+    #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct QuarantineQuery {
 pub(super) async fn quarantine(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
     let query: QuarantineQuery = call.query()?;
-    let limit = query.limit.unwrap_or(QUARANTINE_ROWS).clamp(1, MAX_QUARANTINE_ROWS);
+    let limit = row_limit(query.limit, QUARANTINE_ROWS, MAX_QUARANTINE_ROWS)?;
     let found = call.operator.mesh().quarantine().list(limit).await.map_err(Failure::from)?;
     answer(&QuarantinePage { messages: found.iter().map(message_row).collect() })
 }

@@ -57,13 +57,15 @@ pub(crate) fn document() -> Value {
 fn operation(route: &ApiRoute) -> Value {
     let content =
         answer_schema(route.operation).map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+    let mut contents = Map::from_iter([(route.answer.to_owned(), content)]);
+    contents.extend(route.other_answers.iter().map(|media_type| ((*media_type).to_owned(), json!({}))));
     let mut operation = json!({
         "operationId": format!("{:?}", route.operation),
         "summary": route.summary,
         "x-sinew-role": route.operation.role().as_str(),
         "parameters": parameters(route),
         "responses": {
-            "2XX": { "description": "Done", "content": { route.answer: content } },
+            "2XX": { "description": "Done", "content": contents },
             "default": {
                 "description": "Refused or failed",
                 "content": { PROBLEM: { "schema": { "$ref": "#/components/schemas/Problem" } } },
@@ -72,10 +74,16 @@ fn operation(route: &ApiRoute) -> Value {
     });
     match &route.body {
         Some(ApiBody::Json(schema)) => {
-            operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema() } } });
+            let schema = schema();
+            let is_required = route.operation.needs_one_member() || schema.get("required").is_some();
+            operation["requestBody"] =
+                json!({ "required": is_required, "content": { "application/json": { "schema": schema } } });
         }
         Some(ApiBody::Text) => {
-            operation["requestBody"] = json!({ "required": true, "content": { "application/yaml": { "schema": { "type": "string" } } } });
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": { "application/yaml": { "schema": { "type": "string" } }, "application/json": {} },
+            });
         }
         None => {}
     }
@@ -187,6 +195,36 @@ mod tests {
             let is_json = route.answer == "application/json";
             assert_eq!(answer_schema(route.operation).is_some(), is_json, "{:?}", route.operation);
         }
+    }
+
+    #[test]
+    fn bodies_and_forms_of_answers_are_described() {
+        let document = document();
+        let of = |path: &str, method: &str| document["paths"][format!("{BASE}{path}")][method].clone();
+        let answers = |path: &str| {
+            let told = of(path, "get")["responses"]["2XX"]["content"].clone();
+            let mut media_types: Vec<String> = told.as_object().unwrap().keys().cloned().collect();
+            media_types.sort();
+            media_types.join(" ")
+        };
+        for path in ["/map", "/workflows/{name}/drawing", "/executions/{id}/drawing"] {
+            assert_eq!(answers(path), "application/json image/svg+xml text/vnd.mermaid", "{path}");
+        }
+        assert_eq!(answers("/executions/{id}/timeline"), "application/json text/csv");
+        assert_eq!(answers("/executions/{id}/events"), "application/json text/event-stream");
+        for path in ["/executions", "/executions/{id}/fork", "/executions/{id}/decisions", "/inspections"] {
+            assert_eq!(of(path, "post")["requestBody"]["required"], true, "{path}");
+        }
+        for path in ["/executions/{id}/cancel", "/executions/{id}/retry"] {
+            assert_eq!(of(path, "post")["requestBody"]["required"], false, "{path}");
+        }
+        for path in ["/inspections", "/validations", "/workflows"] {
+            let content = &of(path, "post")["requestBody"]["content"];
+            assert!(content["application/json"].is_object(), "{path}: {content}");
+        }
+        let listed = of("/executions", "get");
+        let limit = listed["parameters"].as_array().unwrap().iter().find(|one| one["name"] == "limit");
+        assert_eq!(limit.unwrap()["schema"]["minimum"], 1);
     }
 
     #[test]

@@ -45,8 +45,10 @@ pub(crate) struct StartBody {
     #[serde(default)]
     input: Value,
     /// Id of the execution; a new one unless given.
+    #[schemars(length(min = 1))]
     id: Option<String>,
     /// Key of this start: repeated starts of a caller under one key are one execution.
+    #[schemars(length(min = 1))]
     idempotency_key: Option<String>,
     /// Call no agent: every output is null, so branches may differ from those of a real run.
     #[serde(default)]
@@ -87,6 +89,8 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
             let id = ExecutionId::parse(id).map_err(|error| bad_request(format!("id: {error}")))?;
             StartCommand::new(id, workflow.clone(), body.input)
         }
+        // A client whose key stayed unset would get the execution of every other such client of its caller.
+        (None, Some(key)) if key.is_empty() => return Err(bad_request("idempotency_key: it is empty")),
         (None, Some(key)) => client.start_command(key.as_str(), workflow.clone(), body.input),
         (None, None) => client.start_command(uuid::Uuid::now_v7().to_string(), workflow.clone(), body.input),
     };

@@ -140,6 +140,11 @@ const MAX_EXPORT_BYTES: usize = 16 << 20;
 const MAX_START_BYTES: usize = 12 << 20;
 
 impl ApiOperation {
+    /// Whether a body is needed although none of its members is: it needs one of several.
+    pub(crate) const fn needs_one_member(self) -> bool {
+        matches!(self, Self::StartExecution | Self::ForkExecution)
+    }
+
     /// Bytes of the body: `limit`, but for files that are larger than requests.
     pub(crate) fn body_bytes(self, limit: usize) -> usize {
         match self {
@@ -165,24 +170,48 @@ pub(crate) struct ApiRoute {
     pub(crate) body: Option<ApiBody>,
     /// Media type of the answer.
     pub(crate) answer: &'static str,
+    /// Media types of other forms of the answer, which a parameter or `Accept` asks for.
+    pub(crate) other_answers: &'static [&'static str],
 }
 
 /// Body of a request.
 pub(crate) enum ApiBody {
     /// JSON, with its schema.
     Json(fn() -> Value),
-    /// A workflow file.
+    /// A file: YAML, or JSON, which YAML has within it.
     Text,
 }
 
 const JSON: &str = "application/json";
+const SVG: &str = "image/svg+xml";
+const EVENT_STREAM: &str = "text/event-stream";
+/// Other forms of drawings.
+const DRAWN: [&str; 2] = [JSON, "text/vnd.mermaid"];
 
 const fn get(path: &'static str, operation: ApiOperation, summary: &'static str) -> ApiRoute {
-    ApiRoute { method: "GET", path, operation, summary, query: None, body: None, answer: JSON }
+    ApiRoute {
+        method: "GET",
+        path,
+        operation,
+        summary,
+        query: None,
+        body: None,
+        answer: JSON,
+        other_answers: &[],
+    }
 }
 
 const fn post(path: &'static str, operation: ApiOperation, summary: &'static str, body: ApiBody) -> ApiRoute {
-    ApiRoute { method: "POST", path, operation, summary, query: None, body: Some(body), answer: JSON }
+    ApiRoute {
+        method: "POST",
+        path,
+        operation,
+        summary,
+        query: None,
+        body: Some(body),
+        answer: JSON,
+        other_answers: &[],
+    }
 }
 
 impl ApiRoute {
@@ -192,6 +221,10 @@ impl ApiRoute {
 
     const fn answers(self, answer: &'static str) -> Self {
         Self { answer, ..self }
+    }
+
+    const fn or_answers(self, other_answers: &'static [&'static str]) -> Self {
+        Self { other_answers, ..self }
     }
 }
 
@@ -242,7 +275,8 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
     get("/executions/{id}/tree", ApiOperation::GetTree, "Nodes of an execution")
         .with_query(schema::<TreeQuery>),
     get("/executions/{id}/timeline", ApiOperation::GetTimeline, "Times of the activations by kind of time")
-        .with_query(schema::<TimelineQuery>),
+        .with_query(schema::<TimelineQuery>)
+        .or_answers(&["text/csv"]),
     get(
         "/executions/{id}/comparison",
         ApiOperation::CompareExecutions,
@@ -256,13 +290,14 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
         ApiOperation::GetEvents,
         "Events, as a page or as a stream (text/event-stream)",
     )
-    .with_query(schema::<EventsQuery>),
+    .with_query(schema::<EventsQuery>)
+    .or_answers(&[EVENT_STREAM]),
     get(
         "/executions/{id}/progress",
         ApiOperation::FollowProgress,
         "Words of agents at work from now on, as a stream: pieces of answers too, which are not kept",
     )
-    .answers("text/event-stream"),
+    .answers(EVENT_STREAM),
     get(
         "/executions/{id}/agents",
         ApiOperation::ListExecutionAgents,
@@ -275,7 +310,8 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
         "Drawing of the workflow with the execution in it",
     )
     .with_query(schema::<DrawingQuery>)
-    .answers("image/svg+xml"),
+    .answers(SVG)
+    .or_answers(&DRAWN),
     get("/executions/{id}/artifacts", ApiOperation::ListArtifacts, "Artifacts that agents left"),
     get("/executions/{id}/artifact", ApiOperation::GetArtifact, "Bytes of an artifact")
         .with_query(schema::<ArtifactQuery>)
@@ -339,7 +375,8 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
     .with_query(schema::<workflows::VersionQuery>),
     get("/workflows/{name}/drawing", ApiOperation::DrawWorkflow, "Drawing of a workflow")
         .with_query(schema::<DrawingQuery>)
-        .answers("image/svg+xml"),
+        .answers(SVG)
+        .or_answers(&DRAWN),
     post("/validations", ApiOperation::ValidateWorkflow, "Check a workflow file, or an agent file", Text)
         .with_query(schema::<workflows::ValidateQuery>),
     post(
@@ -364,6 +401,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
         query: Some(schema::<workflows::DeleteQuery>),
         body: None,
         answer: JSON,
+        other_answers: &[],
     },
     get("/agents", ApiOperation::ListAgents, "Agents that are online")
         .with_query(schema::<workflows::NamedQuery>),
@@ -381,7 +419,8 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
     ),
     get("/map", ApiOperation::DrawMap, "Drawing of who calls whom: workflows and agents")
         .with_query(schema::<DrawingQuery>)
-        .answers("image/svg+xml"),
+        .answers(SVG)
+        .or_answers(&DRAWN),
     get(
         "/artifacts",
         ApiOperation::ListMeshArtifacts,
@@ -390,13 +429,13 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
     .with_query(schema::<mesh_views::MeshArtifactsQuery>),
     get("/traffic", ApiOperation::FollowTraffic, "Events of all executions from now on, as a stream")
         .with_query(schema::<mesh_views::TrafficQuery>)
-        .answers("text/event-stream"),
+        .answers(EVENT_STREAM),
     get(
         "/changes",
         ApiOperation::FollowChanges,
         "Kinds of things that changed (`executions`, `agents`), at most once a second, as a stream",
     )
-    .answers("text/event-stream"),
+    .answers(EVENT_STREAM),
     get(
         "/traffic/figures",
         ApiOperation::GetTrafficFigures,

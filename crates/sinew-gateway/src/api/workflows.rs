@@ -24,6 +24,12 @@ use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
 
+/// Name of a file that came without one, and of a workflow in it that has none.
+const DEFAULT_FILE: &str = "workflow.yaml";
+const DEFAULT_NAME: &str = "workflow";
+/// Another name for such a file.
+const OTHER_FILE: &str = "unnamed-workflow.yaml";
+
 /// Query of a list of workflows or agents.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -116,7 +122,7 @@ impl FileQuery {
     }
 
     pub(super) fn name(&self) -> Result<&str, HttpProblem> {
-        let name = self.name.as_deref().unwrap_or("workflow.yaml");
+        let name = self.name.as_deref().unwrap_or(DEFAULT_FILE);
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match name.len() {
             1..=200 if name.bytes().all(is_plain) => Ok(name),
@@ -195,7 +201,22 @@ fn drawings_of(file: &SearchedFile) -> BTreeMap<String, String> {
 pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: FileQuery = call.query()?;
     let (name, body) = (query.name()?.to_owned(), call.body.clone());
-    let loaded = call.compute(move || posted_workflow(&name, &body, query.dialect.as_deref())).await??;
+    let is_named = query.name.is_some();
+    let loaded = call.compute(move || {
+        let dialect = query.dialect.as_deref();
+        let loaded = posted_workflow(&name, &body, dialect)?;
+        let has_default = loaded.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
+        if is_named || !has_default {
+            return Ok::<_, Failure>(Some(loaded));
+        }
+        // A workflow may have this very name: one without a name takes every name of its file.
+        let again = posted_workflow(OTHER_FILE, &body, dialect)?;
+        let keeps = again.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
+        Ok(keeps.then_some(loaded))
+    });
+    let loaded = loaded.await??.ok_or_else(|| {
+        bad_request("name: the file has no name for its workflow; give one as `?name=NAME.yaml`")
+    })?;
     for workflow in &loaded.workflows {
         call.check_offered(&workflow.plan.name)?;
     }

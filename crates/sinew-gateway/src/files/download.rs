@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -26,13 +26,18 @@ const UNKNOWN_MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/oc
 
 /// Answers with the file that the token grants.
 pub(crate) async fn serve(state: Arc<GatewayState>, token: &str, request: Request) -> Response {
-    match file_of(&state, token, request.headers()).await {
+    match file_of(&state, token, request.method(), request.headers()).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Result<Response, HttpProblem> {
+async fn file_of(
+    state: &GatewayState,
+    token: &str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, HttpProblem> {
     let absent =
         || HttpProblem::not_found("there is no such file, or its address has ended: read the task again");
     let grant = state.signer.as_ref().and_then(|signer| read_token(signer, token, now_ms()));
@@ -41,15 +46,13 @@ async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Resu
     let tag = format!("\"{}\"", address.sha256);
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let about = |status: StatusCode, body: Body| {
-        let name = utf8_percent_encode(address.uri.artifact.name.as_str(), NON_ALPHANUMERIC);
         let mut response = (status, body).into_response();
         let values = [
             (header::ETAG, tag.clone()),
             // A file is data, whatever its name or type says: a browser saves it and shows nothing.
-            (header::CONTENT_DISPOSITION, format!("attachment; filename*=UTF-8''{name}")),
+            (header::CONTENT_DISPOSITION, saved_as(address.uri.artifact.name.as_str())),
             (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".to_owned()),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-            (header::ACCEPT_RANGES, "bytes".to_owned()),
             (header::CACHE_CONTROL, "private, max-age=300".to_owned()),
         ];
         for (name, value) in values {
@@ -65,25 +68,52 @@ async fn file_of(state: &GatewayState, token: &str, headers: &HeaderMap) -> Resu
         return Ok(about(StatusCode::NOT_MODIFIED, Body::empty()));
     }
     let (place, bytes) = stored_bytes(state, &address).await?.ok_or_else(absent)?;
-    let size = bytes.len();
-    // A client with another version wants the whole file.
-    let is_same = text(header::IF_RANGE).is_none_or(|known| known.trim() == tag);
-    let range = text(header::RANGE).filter(|_| is_same);
-    let (response, told) = match wanted_bytes(range, size) {
-        WantedBytes::All => return Ok(about(StatusCode::OK, held_body(bytes, place))),
-        WantedBytes::Part(part) => {
-            let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
-            (about(StatusCode::PARTIAL_CONTENT, held_body(bytes.slice(part), place)), told)
+    Ok(FileBytes { bytes, place, tag: tag.clone() }.respond(method, headers, about))
+}
+
+/// `Content-Disposition` of a file that is saved under this name.
+pub(crate) fn saved_as(name: &str) -> String {
+    format!("attachment; filename*=UTF-8''{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+}
+
+/// A file that is held, with its place.
+pub(crate) struct FileBytes {
+    pub(crate) bytes: Bytes,
+    pub(crate) place: OwnedSemaphorePermit,
+    /// Entity tag of the whole file.
+    pub(crate) tag: String,
+}
+
+impl FileBytes {
+    /// Answers with the file, or with the range of it that a GET asks for. `about` makes an answer with the headers of the file.
+    pub(crate) fn respond(
+        self,
+        method: &Method,
+        headers: &HeaderMap,
+        about: impl Fn(StatusCode, Body) -> Response,
+    ) -> Response {
+        let Self { bytes, place, tag } = self;
+        let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let size = bytes.len();
+        // A client with another version wants the whole file, and a range means nothing but to GET (RFC 9110, 14.2).
+        let is_same = text(header::IF_RANGE).is_none_or(|known| known.trim() == tag);
+        let range = text(header::RANGE).filter(|_| is_same && *method == Method::GET);
+        let (mut response, told) = match wanted_bytes(range, size) {
+            WantedBytes::All => (about(StatusCode::OK, held_body(bytes, place)), None),
+            WantedBytes::Part(part) => {
+                let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+                (about(StatusCode::PARTIAL_CONTENT, held_body(bytes.slice(part), place)), Some(told))
+            }
+            WantedBytes::None => {
+                (about(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty()), Some(format!("bytes */{size}")))
+            }
+        };
+        response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(told) = told.and_then(|told| HeaderValue::from_str(&told).ok()) {
+            response.headers_mut().insert(header::CONTENT_RANGE, told);
         }
-        WantedBytes::None => {
-            (about(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty()), format!("bytes */{size}"))
-        }
-    };
-    let mut response = response;
-    if let Ok(told) = HeaderValue::from_str(&told) {
-        response.headers_mut().insert(header::CONTENT_RANGE, told);
+        response
     }
-    Ok(response)
 }
 
 /// The bytes at an address, with their place. None if the mesh does not keep them any more.

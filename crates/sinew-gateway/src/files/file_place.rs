@@ -1,11 +1,15 @@
 //! Places of files that are read from the mesh: files are held whole, so only some are on their way at once.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::StatusCode;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use sinew_protocol::code;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -24,15 +28,39 @@ pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePer
 
 /// A body that keeps the place of its file until it was sent or given up: slow clients hold as many files as fast ones.
 pub(crate) fn held_body(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
-    Body::new(Full::new(bytes).map_frame(move |frame| {
-        // Held until the body is dropped.
-        let _place = &place;
-        frame
-    }))
+    Body::new(HeldBody { bytes: Full::new(bytes), _place: place })
+}
+
+/// The bytes of a file, and its place.
+struct HeldBody {
+    bytes: Full<Bytes>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.bytes).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_end_stream()
+    }
+
+    /// The size is known, so that answers tell it.
+    fn size_hint(&self) -> SizeHint {
+        self.bytes.size_hint()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
     use tokio::sync::Semaphore;
 
     use super::*;

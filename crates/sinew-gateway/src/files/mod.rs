@@ -8,6 +8,6 @@ mod download;
 mod file_link;
 mod file_place;
 
-pub(crate) use download::serve;
+pub(crate) use download::{FileBytes, saved_as, serve};
 pub(crate) use file_link::FileLinks;
-pub(crate) use file_place::{held_body, take_place};
+pub(crate) use file_place::take_place;

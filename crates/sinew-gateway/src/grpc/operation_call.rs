@@ -48,8 +48,8 @@ pub(crate) async fn serve(
     let (parts, body) = request.into_parts();
     let body = match read_body(&state.limits, body).await {
         Ok(body) => body,
-        Err(BodyError::TooLarge) => {
-            return Status::resource_exhausted("the message is larger than this gateway reads").into_http();
+        Err(BodyError::TooLarge(text)) => {
+            return Status::resource_exhausted(text).into_http();
         }
         Err(BodyError::Broken) => {
             return Status::deadline_exceeded("the message did not arrive whole").into_http();

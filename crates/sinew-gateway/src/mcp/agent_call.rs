@@ -44,7 +44,7 @@ pub(super) struct AgentCall {
     pub(super) call: OperationCall,
     card: AgentCard,
     abilities: ClientAbilities,
-    message_id: String,
+    pub(super) message_id: String,
     /// Id of the task, which follows from the message.
     pub(super) task: String,
     progress: Option<ProgressToken>,

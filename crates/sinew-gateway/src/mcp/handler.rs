@@ -12,13 +12,13 @@ use data_encoding::BASE64;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
-    CompleteRequestParams, CompleteResult, CompletionInfo, ErrorCode, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, RequestId, Resource,
-    ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    RequestId, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -36,8 +36,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent_call::{AgentCall, CallError, CallOutcome, CallRequest, begun_at, fetch_results};
+use super::bad_params::refused_params;
 use super::client_abilities::{ClientAbilities, LogSeverity};
 use super::client_input::{GivenInput, given_input, requests_of};
+use super::drain_tokens::DrainTokens;
 use super::list_changes::{serve_subscription, tell_lists};
 use super::offer_output::OfferOutput;
 use super::offers::{OfferLists, card_of, completions_of, resource_at};
@@ -48,6 +50,7 @@ use super::tool_list::{input_of, tool_of};
 use super::tool_result::{
     coded_error, detailed_task, error_of, failure, refusal, result_of_message, result_of_task,
 };
+use super::{MESSAGE_ID_META, TASK_META};
 use crate::access::CallerIdentity;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, OperationReply, short};
 
@@ -72,6 +75,8 @@ pub(crate) struct McpShared {
     operations: A2aOperations,
     /// Caller of requests that come over pipes; `None` where each request has its own.
     pipe_caller: Option<CallerIdentity>,
+    /// End what is open when the gateway drains.
+    drain: DrainTokens,
     /// The offers that clients were last told of.
     offers: watch::Receiver<OfferLists>,
     _follower: AbortOnDropHandle<()>,
@@ -79,7 +84,11 @@ pub(crate) struct McpShared {
 
 impl McpShared {
     /// The state for these operations. It follows the cards of the mesh until it is dropped.
-    pub(crate) fn new(operations: A2aOperations, pipe_caller: Option<CallerIdentity>) -> Self {
+    pub(crate) fn new(
+        operations: A2aOperations,
+        pipe_caller: Option<CallerIdentity>,
+        drain: DrainTokens,
+    ) -> Self {
         let mut cards = operations.cards();
         let (sender, offers) = watch::channel(OfferLists::of(&operations));
         let offered = operations.clone();
@@ -95,7 +104,12 @@ impl McpShared {
                 });
             }
         });
-        Self { operations, pipe_caller, offers, _follower: AbortOnDropHandle::new(follower) }
+        Self { operations, pipe_caller, drain, offers, _follower: AbortOnDropHandle::new(follower) }
+    }
+
+    /// Tokens that end what is open when the gateway drains.
+    pub(super) fn drain(&self) -> &DrainTokens {
+        &self.drain
     }
 }
 
@@ -184,6 +198,7 @@ impl McpHandler {
             None => call.task.clone(),
         };
         let id: RequestId = context.id.clone();
+        let stopped = gateway_stops(&task, &call.message_id);
         let entry =
             self.calls.note(id, OpenCall { operations: operations.clone(), call: call.call.clone(), task });
         tokio::select! {
@@ -194,6 +209,7 @@ impl McpHandler {
                 entry.leave();
                 Err(CallError::Protocol(ErrorData::internal_error("the request was cancelled", None)))
             }
+            () = self.shared.drain.calls.cancelled() => Err(CallError::Protocol(stopped)),
         }
     }
 
@@ -293,6 +309,17 @@ fn page_of<T>(
     (page, next)
 }
 
+/// Error of a call whose gateway stops before the task ends. The client goes on at another gateway with the ids in it.
+fn gateway_stops(task: &str, message_id: &str) -> ErrorData {
+    let text = format!(
+        "this gateway stops and the task {task:?} goes on; call again with the same {MESSAGE_ID_META:?}, or read {}",
+        task_uri(task)
+    );
+    let code = code::NO_ANSWER_ON_MESH.as_str();
+    let data = json!({"code": code, "retryable": true, TASK_META: task, MESSAGE_ID_META: message_id});
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, text, Some(data))
+}
+
 fn unknown_offer(kind: &str, name: &str) -> ErrorData {
     let text = format!("there is no {kind} {:?}", short(name, 64));
     coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_SKILL_UNKNOWN.as_str(), &text, false)
@@ -330,6 +357,16 @@ impl ServerHandler for McpHandler {
         ServerConfig::new(abilities)
             .with_server_info(Implementation::new("sinew", env!("CARGO_PKG_VERSION")))
             .with_instructions(instructions)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(&method, 64), None);
+        Err(refused_params(&method, params.as_ref()).unwrap_or_else(unknown))
     }
 
     async fn list_tools(
@@ -510,7 +547,11 @@ impl ServerHandler for McpHandler {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
         let (operations, call) = (self.operations(request)?, self.operation_call(request)?);
-        serve_subscription(context, &operations, &call, self.shared.offers.clone()).await;
+        tokio::select! {
+            () = serve_subscription(context, &operations, &call, self.shared.offers.clone()) => {}
+            // Nothing waits for a subscription: it would only hold the gateway up.
+            () = self.shared.drain.idle.cancelled() => {}
+        }
         Ok(())
     }
 

@@ -10,20 +10,24 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::response::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use futures_util::StreamExt as _;
+use http_body_util::{BodyExt as _, Collected, Full};
+use rmcp::model::InitializeRequest;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_protocol::Token;
 use sinew_protocol::code;
 use sinew_protocol::unique_keys::check_unique_keys;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::bad_params::refused_params;
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
@@ -37,8 +41,12 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const BEGIN_SESSION: &str = "initialize";
 /// Time that a session without requests outlives the longest call.
 const SESSION_RESERVE: Duration = Duration::from_mins(5);
+/// Header with the last event that a client has of a stream.
+const LAST_EVENT_HEADER: &str = "last-event-id";
 /// JSON-RPC's code for what is not JSON.
 const PARSE_ERROR: i32 = -32_700;
+/// JSON-RPC's code for JSON that is not a message.
+const INVALID_REQUEST: i32 = -32_600;
 
 /// The endpoint of the protocol at a gateway.
 pub(crate) struct McpEndpoint {
@@ -52,6 +60,9 @@ pub(crate) struct McpEndpoint {
     limits: GatewayLimits,
     /// Streams that are open at the gateway.
     streams: Arc<Semaphore>,
+    /// Fires when the gateway drains.
+    idle: CancellationToken,
+    _ended: DropGuard,
 }
 
 /// The method of a message; the rest is not read here.
@@ -62,24 +73,22 @@ struct MethodMember<'a> {
 }
 
 impl McpEndpoint {
-    /// The endpoint. Its streams end when the gateway drains.
-    pub(crate) fn new(
-        shared: McpShared,
-        options: &GatewayOptions,
-        streams: Arc<Semaphore>,
-        draining: &CancellationToken,
-    ) -> Self {
+    /// The endpoint. When the gateway drains, streams that wait for news end, and calls go on.
+    pub(crate) fn new(shared: McpShared, options: &GatewayOptions, streams: Arc<Semaphore>) -> Self {
+        let idle = shared.drain().idle.clone();
         let (shared, limits) = (Arc::new(shared), &options.limits);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.blocking + SESSION_RESERVE);
         let sessions = Arc::new(sessions);
+        // This token ends calls too, so it fires only with the endpoint.
+        let ended = CancellationToken::new();
         // The guard at the door has checked Host and Origin, with the names of this gateway.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_json_response(true)
             .with_max_request_body_bytes(limits.body_bytes)
-            .with_cancellation_token(draining.child_token());
+            .with_cancellation_token(ended.clone());
         let handler = move || Ok(McpHandler::new(Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
         // An owner is forgotten after its session, which ends earlier without requests.
@@ -89,7 +98,17 @@ impl McpEndpoint {
         let most_per_caller =
             if options.access.is_required { limits.sessions_per_caller } else { limits.sessions };
         let beginning = Arc::default();
-        Self { service, sessions, owners, beginning, most_per_caller, limits: *limits, streams }
+        Self {
+            service,
+            sessions,
+            owners,
+            beginning,
+            most_per_caller,
+            limits: *limits,
+            streams,
+            idle,
+            _ended: ended.drop_guard(),
+        }
     }
 
     /// Answers one request.
@@ -98,14 +117,17 @@ impl McpEndpoint {
         let caller = CallerIdentity::of(&parts.extensions).map(|caller| caller.label().clone());
         let session = parts.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
         if session.is_some_and(|session| self.owners.get(session) != caller) {
-            return HttpProblem::not_found("there is no such session; begin another one").into_response();
+            return no_session();
+        }
+        let ending = session.filter(|_| parts.method == Method::DELETE).map(str::to_owned);
+        if let Some(ending) = &ending
+            && !self.sessions.sessions.read().await.contains_key(ending.as_str())
+        {
+            return no_session();
         }
         let body = match read_body(&self.limits, body).await {
             Ok(body) => body,
-            Err(BodyError::TooLarge) => {
-                let text = "the body is larger than this gateway reads";
-                return malformed(StatusCode::PAYLOAD_TOO_LARGE, text);
-            }
+            Err(BodyError::TooLarge(text)) => return malformed(StatusCode::PAYLOAD_TOO_LARGE, text),
             Err(BodyError::Broken) => {
                 return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole");
             }
@@ -117,6 +139,9 @@ impl McpEndpoint {
                 return not_json(&error.to_string());
             }
             if !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body) {
+                if let Some(refused) = refused_beginning(&body) {
+                    return refused;
+                }
                 match self.place_of_session(caller.as_ref()).await {
                     Ok(taken) => place = taken,
                     Err(refused) => return *refused,
@@ -124,6 +149,10 @@ impl McpEndpoint {
             }
         }
         let is_first = session.is_none();
+        let sent = body.clone();
+        // The standalone stream of a session waits for news only; an id with a slash is one of the stream of a call.
+        let last_event = parts.headers.get(LAST_EVENT_HEADER).map(HeaderValue::as_bytes);
+        let is_idle = parts.method == Method::GET && !last_event.is_some_and(|id| id.contains(&b'/'));
         // Taken before the work begins: any answer may be a stream.
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
             return busy("as many streams are open at this gateway as may be; try again in a moment");
@@ -138,7 +167,14 @@ impl McpEndpoint {
                 None => owned(),
             }
         }
+        if let Some(ending) = ending.filter(|_| parts.status.is_success()) {
+            self.owners.invalidate(&ending);
+            return StatusCode::NO_CONTENT.into_response();
+        }
         let content_type = parts.headers.get(header::CONTENT_TYPE);
+        if content_type.is_none() && !parts.status.is_success() {
+            return reworded_refusal(&sent, parts, Body::new(body)).await;
+        }
         if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
             return Response::from_parts(parts, Body::new(body));
         }
@@ -147,7 +183,12 @@ impl McpEndpoint {
             let _held = &permit;
             frame
         });
-        Response::from_parts(parts, Body::new(body))
+        let body = Body::new(body);
+        if !is_idle {
+            return Response::from_parts(parts, body);
+        }
+        let news = body.into_data_stream().take_until(self.idle.clone().cancelled_owned());
+        Response::from_parts(parts, Body::from_stream(news))
     }
 
     /// Place of a session that a caller begins, or the refusal of one too many.
@@ -176,6 +217,40 @@ impl McpEndpoint {
             is_held: true,
         }))
     }
+}
+
+/// A refusal of `rmcp`, which is plain text, in the form of the gateway. `sent` is the body of the request.
+async fn reworded_refusal(sent: &Bytes, parts: Parts, refusal: Body) -> Response {
+    let text = refusal.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let reason = parts.status.canonical_reason().unwrap_or_default();
+    // The refusal of a media type begins with the words of the status, that of a message does not.
+    if parts.status == StatusCode::UNSUPPORTED_MEDIA_TYPE && !text.starts_with(reason) {
+        let id = serde_json::from_slice::<IdMember>(sent).ok().map(|member| member.id);
+        let id = id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default();
+        let text = "the body is not one message of JSON-RPC 2.0, or has a member of another type";
+        return json_rpc_error(&id, INVALID_REQUEST, text);
+    }
+    let detail = text.strip_prefix(reason).map_or(&*text, |rest| rest.trim_start_matches(": "));
+    let detail = if detail.is_empty() { reason } else { detail };
+    let code = match parts.status {
+        StatusCode::NOT_FOUND => return no_session(),
+        StatusCode::METHOD_NOT_ALLOWED => code::GATEWAY_PATH_UNKNOWN,
+        status if status.is_server_error() => code::NO_ANSWER_ON_MESH,
+        _ => code::GATEWAY_MESSAGE_MALFORMED,
+    };
+    let mut response = HttpProblem::new(parts.status, code, short(detail, 300)).into_response();
+    if let Some(allowed) = parts.headers.get(header::ALLOW) {
+        response.headers_mut().insert(header::ALLOW, allowed.clone());
+    }
+    response
+}
+
+/// The id of a message; the rest is not read here.
+#[derive(Deserialize)]
+struct IdMember {
+    #[serde(default)]
+    id: Value,
 }
 
 /// Place of a session that its caller is about to begin.
@@ -218,6 +293,14 @@ fn begins_session(body: &Bytes) -> bool {
     method.as_deref() == Some(BEGIN_SESSION)
 }
 
+/// The refusal of a beginning whose parameters cannot be read: `rmcp` would miss a session instead.
+fn refused_beginning(body: &Bytes) -> Option<Response> {
+    let message = serde_json::from_slice::<Value>(body).ok()?;
+    serde_json::from_value::<InitializeRequest>(message.clone()).err()?;
+    let refused = refused_params(BEGIN_SESSION, message.get("params"))?;
+    Some(json_rpc_error(&message["id"], refused.code.0, &refused.message))
+}
+
 fn busy(text: &str) -> Response {
     let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
     ([(header::RETRY_AFTER, "1")], problem).into_response()
@@ -227,11 +310,19 @@ fn malformed(status: StatusCode, text: &str) -> Response {
     HttpProblem::new(status, code::GATEWAY_MESSAGE_MALFORMED, text).into_response()
 }
 
+fn no_session() -> Response {
+    HttpProblem::not_found("there is no such session; begin another one").into_response()
+}
+
 fn not_json(reason: &str) -> Response {
+    json_rpc_error(&Value::Null, PARSE_ERROR, &format!("the body is not JSON: {}", short(reason, 300)))
+}
+
+/// A refusal as JSON-RPC has it, with status 400.
+fn json_rpc_error(id: &Value, number: i32, message: &str) -> Response {
     let data = json!({"code": code::GATEWAY_MESSAGE_MALFORMED.as_str()});
-    let message = format!("the body is not JSON: {}", short(reason, 300));
-    let error = json!({"code": PARSE_ERROR, "message": message, "data": data});
-    let body = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
+    let error = json!({"code": number, "message": message, "data": data});
+    let body = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
     let mut response = (StatusCode::BAD_REQUEST, body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

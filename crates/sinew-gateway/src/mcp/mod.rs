@@ -4,8 +4,10 @@
 //! speaks the protocol; the mapping is pure, and the handler joins the two.
 
 mod agent_call;
+mod bad_params;
 mod client_abilities;
 mod client_input;
+mod drain_tokens;
 mod handler;
 mod http_endpoint;
 mod list_changes;
@@ -20,6 +22,7 @@ mod resource_watch;
 mod tool_list;
 mod tool_result;
 
+pub(crate) use drain_tokens::DrainTokens;
 pub(crate) use handler::McpShared;
 pub(crate) use http_endpoint::McpEndpoint;
 pub use pipe::{serve_mcp, serve_mcp_stdio};

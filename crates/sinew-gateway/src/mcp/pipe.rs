@@ -10,6 +10,7 @@ use sinew_mesh::Mesh;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use super::drain_tokens::DrainTokens;
 use super::handler::{McpHandler, McpShared};
 use crate::access::CallerIdentity;
 use crate::error::GatewayError;
@@ -42,7 +43,8 @@ where
     let cards = mesh.cards().follow();
     let client = Client::new(mesh, options.adapters).await?;
     cards.ready().await;
-    let shared = McpShared::new(A2aOperations::new(client, cards, &options), Some(caller));
+    let shared =
+        McpShared::new(A2aOperations::new(client, cards, &options), Some(caller), DrainTokens::default());
     let handler = McpHandler::new(Arc::new(shared));
     let pipes = AsyncRwTransport::<RoleServer, R, W>::new_server(reader, writer)
         .with_max_line_length(options.limits.body_bytes);

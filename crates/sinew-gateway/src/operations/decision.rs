@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_mesh::event::{EventFilter, EventStart};
-use sinew_protocol::a2a::{A2aError, Message, part_data};
+use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::jsonrpc::error_of;
@@ -29,8 +30,8 @@ const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"
 /// Signs between a word that approves and its comment. A question mark or another word is none: "ok? why" approves nothing.
 const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
 /// How a decision is worded, for messages that hold none.
-const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false; \
-                             an answer goes beside it as data";
+const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false \
+                             (or decision: approve or reject), and beside it comment, node, and data with the answer";
 /// Words that reject, at the beginning of a text.
 const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
@@ -155,19 +156,23 @@ fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2a
     let people = waits.iter().filter(|wait| matches!(wait.what, WaitingFor::Person(_)));
     let mut all: Vec<(String, u32)> =
         people.filter_map(|wait| wait.act).map(|act| (ctx.node_of(act).id.clone(), act)).collect();
-    if let Some(named) = named {
+    let nodes = all.iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>().join(", ");
+    let nodes = short(&nodes, 300);
+    if let (Some(named), false) = (named, all.is_empty()) {
         all.retain(|(node, _)| node == named);
+        if all.is_empty() {
+            let named = short(named, 64);
+            return Err(A2aError::invalid_params(format!(
+                "node: no node {named:?} waits for a decision. Nodes that wait: {nodes}"
+            )));
+        }
     }
     match all.len() {
         1 => Ok(all.remove(0)),
         0 => Err(not_awaited("the workflow waits for no decision now")),
-        _ => {
-            let nodes: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).collect();
-            Err(A2aError::invalid_params(format!(
-                "several nodes wait for a decision: name one as `node` in a data part. Nodes: {}",
-                short(&nodes.join(", "), 300)
-            )))
-        }
+        _ => Err(A2aError::invalid_params(format!(
+            "several nodes wait for a decision: name one as `node` in a data part. Nodes: {nodes}"
+        ))),
     }
 }
 
@@ -179,16 +184,24 @@ fn not_awaited(text: &str) -> A2aError {
 }
 
 impl WordedDecision {
-    /// Reads a data part (`approved`, `node`, `comment`, `data`), or a text that begins with yes or no.
+    /// Reads the only part of a message: a data part (`approved` or `decision`, `node`, `comment`, `data`), or a text that begins
+    /// with yes or no. A second part could say something else, and would be lost.
     fn of(message: &Message) -> Result<Self, A2aError> {
-        if let Some(data) = message.parts.iter().find_map(part_data) {
-            return Self::of_data(data);
+        let is_blank =
+            |part: &&Part| matches!(&part.content, PartContent::Text(text) if text.trim().is_empty());
+        let parts: Vec<&Part> = message.parts.iter().filter(|part| !is_blank(part)).collect();
+        match parts.as_slice() {
+            [Part { content: PartContent::Data(data), .. }] => Self::of_data(data),
+            [Part { content: PartContent::Text(text), .. }] => Self::of_text(text.trim()),
+            [] | [_] => Err(undecided()),
+            several => Err(A2aError::invalid_params(format!(
+                "message.parts: a decision is one part, and this message has {}; a comment stands in the same part",
+                several.len()
+            ))),
         }
-        let text = message.texts().collect::<Vec<_>>().join("\n");
-        let text = text.trim();
-        if text.is_empty() {
-            return Err(undecided());
-        }
+    }
+
+    fn of_text(text: &str) -> Result<Self, A2aError> {
         let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
         let (first, rest) = text.split_at(end);
         let word = first.to_lowercase();
@@ -204,20 +217,43 @@ impl WordedDecision {
     }
 
     fn of_data(data: &Value) -> Result<Self, A2aError> {
-        let word = |name: &str| data.get(name).and_then(Value::as_str).map(str::to_owned);
-        let approved = match data.get("approved").or_else(|| data.get("decision")) {
-            Some(Value::Bool(approved)) => *approved,
-            Some(Value::String(text)) if YES.contains(&text.to_lowercase().as_str()) => true,
-            Some(Value::String(text)) if NO.contains(&text.to_lowercase().as_str()) => false,
+        if data.get("approved").is_none() && data.get("decision").is_none() {
+            return Err(undecided());
+        }
+        let read = DecisionMembers::deserialize(data).map_err(|error| {
+            A2aError::invalid_params(format!(
+                "message.parts: {}; {HOW_TO_DECIDE}",
+                short(&error.to_string(), 200)
+            ))
+        })?;
+        let approved = match (read.approved, read.decision) {
+            (Some(approved), None) => approved,
+            (None, Some(DecisionWord::Approve)) => true,
+            (None, Some(DecisionWord::Reject)) => false,
             _ => return Err(undecided()),
         };
-        Ok(Self {
-            node: word("node"),
-            data: data.get("data").cloned().unwrap_or_default(),
-            comment: word("comment"),
-            reject: !approved,
-        })
+        Ok(Self { node: read.node, data: read.data, comment: read.comment, reject: !approved })
     }
+}
+
+/// Members of a data part that holds a decision. Others are refused: they would be lost.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionMembers {
+    approved: Option<bool>,
+    /// The word of the REST API, in place of `approved`.
+    decision: Option<DecisionWord>,
+    node: Option<String>,
+    comment: Option<String>,
+    #[serde(default)]
+    data: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DecisionWord {
+    Approve,
+    Reject,
 }
 
 fn undecided() -> A2aError {
@@ -227,7 +263,6 @@ fn undecided() -> A2aError {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sinew_protocol::a2a::Part;
 
     use super::*;
 
@@ -250,6 +285,9 @@ mod tests {
             None,
             false,
         );
+        // A part without a word says nothing.
+        let parts = vec![Part::text(" "), Part::text("no")];
+        assert!(WordedDecision::of(&Message::user("m", parts)).unwrap().reject);
         let answer = json!({"approved": true, "data": {"limit": 5}});
         check(Part::data(answer), None, json!({"limit": 5}), None, false);
     }
@@ -258,10 +296,26 @@ mod tests {
     fn messages_without_a_decision_are_refused() {
         let texts =
             ["  ", "nothing of that", "not yet", "never", "don't", "ok? why", "yes if it is cheap", "okay"];
-        let data = [json!({"approved": 1}), json!({"limit": 5}), json!("yes"), json!({"decision": "later"})];
+        let data = [
+            json!({"approved": 1}),
+            json!({"approved": "yes"}),
+            json!({"limit": 5}),
+            json!("yes"),
+            json!({"decision": "later"}),
+            json!({"approved": true, "decision": "reject"}),
+            json!({"approved": true, "bogus": 5}),
+            json!({"approved": true, "comment": 5}),
+            json!({"approved": true, "node": 5}),
+        ];
         let parts = texts.into_iter().map(Part::text).chain(data.into_iter().map(Part::data));
-        for part in parts {
-            assert!(WordedDecision::of(&Message::user("m", vec![part.clone()])).is_err(), "{part:?}");
+        let several = [
+            vec![Part::text("yes"), Part::text("no")],
+            vec![Part::data(json!({"approved": false})), Part::text("yes")],
+            vec![Part::data(json!({"approved": true})), Part::data(json!({"approved": false}))],
+            vec![],
+        ];
+        for parts in parts.map(|part| vec![part]).chain(several) {
+            assert!(WordedDecision::of(&Message::user("m", parts.clone())).is_err(), "{parts:?}");
         }
     }
 }

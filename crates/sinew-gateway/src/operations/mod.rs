@@ -14,6 +14,7 @@ mod sending;
 mod story;
 mod stream;
 mod target;
+mod task_in_error;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,7 @@ use sinew_protocol::{ExecutionId, Fault, Token, code};
 use crate::options::GatewayOptions;
 
 use story::StoryHub;
+use task_in_error::show_task_in_error;
 
 pub(crate) use client_input::{AgentAnswer, AskedInput};
 pub(crate) use questions::{OpenQuestion, QuestionAnswer};
@@ -176,6 +178,16 @@ impl A2aOperations {
     ) -> Result<OperationReply, A2aError> {
         check_role(call, method)?;
         self.check_tenant(params)?;
+        let answered = Box::pin(self.answer(call, method, params)).await;
+        answered.map_err(|error| show_task_in_error(call, params, error))
+    }
+
+    async fn answer(
+        &self,
+        call: &OperationCall,
+        method: CoreMethod,
+        params: &RawValue,
+    ) -> Result<OperationReply, A2aError> {
         let value = OperationReply::Value;
         match method {
             CoreMethod::SendMessage => self.send(call, read_params(params)?).await.map(value),

@@ -44,9 +44,7 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
     let (parts, body) = request.into_parts();
     let body = read_body(&state.limits, body).await.map_err(|error| {
         let (status, text) = match error {
-            BodyError::TooLarge => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this gateway reads")
-            }
+            BodyError::TooLarge(text) => (StatusCode::PAYLOAD_TOO_LARGE, text),
             BodyError::Broken => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole"),
         };
         HttpProblem::new(status, code::GATEWAY_REQUEST_WRONG, text)
@@ -55,6 +53,9 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
     if let Err(refusal) = signature::verify(&trigger, &parts.headers, &body, now) {
         tracing::info!(hook = name, %refusal, "a delivery was refused");
         return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, code::WEBHOOK_REFUSED, refusal.to_string()));
+    }
+    if signature::is_ping(&trigger, &parts.headers) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !is_json(content_type) {

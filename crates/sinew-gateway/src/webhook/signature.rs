@@ -9,6 +9,8 @@ use sinew_protocol::webhook::{WebhookScheme, WebhookTrigger};
 
 /// Header of GitHub.
 const GITHUB_HEADER: &str = "x-hub-signature-256";
+/// Header of GitHub with the kind of event.
+const GITHUB_EVENT: &str = "x-github-event";
 /// Header of Stripe.
 const STRIPE_HEADER: &str = "stripe-signature";
 /// Seconds by which the time of a delivery may differ from now.
@@ -59,6 +61,12 @@ pub(super) fn verify(
             if at.abs_diff(now) > REPLAY_WINDOW { Err(SignatureRefusal::Time) } else { Ok(()) }
         }
     }
+}
+
+/// Whether a delivery that was verified only tells that the webhook was made. The header is not signed: another one than the
+/// service's can at most keep a delivery from starting anything.
+pub(super) fn is_ping(trigger: &WebhookTrigger, headers: &HeaderMap) -> bool {
+    trigger.scheme == WebhookScheme::Github && headers.get(GITHUB_EVENT).is_some_and(|event| event == "ping")
 }
 
 /// Name of a delivery that was verified: the same however often it comes. Nothing that is not signed is part of it, so a

@@ -276,17 +276,17 @@ pub(super) async fn serve(
 
 /// Address of the card of the mesh.
 pub(crate) fn card_address(gateway: &Gateway) -> String {
-    format!("{}/.well-known/agent-card.json", gateway.base_url())
+    format!("{}/.well-known/agent-card.json", gateway.own_url())
 }
 
 /// Address of the tools of the mesh.
 pub(crate) fn tools_address(gateway: &Gateway) -> String {
-    format!("{}/mcp", gateway.base_url())
+    format!("{}/mcp", gateway.own_url())
 }
 
 /// Address of the console of the mesh.
 pub(crate) fn console_address(gateway: &Gateway) -> String {
-    format!("{}/console", gateway.base_url())
+    format!("{}/console", gateway.own_url())
 }
 
 /// The failure of a gateway that did not start.

@@ -1,0 +1,50 @@
+//! Parameters that a method of the protocol does not take.
+//!
+//! `rmcp` reads such a request as one of an unknown method, and would answer that the method does not exist.
+
+#![expect(deprecated, reason = "clients of today set the level of logs")]
+
+use rmcp::model::{
+    CallToolRequestParams, CancelTaskParams, CompleteRequestParams, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetTaskParams, InitializeRequestParams, PaginatedRequestParams,
+    ReadResourceRequestParams, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionsListenRequestParams, UnsubscribeRequestParams, UpdateTaskParams,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sinew_protocol::code;
+
+use super::tool_result::coded_error;
+use crate::operations::short;
+
+/// The refusal of a request of this method whose parameters `rmcp` did not understand. `None` for a method that is not known.
+pub(super) fn refused_params(method: &str, params: Option<&Value>) -> Option<ErrorData> {
+    let reason = match method {
+        "initialize" => reason::<InitializeRequestParams>(params),
+        "tools/call" => reason::<CallToolRequestParams>(params),
+        "prompts/get" => reason::<GetPromptRequestParams>(params),
+        "resources/read" => reason::<ReadResourceRequestParams>(params),
+        "resources/subscribe" => reason::<SubscribeRequestParams>(params),
+        "resources/unsubscribe" => reason::<UnsubscribeRequestParams>(params),
+        "subscriptions/listen" => reason::<SubscriptionsListenRequestParams>(params),
+        "completion/complete" => reason::<CompleteRequestParams>(params),
+        "logging/setLevel" => reason::<SetLevelRequestParams>(params),
+        "tasks/get" => reason::<GetTaskParams>(params),
+        "tasks/update" => reason::<UpdateTaskParams>(params),
+        "tasks/cancel" => reason::<CancelTaskParams>(params),
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+            reason::<PaginatedRequestParams>(params)
+        }
+        "ping" | "server/discover" => None,
+        _ => return None,
+    };
+    let reason = reason.unwrap_or_else(|| "they are not those of this method".to_owned());
+    let text = format!("params of {method}: {}", short(&reason, 300));
+    Some(coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_MESSAGE_MALFORMED.as_str(), &text, false))
+}
+
+/// Why parameters are not of this type; `None` if they are.
+fn reason<P: DeserializeOwned>(params: Option<&Value>) -> Option<String> {
+    let params = params.cloned().unwrap_or_else(|| json!({}));
+    serde_json::from_value::<P>(params).err().map(|error| error.to_string())
+}
