@@ -11,7 +11,7 @@ use sinew_mesh::a2a_endpoint::{
 };
 use sinew_mesh::async_nats::HeaderValue;
 use sinew_mesh::micro::About;
-use sinew_mesh::replica::{ReplicaDelivery, ReplicaEndpoint, TaskQuestion};
+use sinew_mesh::replica::{HolderAnswer, ReplicaDelivery, ReplicaEndpoint, ReplicaMessage, TaskQuestion};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, AgentCard, CancelTaskParams, ListTasksParams, SendMessageRequest, TaskIdParams,
     TaskQueryParams,
@@ -24,6 +24,7 @@ use tokio::time::interval;
 
 use crate::caller_question::AnswerFate;
 use crate::failure::{BUSY, STOPPING, short};
+use crate::node_endpoint;
 use crate::operations;
 use crate::replicas::{CallNeed, PassedCall, Replicas};
 use crate::request;
@@ -101,6 +102,13 @@ pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut
         };
         match delivery {
             None => return,
+            Some(ReplicaDelivery::Message(ReplicaMessage::WorksOn { task, result }, reply)) => {
+                let is_held = node_endpoint::join(&site, &task, &result).await;
+                let answer = if is_held { HolderAnswer::Held } else { HolderAnswer::NotHeld };
+                if let Some(reply) = reply {
+                    replicas.answer(reply, &answer).await;
+                }
+            }
             Some(ReplicaDelivery::Message(message, reply)) => {
                 let holds =
                     |asked: &TaskQuestion| site.table.find(&asked.caller, asked.task.as_str()).is_some();
@@ -219,13 +227,15 @@ impl AgentTasks {
         }
     }
 
-    /// The task that a message of a caller begins. `None` for a message of an execution, which asks again by itself, and if
-    /// there is no other process that may know the task.
+    /// The task that a message begins and that another process may know. `None` for a message of an execution that was not sent
+    /// before, and if there is no other process.
     fn own_task(&self, call: &A2aCall, params: &SendMessageRequest) -> Option<String> {
         self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
-        let of_execution = |metadata: &Option<Value>| TaskExtra::find(metadata.as_ref()).is_some();
-        if of_execution(&params.metadata) || of_execution(&params.message.metadata) {
-            return None;
+        let find = |metadata: &Option<Value>| TaskExtra::find(metadata.as_ref());
+        if let Some(extra) = find(&params.metadata).or_else(|| find(&params.message.metadata)) {
+            call.headers.get(header::REPEATED)?;
+            let (_, task) = self.site.asked().result_subject(&extra.ok()?.result_subject)?;
+            return Some(task.as_str().to_owned());
         }
         let (site, message) = (&self.site, &params.message.id.0);
         let (_, task) = own_ids(site.mesh.namespace(), &site.token, &call.caller, message);

@@ -23,7 +23,8 @@ use crate::agent_endpoint::MOST_WAITING;
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::HandlerOutput;
-use crate::node_tasks::{AnswerListener, NodeBegin};
+use crate::node_tasks::{AnswerListener, NodeBegin, NodeJoin};
+use crate::replicas::Replicas;
 use crate::reply;
 use crate::site::Site;
 use crate::task_properties::{Surroundings, TaskProperties};
@@ -71,7 +72,7 @@ impl NodeWork {
 }
 
 /// Answers tasks until the agent drains; then refuses those that are here already, so that other replicas get them.
-pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint) {
+pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
     let mut draining = std::pin::pin!(site.draining.cancelled());
     loop {
         let task = tokio::select! {
@@ -80,7 +81,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint) {
             task = endpoint.next() => task,
         };
         let Some(task) = task else { return };
-        take(&site, task).await;
+        take(&site, task, replicas.as_ref()).await;
     }
     if let Err(error) = endpoint.stop().await {
         tracing::debug!(%error, "the node endpoint was not closed");
@@ -92,8 +93,9 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint) {
     }
 }
 
-async fn take(site: &Arc<Site>, task: NodeTask) {
-    let listener = AnswerListener::Reply(task.reply);
+async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>) {
+    let NodeTask { reply, is_repeated, .. } = task;
+    let listener = AnswerListener::Reply(reply.clone());
     let work = match NodeWork::read(&site.agent.agent.name, &task.body) {
         Ok(work) => work,
         Err(fault) => {
@@ -105,7 +107,38 @@ async fn take(site: &Arc<Site>, task: NodeTask) {
         }
     };
     let max_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
-    begin(site, work, listener, max_open).await;
+    let replicas = replicas
+        .filter(|replicas| is_repeated && !replicas.is_alone() && !site.nodes.knows(&work.about.task));
+    let Some(replicas) = replicas.map(Arc::clone) else {
+        return begin(site, work, listener, max_open).await;
+    };
+    // Another process may be working on it; the endpoint does not wait for the others.
+    let (asking, tracker) = (Arc::clone(site), site.going_on.clone());
+    tracker.spawn(async move {
+        if replicas.works_elsewhere(&work.about.task, &reply).await {
+            return;
+        }
+        if asking.draining.is_cancelled() {
+            let id = &work.about.task;
+            return answer(&asking, listener, id, refusal(id, &stopping())).await;
+        }
+        begin(&asking, work, listener, max_open).await;
+    });
+}
+
+/// Lets an executor hear how a task ends that this process works on or has done. Returns whether it is such a task.
+pub(crate) async fn join(site: &Site, task: &TaskId, result: &str) -> bool {
+    if !site.mesh.services().may_answer(result) {
+        return false;
+    }
+    match site.nodes.join(task, AnswerListener::Reply(result.into())) {
+        NodeJoin::Open => true,
+        NodeJoin::Ended(known, listener) => {
+            answer(site, listener, task, known).await;
+            true
+        }
+        NodeJoin::Unknown => false,
+    }
 }
 
 /// Begins a task, or answers it if it is known; the listener is told how it ends.

@@ -44,6 +44,17 @@ pub(crate) enum NodeBegin {
     Full(AnswerListener),
 }
 
+/// Whether this process knows a task.
+#[derive(Debug)]
+pub(crate) enum NodeJoin {
+    /// The task is open, and the listener waits for its answer.
+    Open,
+    /// The task has ended with this answer.
+    Ended(Bytes, AnswerListener),
+    /// The task never came, or is forgotten.
+    Unknown,
+}
+
 /// All tasks of node requests of this process.
 #[derive(Default)]
 pub(crate) struct NodeTasks(Mutex<NodeTaskRows>);
@@ -75,18 +86,11 @@ impl NodeTasks {
         max_open: usize,
     ) -> NodeBegin {
         let mut rows = self.rows();
-        match rows.tasks.get_mut(task) {
-            Some(NodeTaskRow::Ended(answer)) => return NodeBegin::Ended(answer.clone(), listener),
-            Some(NodeTaskRow::Open { listeners, .. }) => {
-                let is_known = matches!(&listener, AnswerListener::Reply(reply)
-                    if listeners.iter().any(|one| matches!(one, AnswerListener::Reply(other) if other == reply)));
-                if !is_known && listeners.len() < MAX_LISTENERS {
-                    listeners.push(listener);
-                }
-                return NodeBegin::Open;
-            }
-            None => {}
-        }
+        let listener = match rows.join(task, listener) {
+            Ok(NodeJoin::Ended(answer, listener)) => return NodeBegin::Ended(answer, listener),
+            Ok(_) => return NodeBegin::Open,
+            Err(listener) => listener,
+        };
         if rows.tasks.len() - rows.ended.len() >= max_open {
             return NodeBegin::Full(listener);
         }
@@ -98,6 +102,16 @@ impl NodeTasks {
         };
         rows.tasks.insert(task.clone(), row);
         NodeBegin::New(cancel)
+    }
+
+    /// Lets a place hear how a task ends, if the task is known.
+    pub(crate) fn join(&self, task: &TaskId, listener: AnswerListener) -> NodeJoin {
+        self.rows().join(task, listener).unwrap_or(NodeJoin::Unknown)
+    }
+
+    /// Whether a task is open, or has ended lately.
+    pub(crate) fn knows(&self, task: &TaskId) -> bool {
+        self.rows().tasks.contains_key(task)
     }
 
     /// Ends a task with this answer; returns the places where it is waited for.
@@ -148,6 +162,22 @@ impl NodeTasks {
 }
 
 impl NodeTaskRows {
+    /// Lets a place hear how a task ends; gives it back if the task is not known.
+    fn join(&mut self, task: &TaskId, listener: AnswerListener) -> Result<NodeJoin, AnswerListener> {
+        match self.tasks.get_mut(task) {
+            Some(NodeTaskRow::Ended(answer)) => Ok(NodeJoin::Ended(answer.clone(), listener)),
+            Some(NodeTaskRow::Open { listeners, .. }) => {
+                let is_known = matches!(&listener, AnswerListener::Reply(reply)
+                    if listeners.iter().any(|one| matches!(one, AnswerListener::Reply(other) if other == reply)));
+                if !is_known && listeners.len() < MAX_LISTENERS {
+                    listeners.push(listener);
+                }
+                Ok(NodeJoin::Open)
+            }
+            None => Err(listener),
+        }
+    }
+
     /// Begins a new generation if the present one is over, and drops the one before.
     fn age(&mut self, now: Instant) {
         let began = *self.generation_began.get_or_insert(now);

@@ -182,7 +182,8 @@ impl Replicas {
                 self.hear_of(question.process);
                 self.answer(reply, &answer).await;
             }
-            ReplicaMessage::Hello { .. } => {}
+            // A question about node requests is answered by whoever has them.
+            ReplicaMessage::Hello { .. } | ReplicaMessage::WorksOn { .. } => {}
         }
     }
 
@@ -282,16 +283,28 @@ impl Replicas {
         entry.into_value()
     }
 
+    /// Whether another process works on a task of an execution or has done it. That process answers the executor, too.
+    pub(crate) async fn works_elsewhere(&self, task: &TaskId, result: &str) -> bool {
+        let message = ReplicaMessage::WorksOn { task: task.clone(), result: result.to_owned() };
+        matches!(self.ask_each(|_| message.clone()).await, Asked::Held(_))
+    }
+
     /// Asks all other processes for a task until one says that it holds it. The settler is asked which process may begin it.
     async fn ask_all(&self, question: &TaskQuestion, settler: Option<(&Token, &[Token])>) -> Asked {
-        let others = self.asked_processes();
+        self.ask_each(|process| match settler {
+            Some((settler, gone)) if settler == process => {
+                ReplicaMessage::MayBegin { question: question.clone(), gone: gone.to_vec() }
+            }
+            _ => ReplicaMessage::Holds(question.clone()),
+        })
+        .await
+    }
+
+    /// Asks each other process until one says that it holds what it is asked for.
+    async fn ask_each(&self, message_for: impl Fn(&Token) -> ReplicaMessage) -> Asked {
+        let (others, message_for) = (self.asked_processes(), &message_for);
         let asked = others.iter().map(|process| async move {
-            let message = match settler {
-                Some((settler, gone)) if settler == process => {
-                    ReplicaMessage::MayBegin { question: question.clone(), gone: gone.to_vec() }
-                }
-                _ => ReplicaMessage::Holds(question.clone()),
-            };
+            let message = message_for(process);
             (process, self.link.ask::<HolderAnswer>(Some(process), &message, QUESTION_TIMEOUT).await)
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
@@ -382,7 +395,7 @@ impl Replicas {
         }
     }
 
-    async fn answer(&self, reply: Subject, answer: &impl serde::Serialize) {
+    pub(crate) async fn answer(&self, reply: Subject, answer: &impl serde::Serialize) {
         if let Err(error) = self.link.answer(reply, answer).await {
             tracing::debug!(%error, "another process of the agent was not answered");
         }

@@ -58,7 +58,7 @@ impl Agent {
         ];
         if site.agent.agent.node_requests {
             let nodes = site.mesh.services().serve_node(&name).await?;
-            endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
+            endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes, replicas.clone())));
         }
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
         let answering = replicas.clone().zip(from_replicas).map(|(replicas, from_replicas)| {

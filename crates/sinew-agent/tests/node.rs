@@ -17,12 +17,12 @@ use sinew_mesh::Mesh;
 use sinew_mesh::async_nats::Subscriber;
 use sinew_mesh::live::Control;
 use sinew_protocol::card::takes_node_requests;
-use sinew_protocol::task::{NodeAnswer, NodeOutput, NodeRequestIds, WorkflowNodeRequest, read_node_answer};
-use sinew_protocol::{ResultToken, Subject, TaskId, Token};
+use sinew_protocol::task::{NodeAnswer, NodeOutput, read_node_answer};
+use sinew_protocol::{Subject, TaskId, Token};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use common::{Asked, PATIENCE, asked, serve, sync};
+use common::{Asked, PATIENCE, asked, node_request, serve, sync, token};
 
 use crate::common;
 
@@ -39,17 +39,8 @@ impl Executor {
         Self { mesh: mesh.clone(), answers }
     }
 
-    fn body(task: &Asked, input: &Value) -> Vec<u8> {
-        let token = token(task);
-        let (execution, id, activation) = (&task.execution, &task.task, &task.activation);
-        let ids = NodeRequestIds { execution, task: id, activation, attempt: 1, token: &token };
-        let mut request = WorkflowNodeRequest::new(&ids, input);
-        request.suggested_output_filename = "out.json".into();
-        request.to_bytes()
-    }
-
     async fn send(&self, task: &Asked, input: Value) {
-        self.send_bytes(task, Self::body(task, &input)).await;
+        self.send_bytes(task, node_request(task, &input)).await;
     }
 
     async fn send_bytes(&self, task: &Asked, body: Vec<u8>) {
@@ -88,10 +79,6 @@ impl Executor {
         let control = Control::Cancel { execution: task.execution.clone() };
         self.mesh.tasks().control(&task.agent, &task.task, &control).await.unwrap();
     }
-}
-
-fn token(task: &Asked) -> ResultToken {
-    ResultToken::parse(task.result.rsplit('.').next().unwrap()).unwrap()
 }
 
 /// An agent that does what its input says and counts its calls.
@@ -200,7 +187,7 @@ async fn tasks_are_given_up_refused_and_left_to_others() {
     executor.send_bytes(&task(2), body.into_bytes()).await;
     assert_eq!(executor.code(&task(2)).await, ("SINEW-5108".to_owned(), true));
     // A deadline that has passed.
-    let late = Executor::body(&task(3), &wait);
+    let late = node_request(&task(3), &wait);
     let late = String::from_utf8(late).unwrap().replace("\"attempt\":1", "\"attempt\":1,\"deadline\":1");
     executor.send_bytes(&task(3), late.into_bytes()).await;
     assert_eq!(executor.code(&task(3)).await, ("SINEW-5104".to_owned(), false));
@@ -243,9 +230,9 @@ async fn a_task_of_the_queue_may_come_in_the_short_form() {
     let foreign = TaskId::parse("another-task").unwrap();
     for (nth, does) in ["", "fail", "progress", "foreign"].into_iter().enumerate() {
         let task = asked(&mesh, "node", nth as u32);
-        let mut body = Executor::body(&task, &json!({ "does": does }));
+        let mut body = node_request(&task, &json!({ "does": does }));
         if does == "foreign" {
-            body = Executor::body(&Asked { task: foreign.clone(), ..task.clone() }, &json!({}));
+            body = node_request(&Asked { task: foreign.clone(), ..task.clone() }, &json!({}));
         }
         task.send_bytes(&mesh, task.headers(), body).await;
         let result = timeout(PATIENCE, results.next()).await.expect("a result comes").unwrap();

@@ -23,13 +23,14 @@ use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, MeshError, Provision};
 use sinew_protocol::a2a::{Part, TaskState};
 use sinew_protocol::permission::Role;
+use sinew_protocol::task::{NodeAnswer, read_node_answer};
 use sinew_protocol::{Token, header};
 use tokio::process::{Child, Command};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use common::{PATIENCE, call, connect, message, sync};
+use common::{PATIENCE, asked, call, connect, message, node_request, sync};
 
 use crate::common;
 
@@ -292,6 +293,48 @@ async fn a_message_that_comes_to_all_at_the_same_moment_begins_one_task() {
         assert_eq!((ids.len(), ids.contains(&None)), (1, false), "{said:?}");
     }
     assert_eq!(trio.runs.load(Ordering::SeqCst), rounds);
+}
+
+/// Executors send a task again while no answer comes. The process that works on it answers for whichever is asked.
+#[tokio::test]
+async fn a_task_that_an_executor_sends_again_is_done_once() {
+    let mut trio = Trio::begin().await;
+    let client = trio.mesh.client();
+    let mut answers = client.subscribe("_INBOX.exec.*").await.unwrap();
+    let (task, subject) = (asked(&trio.mesh, NAME, 1), format!("test.v1.node.{NAME}"));
+    let request = bytes::Bytes::from(node_request(&task, &json!({"text": "wait"})));
+    client.publish_with_reply(subject.clone(), "_INBOX.exec.first", request.clone()).await.unwrap();
+    trio.place_of_next().await;
+    let mut repeated = HeaderMap::new();
+    repeated.insert(header::REPEATED, "1");
+    let replies: BTreeSet<String> = (0..CALLS).map(|nth| format!("_INBOX.exec.{nth}")).collect();
+    trio.drop_words();
+    for reply in &replies {
+        let (subject, headers) = (subject.clone(), repeated.clone());
+        let sent = client.publish_with_reply_and_headers(subject, reply.clone(), headers, request.clone());
+        sent.await.unwrap();
+    }
+    // Processes that do not know it ask the others.
+    trio.word(|_, body| body.get("works_on").is_some()).await;
+    trio.gate.add_permits(1);
+    let mut heard = BTreeSet::new();
+    while heard.len() <= CALLS {
+        let answer = timeout(PATIENCE, answers.next()).await.expect("each request is answered").unwrap();
+        let NodeAnswer::Ended(ended) = read_node_answer(&answer.payload, &task.task).unwrap() else {
+            panic!("refused: {answer:?}")
+        };
+        assert!(ended.fault.is_none(), "{ended:?}");
+        heard.insert(answer.subject.to_string());
+    }
+    assert!(heard.contains("_INBOX.exec.first") && heard.is_superset(&replies), "{heard:?}");
+    assert_eq!(trio.runs.load(Ordering::SeqCst), 1);
+    // What no process knows is begun, though it was sent before.
+    let left = asked(&trio.mesh, NAME, 2);
+    let request = bytes::Bytes::from(node_request(&left, &json!({"text": "now"})));
+    client.publish_with_reply_and_headers(subject, "_INBOX.exec.left", repeated, request).await.unwrap();
+    let answer = timeout(PATIENCE, answers.next()).await.expect("an unknown task is begun").unwrap();
+    assert_eq!(answer.subject.as_str(), "_INBOX.exec.left");
+    assert_eq!(trio.runs.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use sinew_mesh::async_nats::{HeaderMap, Subscriber};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision, async_nats};
 use sinew_protocol::a2a::{Message, Part, SendMessageRequest, Task};
-use sinew_protocol::task::{NodeResult, TaskExtra, read_result};
+use sinew_protocol::task::{NodeRequestIds, NodeResult, TaskExtra, WorkflowNodeRequest, read_result};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token, header};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -243,4 +243,19 @@ pub async fn call_as(
 /// A user's message with one text.
 pub fn message(id: &str, text: &str) -> Value {
     json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
+}
+
+/// The token that the answer to a task carries.
+pub fn token(task: &Asked) -> ResultToken {
+    ResultToken::parse(task.result.rsplit('.').next().unwrap()).unwrap()
+}
+
+/// The request of a task at the node endpoint.
+pub fn node_request(task: &Asked, input: &Value) -> Vec<u8> {
+    let token = token(task);
+    let (execution, id, activation) = (&task.execution, &task.task, &task.activation);
+    let ids = NodeRequestIds { execution, task: id, activation, attempt: 1, token: &token };
+    let mut request = WorkflowNodeRequest::new(&ids, input);
+    request.suggested_output_filename = "out.json".into();
+    request.to_bytes()
 }

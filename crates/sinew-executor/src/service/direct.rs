@@ -46,6 +46,7 @@ pub(super) async fn call(
     // Kept while the agent is asked again about what it works on already.
     let mut place = None;
     let mut failures = 0;
+    let mut is_repeated = false;
     let mut patience = REPEAT_INTERVAL.0;
     let result = loop {
         if place.is_none() {
@@ -62,6 +63,9 @@ pub(super) async fn call(
         };
         headers.insert(header::A2A_VERSION, a2a::A2A_VERSION);
         headers.insert(header::CONTENT_TYPE, header::JSON);
+        if std::mem::replace(&mut is_repeated, true) {
+            headers.insert(header::REPEATED, "1");
+        }
         let request = Sent { jsonrpc: "2.0", id: call.task.as_str(), method: "SendMessage", params: &params };
         let body = serde_json::to_vec(&request).unwrap_or_default().into();
         match shared.mesh.services().call_rpc(&agent, "SendMessage", headers, body, patience).await {

@@ -54,6 +54,14 @@ pub enum ReplicaMessage {
         #[serde(default)]
         gone: Vec<Token>,
     },
+    /// A process was sent a task of an execution that may have been sent before. One that works on the task or has done it answers
+    /// with [`HolderAnswer::Held`], and the executor as well.
+    WorksOn {
+        /// The task.
+        task: TaskId,
+        /// Subject where the executor waits for the result.
+        result: String,
+    },
 }
 
 /// Question about a task of a caller.
