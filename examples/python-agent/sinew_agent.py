@@ -9,15 +9,24 @@
 
 A handler with a second parameter gets the steps of its task: `steps.run("charge", lambda key: charge(key), once=True)`.
 """
-import asyncio, contextlib, hashlib, inspect, io, json, os, re, signal, sys, time, uuid
+import asyncio, contextlib, inspect, io, json, logging, os, re, signal, ssl, sys, time, uuid
 
 import nats
-from nats.js.api import AckPolicy, ConsumerConfig
-from nats.js.errors import APIError, NotFoundError
+from nats.errors import Error
+from nats.js.errors import NotFoundError
 
 ROOT = os.environ.get("SINEW_NAMESPACE", "sinew")
 ANNOUNCE_SECONDS = 5  # two announcements that are missed make the agent late, a minute without one makes it gone
 WORKING_SECONDS = 2  # the queue gives a task to another process after 7 s without a word
+STORE_SECONDS = 120  # how long a server that is away or full is asked to store a message
+MAX_DELIVERIES = 20  # a task that came more often without an answer seems to end the processes that work on it
+MAX_IDLE_BEGINS = 5  # so does one that was begun this often in a row and did no step
+MAX_BODY_BYTES = 1024 * 1024  # executors read no larger result
+HEADER_BYTES = 1024  # room for headers, which count in the server's limit too
+MAX_LOG_LINES, MAX_LOG_LINE, MAX_LOG_BYTES = 128, 1000, 32 * 1024  # what an execution keeps of a task's log
+WRONG_LAST_SEQUENCE = 10071  # the server's code for: another message is there
+
+logger = logging.getLogger("sinew_agent")
 
 
 def card_of(name, description, version, input_schema, output_schema):
@@ -34,30 +43,92 @@ def card_of(name, description, version, input_schema, output_schema):
     }
 
 
-def answer(task_id, output=None, error=None):
-    """The A2A task that says how the work ended."""
-    result, artifacts = {"type": "structured_invocation_result", "status": "error", "error_message": error}, []
-    if error is None:
-        body = json.dumps(output, separators=(",", ":"), ensure_ascii=False).encode()
-        meta = {"version": 0, "sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "media_type": "application/json"}
+def plain(text):
+    """The text with a ? for each half of a character: UTF-8 cannot hold those."""
+    return text.encode(errors="replace").decode()
+
+
+def describe(error):
+    """The type and the text of an exception, if its class can tell the text."""
+    if isinstance(error, nats.errors.OutboundBufferLimitError):
+        return "the NATS server is away"
+    try:
+        return plain(f"{type(error).__name__}: {error}"[:1000]).removesuffix(": ")
+    except Exception:
+        return type(error).__name__
+
+
+def make_fault(message, code="SINEW-5100", kind="failure", retryable=True):
+    """Why a task has no output; `sinew explain CODE` tells what a code means."""
+    return {"code": code, "kind": kind, "message": message, "retryable": retryable}
+
+
+def answer(task_id, output=None, fault=None, logs=()):
+    """The A2A task that says how the work ended, as bytes. Fails for an output that is not JSON."""
+    result, artifacts, extra = {"type": "structured_invocation_result"}, [], {"logs": list(logs)}
+    if fault:
+        state, text, extra["fault"] = "TASK_STATE_FAILED", fault["message"], fault
+        result.update(status="error", error_message=text)
+    else:
+        # Without sha256 and size: they would be those of the text in which the reader writes the numbers, 0.00003 for 3e-05.
+        state, text, meta = "TASK_STATE_COMPLETED", "Done.", {"version": 0, "media_type": "application/json"}
+        result.update(status="success", output_artifact_ref={"name": "output.json", "version": 0})
         artifacts = [{"artifactId": "output.json:0", "name": "output.json", "metadata": meta,
                       "parts": [{"data": output, "mediaType": "application/json"}]}]
-        result = {"type": result["type"], "status": "success", "output_artifact_ref": {"name": "output.json", "version": 0}}
-    message = {"messageId": f"{task_id}-result", "role": "ROLE_AGENT", "parts": [{"text": error or "Done."}, {"data": result}]}
-    state = "TASK_STATE_FAILED" if error else "TASK_STATE_COMPLETED"
-    return {"id": task_id, "contextId": task_id, "status": {"state": state, "message": message}, "artifacts": artifacts}
+    message = {"messageId": f"{task_id}-result", "role": "ROLE_AGENT", "parts": [{"text": text}, {"data": result}]}
+    task = {"id": task_id, "contextId": task_id, "status": {"state": state, "message": message},
+            "artifacts": artifacts, "metadata": {"sinew": extra}}
+    return json.dumps(task, ensure_ascii=False, allow_nan=False).encode()
 
 
 class Printed(io.StringIO):
-    """Text that the function prints: shown as usual, and kept for the log of the execution."""
+    """Text that the function prints: shown as usual, and its end kept for the log of the execution."""
 
     def write(self, text):
         sys.__stdout__.write(text)
-        return super().write(text)
+        written = super().write(text)
+        if self.tell() > 2 * MAX_LOG_BYTES:
+            newest = self.getvalue()[-MAX_LOG_BYTES:]
+            self.seek(0)
+            self.truncate()
+            super().write(newest)
+        return written
 
     def logs(self):
-        now = int(time.time() * 1000)
-        return [{"at": now, "text": line} for line in self.getvalue().splitlines() if line.strip()][-128:]
+        """The newest lines that an execution keeps, oldest first."""
+        now, lines, room = int(time.time() * 1000), [], MAX_LOG_BYTES
+        for line in reversed(self.getvalue().splitlines()):
+            text = plain(line.rstrip()[:MAX_LOG_LINE])
+            room -= len(text.encode())
+            if room < 0 or len(lines) == MAX_LOG_LINES:
+                break
+            if text:
+                lines.append({"at": now, "text": text})
+        return lines[::-1]
+
+
+class TooLarge(Exception):
+    """A message has more bytes than the mesh takes."""
+
+
+async def put_once(client, subject, body, headers=None):
+    """Stores a message on a subject that takes one ever: false if another one is there."""
+    limit = min(client.max_payload - HEADER_BYTES, MAX_BODY_BYTES)
+    if len(body) > limit:
+        raise TooLarge(f"{len(body)} bytes, the mesh takes {limit}")
+    headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
+    until = time.monotonic() + STORE_SECONDS
+    while True:
+        try:
+            await client.jetstream().publish(subject, body, headers=headers)
+            return True
+        except Error as error:
+            if getattr(error, "err_code", None) == WRONG_LAST_SEQUENCE:
+                return False
+            if client.is_closed or time.monotonic() > until:
+                raise
+            logger.warning("%s is not stored yet: %s", subject, describe(error))
+        await asyncio.sleep(1)
 
 
 class TakenOver(BaseException):
@@ -71,23 +142,33 @@ class StepUnknown(Exception):
 class Log:
     """The log of a task's activation: a place takes one record ever, so of two processes the slower one hears of the other."""
 
-    def __init__(self, js, message):
+    def __init__(self, client, message):
         agent, execution, task = message.subject.split(".")[-3:]
         extra = json.loads(message.data)["metadata"]["sinew"]
-        self.js, self.by, self.opened, self.places, self.done, self.begun, self.counts = js, uuid.uuid4().hex, False, 0, {}, set(), {}
+        self.client, self.by, self.opened, self.places = client, uuid.uuid4().hex, False, 0
+        self.done, self.begun, self.counts = {}, set(), {}
+        self.delivery, self.last_useful_delivery, self.idle_begins = 0, 0, 0
         self.activation, self.subject = extra["activation"], f"{ROOT}.v1.step.{agent}.{execution}.{extra['activation']}"
         self.first = {"kind": "begin", "task": task, "attempt": extra.get("attempt", 1), "delivery": message.metadata.num_delivered}
         self.lock = asyncio.Lock()
 
     async def read(self):
         """Reads what other processes have written since the last look."""
+        while record := await self.record_at(self.places):
+            self.fold(json.loads(record))
+
+    async def record_at(self, place):
+        """The record at a place; none if the place is empty."""
+        js, subject = self.client.jetstream(), f"{self.subject}.{place}"
         with contextlib.suppress(NotFoundError):
-            while True:
-                found = await self.js.get_last_msg(f"{ROOT}_STEPS", f"{self.subject}.{self.places}", direct=True)
-                self.fold(json.loads(found.data))
+            return (await js.get_last_msg(f"{ROOT}_STEPS", subject, direct=True)).data
 
     def fold(self, record):
         self.places, at = self.places + 1, (record.get("step"), record.get("nth"))
+        if record["kind"] == "begin":
+            self.delivery, self.idle_begins = record.get("delivery", 0), self.idle_begins + 1
+        else:
+            self.last_useful_delivery, self.idle_begins = self.delivery, 0
         if record["kind"] == "call":
             self.begun.add(at)
         elif record["kind"] == "done":
@@ -95,13 +176,17 @@ class Log:
             if "fault" not in record:
                 self.done[at] = record.get("result")
 
+    def is_going_on(self, deliveries):
+        """Whether the task comes so often because it is long: between its deliveries it does steps."""
+        since = deliveries - self.last_useful_delivery
+        return 0 < self.last_useful_delivery and since <= MAX_DELIVERIES and self.idle_begins < MAX_IDLE_BEGINS
+
     async def write(self, record):
         """Writes the next record; false if another one stands there."""
-        body = json.dumps({"by": self.by, "at": int(time.time() * 1000), **record}, ensure_ascii=False).encode()
-        try:
-            await self.js.publish(f"{self.subject}.{self.places}", body, headers={"Nats-Expected-Last-Subject-Sequence": "0"})
-        except APIError:
-            return False
+        body = json.dumps({"by": self.by, "at": int(time.time() * 1000), **record}).encode()
+        if not await put_once(self.client, f"{self.subject}.{self.places}", body):
+            if await self.record_at(self.places) != body:  # otherwise it is this one, and the first reply was lost
+                return False
         self.places += 1
         return True
 
@@ -146,7 +231,7 @@ class Steps:
         try:
             result = work(f"{self.log.activation}-{name}-{nth}")
         except Exception as error:
-            wait(self.log.end(name, nth, fault={"message": f"{error}"[:1000]}))
+            wait(self.log.end(name, nth, fault={"message": describe(error)}))
             raise
         wait(self.log.end(name, nth, result=result))
         return result
@@ -159,7 +244,7 @@ class Steps:
         try:
             result = await work(f"{self.log.activation}-{name}-{nth}")
         except Exception as error:
-            await self.log.end(name, nth, fault={"message": f"{error}"[:1000]})
+            await self.log.end(name, nth, fault={"message": describe(error)})
             raise
         await self.log.end(name, nth, result=result)
         return result
@@ -170,64 +255,162 @@ async def call(handler, value, log):
     arguments = [value, Steps(log, asyncio.get_running_loop())][: len(inspect.signature(handler).parameters)]
     if inspect.iscoroutinefunction(handler):
         return await handler(*arguments)
-    return await asyncio.to_thread(handler, *arguments)
+
+    def in_thread():
+        try:
+            return handler(*arguments)
+        except StopIteration as error:  # a future cannot hold it, so the agent would wait for ever
+            raise RuntimeError(describe(error)) from error
+
+    return await asyncio.to_thread(in_thread)
+
+
+async def attempt(client, message, handler):
+    """The answer to a task; none if another process works on it."""
+    task_id, printed = message.subject.rsplit(".", 1)[1], Printed()
+    try:
+        extra = json.loads(message.data)["metadata"]["sinew"]
+        if extra.get("deadline", float("inf")) <= time.time() * 1000:
+            late = "the deadline had passed when the task came"
+            return answer(task_id, fault=make_fault(late, "SINEW-5104", "timeout"))
+        if "input" not in extra:
+            raise ValueError("the input has more than 64 KiB, which this agent does not fetch")
+        with contextlib.redirect_stdout(printed):
+            output = await call(handler, extra["input"], Log(client, message))
+    except TakenOver:
+        return None
+    except BaseException as error:  # whatever it is, SystemExit too, a caller waits for an answer
+        return answer(task_id, fault=make_fault(describe(error)), logs=printed.logs())
+    try:
+        return answer(task_id, output, logs=printed.logs())
+    except Exception as error:
+        fault = make_fault(f"the output cannot be written as JSON: {describe(error)}")
+        return answer(task_id, fault=fault, logs=printed.logs())
+
+
+async def comes_too_often(client, message):
+    """Whether a task seems to end each process that works on it."""
+    deliveries = message.metadata.num_delivered
+    if deliveries <= MAX_DELIVERIES:
+        return False
+    try:
+        log = Log(client, message)
+        await log.read()
+        return not log.is_going_on(deliveries)
+    except (KeyError, TypeError, ValueError, nats.errors.NoRespondersError):  # it cannot be read, or has no steps
+        return True
+
+
+async def set_aside(client, message, reason):
+    """Puts a task into the quarantine, where people find it."""
+    at = message.metadata
+    headers = {name: text for name, text in (message.headers or {}).items() if not name.lower().startswith("nats-")}
+    headers.update({"Sinew-Reason": reason, "Sinew-Subject": message.subject,
+                    "Sinew-Time": str(int(at.timestamp.timestamp() * 1000))})
+    logger.warning("%s is set aside: %s", message.subject, reason)
+    with contextlib.suppress(TooLarge):  # there is no room for the reason beside it
+        await put_once(client, f"{ROOT}.v1.quarantine.TASKS.{at.sequence.stream}", message.data, headers)
 
 
 async def keep_working(message):
     """Tells the queue that work goes on."""
     while True:
         await asyncio.sleep(WORKING_SECONDS)
-        await message.in_progress()
+        with contextlib.suppress(Error):
+            await message.in_progress()
 
 
-async def work(js, message, handler):
+async def work(client, message, handler):
     """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
-    task_id, working = message.subject.rsplit(".", 1)[1], asyncio.create_task(keep_working(message))
-    printed = Printed()
+    task_id, result = message.subject.rsplit(".", 1)[1], (message.headers or {}).get("Sinew-Result-Subject")
+    working = asyncio.create_task(keep_working(message))
     try:
-        value = json.loads(message.data)["metadata"]["sinew"]["input"]
-        with contextlib.redirect_stdout(printed):
-            done = answer(task_id, await call(handler, value, Log(js, message)))
-    except TakenOver:
-        return
-    except Exception as error:  # whatever it is, a caller waits for an answer
-        done = answer(task_id, error=f"{type(error).__name__}: {error}"[:1000])
+        if result is None:
+            await set_aside(client, message, "the task names no subject for its result")
+        elif await comes_too_often(client, message):
+            reason = f"the task was delivered {MAX_DELIVERIES} times without an answer"
+            await set_aside(client, message, reason)
+            await put_once(client, result, answer(task_id, fault=make_fault(reason, "SINEW-5107", "error", False)))
+        else:
+            # In a task of its own: a handler that cancels itself does not cancel the agent.
+            attempting = asyncio.create_task(attempt(client, message, handler))
+            await asyncio.wait([attempting])
+            body = attempting.result()
+            if body is None:
+                return
+            try:
+                await put_once(client, result, body)  # false: another process has answered before, and its answer counts
+            except TooLarge as error:
+                await put_once(client, result, answer(task_id, fault=make_fault(f"the result has {error}", "SINEW-5109")))
+        await message.ack_sync(timeout=5)
     finally:
         working.cancel()
-    if printed.logs():
-        done["metadata"] = {"sinew": {"logs": printed.logs()}}
-    with contextlib.suppress(APIError):  # another process has answered before: its answer counts
-        once = {"Nats-Expected-Last-Subject-Sequence": "0"}
-        await js.publish(message.headers["Sinew-Result-Subject"], json.dumps(done, ensure_ascii=False).encode(), headers=once)
-    await message.ack_sync()
 
 
-async def announce(js, card):
+async def announce(client, card):
+    """Announces the card again and again, also while the server is away or the mesh is not made yet."""
+    backoff = 1
     while True:
-        await js.publish(f"{ROOT}.v1.card.{card['name']}", json.dumps(card).encode())
-        await asyncio.sleep(ANNOUNCE_SECONDS)
+        try:
+            await client.jetstream().publish(f"{ROOT}.v1.card.{card['name']}", json.dumps(card).encode())
+            wait, backoff = ANNOUNCE_SECONDS, 1
+        except Error as error:
+            logger.warning("the card is not announced: %s", describe(error))
+            wait, backoff = backoff, min(2 * backoff, 10)
+        await asyncio.sleep(wait)
+
+
+def connection(name):
+    """How to connect, as the environment says. Users of a mesh hear answers on `_INBOX_{name}.>` only."""
+    async def complain(error):
+        logger.warning("NATS: %s", describe(error))
+
+    env = {key: value for key, value in os.environ.items() if value}
+    options = {
+        "servers": env.get("NATS_URL", "nats://127.0.0.1:4222").split(","), "inbox_prefix": f"_INBOX_{name}",
+        "user_credentials": env.get("NATS_CREDS"), "nkeys_seed": env.get("NATS_NKEY"), "error_cb": complain,
+        "max_reconnect_attempts": -1, "ping_interval": 10,
+        "pending_size": 0,  # while the server is away, requests fail instead of reaching it when they are stale
+    }
+    if "NATS_PASSWORD" in env:
+        options.update(user=env.get("NATS_USER"), password=env["NATS_PASSWORD"])
+    elif "NATS_USER" in env:
+        options["token"] = env["NATS_USER"]
+    if "NATS_CA" in env or "NATS_CERT" in env:
+        options["tls"] = ssl.create_default_context(cafile=env.get("NATS_CA"))
+        if "NATS_CERT" in env:
+            options["tls"].load_cert_chain(env["NATS_CERT"], env.get("NATS_KEY"))
+    return options
 
 
 async def serve(card, handler):
     """Serves until SIGTERM or Ctrl-C."""
-    client = await nats.connect(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), max_reconnect_attempts=-1)
-    js, stream, name = client.jetstream(), f"{ROOT}_TASKS", card["name"]
-    queue = f"agent-{name}"
-    try:
-        await js.consumer_info(stream, queue)
-    except NotFoundError:
-        await js.add_consumer(stream, ConsumerConfig(durable_name=queue, ack_policy=AckPolicy.EXPLICIT, ack_wait=15,
-                                                     max_deliver=-1, filter_subject=f"{ROOT}.v1.task.{name}.>"))
-    tasks, stop = await js.pull_subscribe_bind(queue, stream), asyncio.Event()
+    name, stop = card["name"], asyncio.Event()
+    client = await nats.connect(**connection(name))
+    # Executors make the queue, at the latest with the first task: an agent that could might read the tasks of others.
+    tasks = await client.jetstream().pull_subscribe_bind(f"agent-{name}", f"{ROOT}_TASKS")
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    announcing = asyncio.create_task(announce(js, card))
-    while not stop.is_set():
-        with contextlib.suppress(nats.errors.TimeoutError):
-            for message in await tasks.fetch(1, timeout=1):
-                await work(js, message, handler)
+    announcing = asyncio.create_task(announce(client, card))
+    while not (stop.is_set() or client.is_closed):
+        try:
+            messages = await tasks.fetch(1, timeout=1)
+        except nats.errors.TimeoutError:
+            continue
+        except Error as error:  # the server is away, or the queue is not there yet
+            logger.debug("no tasks are to be had: %s", describe(error))
+            await asyncio.sleep(1)
+            continue
+        for message in messages:
+            try:
+                await work(client, message, handler)
+            except Exception as error:
+                logger.warning("%s comes again: %s", message.subject, describe(error))
     announcing.cancel()
-    await js.publish(f"{ROOT}.v1.card.{name}", b"")
+    if client.is_closed:
+        sys.exit(f"the server has closed the connection: {client.last_error}")
+    with contextlib.suppress(Error):
+        await client.jetstream().publish(f"{ROOT}.v1.card.{name}", b"")
     await client.close()
 
 

@@ -10,9 +10,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use serde_json::json;
-use sinew_protocol::task::NodeOutput;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::connect::Connect;
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, Provision};
+use sinew_protocol::permission::{Login, Role, Tenant, User, config};
+use sinew_protocol::task::{MAX_LOG_BYTES, MAX_LOG_LINES, NodeOutput};
+use sinew_protocol::{FaultKind, Token};
 use tokio::time::timeout;
 
 use common::{PATIENCE, asked, results, settled};
@@ -53,17 +61,35 @@ fn client() -> PathBuf {
 
 /// A process with an agent of a mesh on this server.
 fn spawn(script: &Path, url: &str) -> tokio::process::Child {
+    command(script, url).spawn().unwrap()
+}
+
+/// The command of such a process.
+fn command(script: &Path, url: &str) -> tokio::process::Command {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python-agent");
     let paths = std::env::join_paths([client(), example]).unwrap();
-    tokio::process::Command::new("python3")
+    let mut command = tokio::process::Command::new("python3");
+    command
         .arg(script)
         .env("PYTHONPATH", paths)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("NATS_URL", url)
         .env("SINEW_NAMESPACE", "test")
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+/// Writes an agent to a folder.
+fn script(folder: &tempfile::TempDir, text: &str) -> PathBuf {
+    let path = folder.path().join("agent.py");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Makes the queue of an agent, as executors do.
+async fn make_queue(mesh: &Mesh, agent: &str) {
+    mesh.tasks().make_queue(&Token::of(agent)).await.unwrap();
 }
 
 /// Writes a line to a ledger for each piece of work, and dies in the middle of the second task's charge.
@@ -103,9 +129,8 @@ async fn steps_are_done_once_whoever_dies() {
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
     let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("shop.py");
-    std::fs::write(&script, SHOP).unwrap();
-    mesh.tasks().make_queue(&sinew_protocol::Token::of("shop")).await.unwrap();
+    let script = script(&folder, SHOP);
+    make_queue(&mesh, "shop").await;
     let mut said = Vec::new();
     for (n, value) in [(1, "between"), (2, "during")] {
         let task = asked(&mesh, "shop", n);
@@ -146,6 +171,7 @@ async fn an_agent_needs_nats_and_json_only() {
     assert!(std::fs::read_to_string(example.join("README.md")).unwrap().contains(CLIENT));
 
     let (server, mesh) = common::mesh().await;
+    make_queue(&mesh, "shouter").await;
     let mut results = results(&mesh).await;
     let mut cards = mesh.cards().follow();
     let mut agent = spawn(&example.join("agent.py"), &server.url());
@@ -181,4 +207,195 @@ async fn an_agent_needs_nats_and_json_only() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(timeout(PATIENCE, agent.wait()).await.expect("it ends").unwrap().success());
     assert!(cards.get("shouter").is_none() || timeout(PATIENCE, cards.changed()).await.is_ok());
+}
+
+/// Ends its tasks in ways that agents must outlive.
+const ODD: &str = r#"
+import asyncio, os, sys, sinew_agent
+
+def odd(value):
+    if value == "small": return {"small": 3e-05, "zero": -0.0, "large": 1.5e300}
+    if value == "wide": return 2**64
+    if value == "nan": return {"ratio": float("nan")}
+    if value == "bytes": return b"bytes"
+    if value == "half": return "half a character: \ud800"
+    if value == "too large": return "x" * (2 << 20)
+    if value == "nearly too large": return "x" * ((1 << 20) - 500)
+    if value == "exit": sys.exit(3)
+    if value == "cancel": raise asyncio.CancelledError
+    if value == "stop": raise StopIteration
+    if value == "raise": raise ValueError("half a character: \ud800")
+    if value == "die": os._exit(9)
+    if value == "print":
+        for number in range(10_000): print("line", number, "x" * 500)
+    return value
+
+sinew_agent.run("odd", odd)
+"#;
+
+#[tokio::test]
+async fn odd_ends_of_tasks_are_answers_and_end_no_agent() {
+    let (server, mesh) = common::mesh().await;
+    make_queue(&mesh, "odd").await;
+    let mut results = results(&mesh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = spawn(&script(&folder, ODD), &server.url());
+    let not_json = "the output cannot be written as JSON: ";
+    // The input; then the output, or how the message of the fault begins.
+    let cases: [(&str, Result<Value, &str>); 12] = [
+        ("small", Ok(json!({"small": 3e-05, "zero": -0.0, "large": 1.5e300}))),
+        ("wide", Ok(json!(18_446_744_073_709_551_616.0))),
+        ("print", Ok(json!("print"))),
+        ("nan", Err(not_json)),
+        ("bytes", Err(not_json)),
+        ("half", Err(not_json)),
+        ("too large", Err("the result has 2")),
+        ("nearly too large", Err("the result has 1")),
+        ("exit", Err("SystemExit: 3")),
+        ("cancel", Err("CancelledError")),
+        ("stop", Err("RuntimeError: StopIteration")),
+        ("raise", Err("ValueError: half a character: ?")),
+    ];
+    for (n, (input, want)) in (0..).zip(cases) {
+        asked(&mesh, "odd", n).send(&mesh, json!(input)).await;
+        let result = results.next().await;
+        match want {
+            Ok(value) => {
+                assert_eq!((result.output, result.fault), (NodeOutput::Value(value), None), "{input}")
+            }
+            Err(message) => {
+                let fault = result.fault.unwrap();
+                assert!(fault.message.starts_with(message), "{input}: {fault:?}");
+            }
+        }
+        if input == "print" {
+            let bytes: usize = result.logs.iter().map(|line| line.text.len()).sum();
+            assert!(bytes <= MAX_LOG_BYTES && result.logs.len() <= MAX_LOG_LINES, "{bytes}");
+            // Readers put a line in front where they have to shorten a log themselves.
+            assert!(result.logs.iter().all(|line| !line.text.starts_with('(')));
+            assert!(result.logs.last().unwrap().text.starts_with("line 9999 "));
+        }
+    }
+    let late = asked(&mesh, "odd", 100);
+    let mut extra = late.extra(Some(json!("die")));
+    extra.deadline = Some(1);
+    late.send_as(&mesh, &late.message(&extra, Vec::new())).await;
+    let fault = results.next().await.fault.unwrap();
+    assert_eq!((fault.code.as_ref(), fault.kind), ("SINEW-5104", FaultKind::Timeout));
+    settled(&mesh, "odd").await;
+    assert!(agent.try_wait().unwrap().is_none(), "the agent has ended");
+}
+
+#[tokio::test]
+async fn tasks_that_end_their_processes_are_set_aside() {
+    let (server, mesh) = common::mesh().await;
+    let mut results = results(&mesh).await;
+    let deadly = asked(&mesh, "odd", 1);
+    deadly.send(&mesh, json!("die")).await;
+    let mut queue = mesh.tasks().queue(&Token::of("odd"), 1);
+    for _ in 0..sinew_mesh::task::MAX_DELIVERIES {
+        queue.next().await.nak(Duration::ZERO).await.unwrap();
+    }
+    drop(queue);
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = spawn(&script(&folder, ODD), &server.url());
+    let fault = results.next().await.fault.unwrap();
+    assert_eq!((fault.code.as_ref(), fault.retryable), ("SINEW-5107", false));
+    let nowhere = asked(&mesh, "odd", 2);
+    let request = nowhere.message(&nowhere.extra(Some(json!(2))), Vec::new());
+    let mut headers = HeaderMap::new();
+    headers.insert("Sinew-Attempt", "1");
+    nowhere.send_bytes(&mesh, headers, serde_json::to_vec(&request).unwrap()).await;
+    settled(&mesh, "odd").await;
+    let mut aside: Vec<String> =
+        mesh.quarantine().list(10).await.unwrap().into_iter().map(|entry| entry.subject).collect();
+    aside.sort();
+    let mut want = [&deadly, &nowhere].map(|task| mesh.subject(&task.subject()));
+    want.sort();
+    assert_eq!(aside, want);
+    assert!(agent.try_wait().unwrap().is_none(), "the agent has ended");
+}
+
+#[tokio::test]
+async fn an_agent_waits_for_its_mesh_and_outlives_its_server() {
+    let mut server = Server::start(ServerOptions::default()).await.unwrap();
+    let mesh = common::connect(&server.url(), "exec").await;
+    let mut announcements =
+        mesh.client().subscribe(common::subject(&mesh, &common::card("odd"))).await.unwrap();
+    common::sync(&mesh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let _agent = spawn(&script(&folder, ODD), &server.url());
+    // The agent announces itself before there is a mesh that could store the card.
+    timeout(PATIENCE, announcements.next()).await.unwrap().unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    make_queue(&mesh, "odd").await;
+    let mut results = results(&mesh).await;
+    asked(&mesh, "odd", 1).send(&mesh, json!("early")).await;
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!("early")));
+
+    server.restart().await.unwrap();
+    asked(&mesh, "odd", 2).send(&mesh, json!("again")).await;
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!("again")));
+    let mut announcements =
+        mesh.client().subscribe(common::subject(&mesh, &common::card("odd"))).await.unwrap();
+    timeout(PATIENCE, announcements.next()).await.expect("the card is announced again").unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_needs_no_more_rights_than_its_role_has() {
+    let user = |name: &str, roles: &[Role]| User {
+        name: name.to_owned(),
+        roles: roles.to_vec(),
+        login: Login::Password(format!("password of {name}")),
+        calls: Vec::new(),
+    };
+    let tenant = Tenant {
+        account: "NORTH".to_owned(),
+        namespace: "test".to_owned(),
+        users: vec![
+            user("shop", &[Role::Agent]),
+            user("boss", &[Role::Provisioner, Role::Executor, Role::Admin]),
+        ],
+        guests: Vec::new(),
+        max_file: None,
+        max_memory: None,
+    };
+    let config_extra = Some(config(&[tenant], None).unwrap());
+    let server = Server::start(ServerOptions { config_extra, ..ServerOptions::default() }).await.unwrap();
+    let boss = Connect {
+        url: Some(server.url()),
+        user: Some("boss".to_owned()),
+        password: Some("password of boss".to_owned()),
+        namespace: Some("test".to_owned()),
+        ..Connect::default()
+    };
+    let mesh = boss.open().await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = command(&script(&folder, SHOP), &server.url())
+        .env("NATS_USER", "shop")
+        .env("NATS_PASSWORD", "password of shop")
+        .spawn()
+        .unwrap();
+    let mut cards = mesh.cards().follow();
+    let announced = async {
+        while cards.get("shop").is_none() {
+            cards.changed().await;
+        }
+    };
+    timeout(PATIENCE, announced).await.expect("the card is there");
+    // Only now, as an executor does with the first task.
+    make_queue(&mesh, "shop").await;
+    let task = asked(&mesh, "shop", 1);
+    task.send(&mesh, json!("plain")).await;
+    settled(&mesh, "shop").await;
+    let result = sinew_protocol::task::read_result(&task.stored(&mesh).await.unwrap()).unwrap();
+    assert_eq!(result.fault, None);
+    let pid = agent.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(timeout(PATIENCE, agent.wait()).await.expect("it ends").unwrap().success());
+    let log = std::fs::read_to_string(server.log()).unwrap();
+    let refused: Vec<&str> =
+        log.lines().filter(|line| line.contains("iolation") && line.contains("user:shop")).collect();
+    assert_eq!(refused, Vec::<&str>::new());
 }

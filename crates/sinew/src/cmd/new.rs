@@ -25,7 +25,7 @@ const JUDGE: &str = include_str!("../templates/judge.agent.yaml");
 const PYTHON: [(&str, &str); 4] = [
     ("agent.py", include_str!("../templates/python/agent.py")),
     ("sinew_agent.py", include_str!("../../../../examples/python-agent/sinew_agent.py")),
-    ("requirements.txt", "nats-py==2.16.0\n"),
+    ("requirements.txt", "nats-py[nkeys]==2.16.0\n"),
     ("README.md", include_str!("../templates/python/README.md")),
 ];
 /// Files of an agent in Rust, by name.
