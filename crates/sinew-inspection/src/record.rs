@@ -309,7 +309,12 @@ pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
 
 fn read_member<T: DeserializeOwned>(name: &str, text: Option<&RawValue>) -> Result<T, RecordError> {
     let text = text.map_or("null", RawValue::get);
-    serde_json::from_str(text).map_err(|error| RecordError::new(format!("its {name}: {error}")))
+    serde_json::from_str(text).map_err(|error| {
+        // Lines and columns count from the begin of the member, so they would lead people astray.
+        let (error, place) =
+            (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
+        RecordError::new(format!("its {name}: {}", error.strip_suffix(&place).unwrap_or(&error)))
+    })
 }
 
 /// The plan with the adapter of its dialect.

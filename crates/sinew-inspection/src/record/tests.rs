@@ -28,6 +28,16 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
+fn errors_name_the_member_and_no_place_within_it() {
+    let check = |text: &str, expected: &str| {
+        assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
+    };
+    check(r#"{"plan": {}}"#, "it has no 'format'");
+    check(r#"{"format": 7}"#, "it has format 7, this version reads 1");
+    check(r#"{"format": 1, "plan": {}}"#, "its plan: missing field `format`");
+}
+
+#[test]
 fn nothing_of_a_value_is_left_in_a_redacted_record() {
     let record = redact(&greeted());
     let text = record.to_json().to_string();
