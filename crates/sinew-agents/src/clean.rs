@@ -1,5 +1,8 @@
 //! Makes text from outside processes fit for terminals and logs: no control characters, no secrets, no flood.
 
+use serde_json::{Map, Value};
+use sinew_protocol::unique_keys::read_unique;
+
 use crate::template::Environment;
 
 /// Values that must never be shown; collected while a call resolves `${env:NAME}`.
@@ -11,11 +14,18 @@ impl ResolvedSecrets {
     const SHORTEST: usize = 4;
 
     pub(crate) fn add(&mut self, value: &str) {
-        if value.len() >= Self::SHORTEST {
-            self.0.push(value.to_owned());
-            // The longest first, so that a secret inside another leaves no rest.
-            self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        if value.len() < Self::SHORTEST {
+            return;
         }
+        // JSON texts hold the value with escapes.
+        let escaped = Value::from(value).to_string();
+        for form in [value, escaped.trim_matches('"')] {
+            if form.len() >= Self::SHORTEST && !self.0.iter().any(|secret| secret == form) {
+                self.0.push(form.to_owned());
+            }
+        }
+        // The longest first, so that a secret inside another leaves no rest.
+        self.0.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
     /// Looks up a variable and remembers its value as one that must not be shown.
@@ -25,6 +35,53 @@ impl ResolvedSecrets {
 
     pub(crate) fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+    }
+
+    /// Hides secrets in the texts and keys of a value.
+    pub(crate) fn hide_in_value(&self, value: &Value) -> Value {
+        if self.0.is_empty() { value.clone() } else { value_with_texts(value, &|text| self.hide(text)) }
+    }
+
+    /// Hides secrets in a text. The texts and keys of a JSON object or array are searched without their escapes, and its numbers
+    /// stay, so that JSON remains JSON.
+    pub(crate) fn hide_in_json_text(&self, text: &str) -> String {
+        if self.0.is_empty() {
+            return text.to_owned();
+        }
+        match read_unique::<Value>(text.as_bytes()) {
+            Ok(value) if value.is_object() || value.is_array() => {
+                let hidden = self.hide_in_value(&value);
+                if hidden == value { text.to_owned() } else { hidden.to_string() }
+            }
+            _ => self.hide(text),
+        }
+    }
+
+    /// Returns the place in a text from which more text could make a secret; the length of the text if there is none.
+    pub(crate) fn open_end(&self, text: &str) -> usize {
+        let mut at = 0;
+        while let Some(next) = text[at..].chars().next() {
+            let rest = &text[at..];
+            if self.0.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
+                return at;
+            }
+            let whole = self.0.iter().find(|secret| rest.starts_with(secret.as_str()));
+            at += whole.map_or(next.len_utf8(), String::len);
+        }
+        at
+    }
+}
+
+/// A value with other texts and keys.
+pub(crate) fn value_with_texts(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(text)),
+        Value::Array(items) => items.iter().map(|item| value_with_texts(item, change)).collect(),
+        Value::Object(members) => {
+            let changed = members.iter().map(|(key, value)| (change(key), value_with_texts(value, change)));
+            Value::Object(changed.collect::<Map<_, _>>())
+        }
+        other => other.clone(),
     }
 }
 
@@ -65,6 +122,47 @@ mod tests {
             (b"abc is too short to hide", "abc is too short to hide"),
         ] {
             assert_eq!(clean(given, &secrets), expected, "{}", given.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn hides_in_json() {
+        let mut secrets = ResolvedSecrets::default();
+        for secret in ["hunter2", "quo\"ted", "1234"] {
+            secrets.add(secret);
+        }
+        for (given, expected) in [
+            (r#"{"a": "x hunter2", "b": [1234.5, true]}"#, r#"{"a":"x ***","b":[1234.5,true]}"#),
+            (r#"{"hunter2": null}"#, r#"{"***":null}"#),
+            (r#"["hunt\u0065r2", "quo\"ted"]"#, r#"["***","***"]"#),
+            (r#"{ "n": 1234 }"#, r#"{ "n": 1234 }"#),
+            (r#"{"n": 1234"#, r#"{"n": ***"#),
+            (r#"half {"a": "quo\"ted"#, r#"half {"a": "***"#),
+        ] {
+            assert_eq!(secrets.hide_in_json_text(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn finds_where_a_secret_may_begin() {
+        let mut secrets = ResolvedSecrets::default();
+        for secret in ["abcd", "abcdefg", "dada-x"] {
+            secrets.add(secret);
+        }
+        for (text, held) in [
+            ("", ""),
+            ("word", "d"),
+            ("word ", ""),
+            ("xa", "a"),
+            ("xabcd", "abcd"),
+            ("xabcde", "abcde"),
+            ("xabcdx", ""),
+            ("abcdefg", ""),
+            ("abcdefgdad", "dad"),
+            ("ü dada", "dada"),
+            ("dadada", "dada"),
+        ] {
+            assert_eq!(&text[secrets.open_end(text)..], held, "{text}");
         }
     }
 }

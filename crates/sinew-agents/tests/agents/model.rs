@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, told};
 use crate::server::{Say, Server, json as say_json};
 
 /// An agent that asks this server, with further members of `run.model`.
-fn agent(server: &Server, model: &Value, more: &Value) -> Fixture {
+pub(crate) fn agent(server: &Server, model: &Value, more: &Value) -> Fixture {
     let mut entry = json!({
         "provider": "openai", "model": "m", "url": server.url("/v1"), "key": "${env:TOKEN}", "allow_private": true,
         "timeout": {"first": 0.5, "idle": 0.5, "total": 2}, "retry": {"limit": 0},
@@ -25,12 +25,12 @@ fn agent(server: &Server, model: &Value, more: &Value) -> Fixture {
     Fixture::file(&json!({"name": "x", "run": {"model": run}}))
 }
 
-fn stream(events: &[Value]) -> Say {
+pub(crate) fn stream(events: &[Value]) -> Say {
     let body = events.iter().map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat();
     Say::Reply("200 OK", "Content-Type: text/event-stream", format!("{body}data: [DONE]\n\n").into_bytes())
 }
 
-fn words(text: &str) -> Say {
+pub(crate) fn words(text: &str) -> Say {
     stream(&[
         json!({"model": "m-2", "choices": [{"delta": {"content": text}}]}),
         json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),

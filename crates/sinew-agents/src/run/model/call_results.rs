@@ -9,7 +9,7 @@ use sinew_model::{
 };
 
 use super::builtin_tools::BuiltinTool;
-use super::conversation::{Conversation, shown_value, without_secrets};
+use super::conversation::{Conversation, shown_value};
 use super::figures::note_tool_call;
 use super::tool_calls::ToolOutcome;
 use super::tools::DEFAULT_MAX_RESULT;
@@ -28,7 +28,7 @@ impl Conversation<'_> {
         let result = self.result(call, outcome);
         if result.status == CallStatus::Unknown && self.agent.on_unknown == UnknownRule::Ask {
             // A question about a call that was begun: a person says whether it is made again.
-            return self.log.append(StepBody::Question(call.position.clone())).await;
+            return self.record(StepBody::Question(call.position.clone())).await;
         }
         let source = self.tools.spec(&call.tool).map_or("other", |tool| tool.source.as_str());
         note_tool_call(source, result.status);
@@ -43,7 +43,7 @@ impl Conversation<'_> {
         if let Some(recording) = &self.place.call.recording {
             recording.add_result(&call.tool, &result);
         }
-        self.log.append(StepBody::Done { call: call.position.clone(), result }).await
+        self.record(StepBody::Done { call: call.position.clone(), result }).await
     }
 
     /// Stores results that leave the conversation as artifacts, if the model has the tool to read them again.
@@ -76,7 +76,7 @@ impl Conversation<'_> {
     /// Stores artifacts that tools left where another process finds them, and records where.
     async fn keep_artifacts(&mut self) -> Result<(), AgentError> {
         let artifacts = self.place.call.artifacts.store().await?;
-        if artifacts.is_empty() { Ok(()) } else { self.log.append(StepBody::Artifacts { artifacts }).await }
+        if artifacts.is_empty() { Ok(()) } else { self.record(StepBody::Artifacts { artifacts }).await }
     }
 
     /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
@@ -89,7 +89,7 @@ impl Conversation<'_> {
             }
             Err(reason) => (CallStatus::Failed, Value::String(reason)),
         };
-        let value = without_secrets(&value_without_hidden(&value), self.secrets);
+        let value = self.secrets.hide_in_value(&value_without_hidden(&value));
         let max = tool.map_or(DEFAULT_MAX_RESULT, |tool| tool.max_result);
         let open = tool.is_none_or(|tool| tool.open);
         let (content, artifact) = match cap_result(&value, max) {

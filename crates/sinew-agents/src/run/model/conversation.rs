@@ -26,6 +26,7 @@ use super::nested::{NestedPlace, NestedShare};
 use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tool_calls::ToolOutcome;
 use super::tools::{ToolPlaces, ToolRule, ToolSettings, ToolSource, ToolTable, need_peers};
+use super::turn_secrets::{hide_in_record, without_secrets};
 use super::wait_clock::WaitClock;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -135,7 +136,7 @@ impl ModelAgent {
             }
         };
         if let Some(recording) = &call.recording {
-            recording.add_end(&end, &|value| without_secrets(value, &secrets));
+            recording.add_end(&end, &|value| secrets.hide_in_value(value));
         }
         let result = work.finish(end, has_schema)?;
         if let (Ok(output), None) = (&result, place.nested)
@@ -301,11 +302,12 @@ impl<'a> Conversation<'a> {
             match step {
                 NextStep::Finished(end) => return Ok(HoldEnd::Over(end)),
                 NextStep::Record(mut body) => {
+                    hide_in_record(&mut body, self.secrets);
                     self.tell(&body);
                     if let StepBody::Compact(compact) = &mut body {
                         compact.moved = self.move_results(compact.before).await?;
                     }
-                    self.log.append(body).await?;
+                    self.record(body).await?;
                 }
                 NextStep::AskModel(ask) => self.ask(spec, &ask).await?,
                 NextStep::RunCalls(calls) => {
@@ -340,7 +342,7 @@ impl<'a> Conversation<'a> {
     ) -> Result<(), AgentError> {
         for call in calls {
             if call.effect == EffectClass::Once {
-                self.log.append(StepBody::Call(call.position.clone())).await?;
+                self.record(StepBody::Call(call.position.clone())).await?;
             }
             let arguments = shown_value(&call.arguments);
             let message = format!("calls {}", call.tool);
@@ -393,7 +395,7 @@ impl<'a> Conversation<'a> {
     async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
         let position = question.call.position.clone();
         if question.asked_at.is_none() {
-            self.log.append(StepBody::Question(position.clone())).await?;
+            self.record(StepBody::Question(position.clone())).await?;
         }
         let reason = match question.reason {
             QuestionReason::Rule => "The agent file asks for approval.",
@@ -426,14 +428,19 @@ impl<'a> Conversation<'a> {
             let is_question = question.reason == QuestionReason::Words;
             recording.add_decision(tool, is_question, reply.approved, reply.comment.as_deref());
         }
-        self.log
-            .append(StepBody::Decision {
-                call: position,
-                approved: reply.approved,
-                by_person: reply.by_person,
-                comment: reply.comment,
-            })
-            .await
+        self.record(StepBody::Decision {
+            call: position,
+            approved: reply.approved,
+            by_person: reply.by_person,
+            comment: reply.comment,
+        })
+        .await
+    }
+
+    /// Writes a record behind the log, without secrets.
+    pub(super) async fn record(&mut self, mut body: StepBody) -> Result<(), AgentError> {
+        hide_in_record(&mut body, self.secrets);
+        self.log.append(body).await
     }
 
     fn tell(&self, body: &StepBody) {
@@ -454,14 +461,11 @@ impl<'a> Conversation<'a> {
         has_schema: bool,
     ) -> Result<Result<Output, Fault>, AgentError> {
         let value = match end {
-            ConversationEnd::Output(value) => without_secrets(&value, self.secrets),
+            ConversationEnd::Output(value) => value,
             ConversationEnd::Artifact(name) => self.artifact(&name, has_schema)?,
-            ConversationEnd::Fault(fault) => {
-                let mut fault = Fault { message: self.secrets.hide(&fault.message), ..fault };
-                fault.details.iter_mut().for_each(|line| *line = self.secrets.hide(line));
-                return Ok(Err(fault));
-            }
+            ConversationEnd::Fault(fault) => return Ok(Err(without_secrets(fault, self.secrets))),
         };
+        let value = self.secrets.hide_in_value(&value);
         let (usage, events) = (self.usage(), std::mem::take(&mut self.events));
         Ok(Ok(Output { value, artifacts: Vec::new(), usage, events }))
     }
@@ -529,20 +533,6 @@ impl Drop for Conversation<'_> {
         if self.log.has_state() {
             self.note_usage();
         }
-    }
-}
-
-/// Without the values that the environment gave to headers and keys.
-pub(super) fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
-    match value {
-        Value::String(text) => Value::String(secrets.hide(text)),
-        Value::Array(items) => items.iter().map(|item| without_secrets(item, secrets)).collect(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(key, value)| (secrets.hide(key), without_secrets(value, secrets)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        other => other.clone(),
     }
 }
 

@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sinew_model::{
-    AskStep, ConversationSpec, ModelAsk, ModelRefusal, ModelSpec, ModelTurn, Provider, StepBody, TurnDelta,
+    ANSWER_TOOL, AskStep, ConversationSpec, ModelAsk, ModelRefusal, ModelSpec, ModelTurn, Provider, StepBody,
+    TurnDelta,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{MissedTickBehavior, interval_at};
 use tracing::Instrument as _;
 
-use super::conversation::{Conversation, without_secrets};
+use super::conversation::Conversation;
 use super::figures::note_model_call;
+use super::turn_secrets::turn_without_secrets;
+use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
@@ -24,13 +27,14 @@ const DELTA_PAUSE: Duration = Duration::from_millis(100);
 struct DeltaFeed<'a> {
     progress: &'a UnboundedSender<Value>,
     turn: u32,
+    secrets: &'a ResolvedSecrets,
     /// Text that was not sent, and when text was sent last.
     waiting: Mutex<(String, Option<Instant>)>,
 }
 
 impl<'a> DeltaFeed<'a> {
-    fn new(progress: &'a UnboundedSender<Value>, turn: u32) -> Self {
-        Self { progress, turn, waiting: Mutex::default() }
+    fn new(progress: &'a UnboundedSender<Value>, turn: u32, secrets: &'a ResolvedSecrets) -> Self {
+        Self { progress, turn, secrets, waiting: Mutex::default() }
     }
 
     fn add(&self, piece: &str) {
@@ -40,12 +44,26 @@ impl<'a> DeltaFeed<'a> {
         });
     }
 
-    /// Adds text, and sends all of it if the change says so.
+    /// Adds text, and sends what waits if the change says so: up to the place where a secret may have begun.
     fn change(&self, change: impl FnOnce(&mut String, Option<Instant>) -> bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (text, sent) = &mut *waiting;
-        if change(text, *sent) && !text.is_empty() {
-            let delta = json!({"type": "text", "turn": self.turn, "delta": std::mem::take(text)});
+        if change(text, *sent) {
+            let rest = text.split_off(self.secrets.open_end(text));
+            self.send(&std::mem::replace(text, rest), sent);
+        }
+    }
+
+    /// Sends the last text of an answer that is complete.
+    fn end(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, sent) = &mut *waiting;
+        self.send(&std::mem::take(text), sent);
+    }
+
+    fn send(&self, text: &str, sent: &mut Option<Instant>) {
+        if !text.is_empty() {
+            let delta = json!({"type": "text", "turn": self.turn, "delta": self.secrets.hide(text)});
             *sent = Some(Instant::now());
             // Fails if the caller no longer listens.
             let _unheard = self.progress.send(delta);
@@ -57,15 +75,13 @@ impl<'a> DeltaFeed<'a> {
         let mut asking = std::pin::pin!(asking);
         let mut ticks = interval_at(tokio::time::Instant::now() + DELTA_PAUSE, DELTA_PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let answer = loop {
+        loop {
             tokio::select! {
                 biased;
-                answer = &mut asking => break answer,
+                answer = &mut asking => return answer,
                 _ = ticks.tick() => self.change(|_, sent| is_due(sent)),
             }
-        };
-        self.change(|_, _| true);
-        answer
+        }
     }
 }
 
@@ -96,9 +112,9 @@ impl Conversation<'_> {
             prompt: ask.measure.digest.clone(),
             bytes: ask.measure.bytes,
         };
-        self.log.append(StepBody::Ask(step)).await?;
+        self.record(StepBody::Ask(step)).await?;
         let is_turn = ask.summary_before.is_none();
-        let feed = DeltaFeed::new(&self.place.call.progress, ask.turn);
+        let feed = DeltaFeed::new(&self.place.call.progress, ask.turn, self.secrets);
         let mut deltas = |delta: TurnDelta| {
             if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
                 feed.add(&piece);
@@ -110,11 +126,17 @@ impl Conversation<'_> {
             model.ask(&ask.prompt, (asked, left), &self.headers[ask.model], self.secrets, &mut deltas);
         let begun = Instant::now();
         let answer = feed.flushed_while(asking.instrument(span.clone())).await;
+        // The last words of an answer that broke off may be a part of a secret.
+        if answer.is_ok() {
+            feed.end();
+        }
+        let is_tool = |name: &str| name == ANSWER_TOOL || self.tools.spec(name).is_some();
+        let answer = answer.map(|turn| turn_without_secrets(turn, self.secrets, &is_tool));
         note_answer(&span, answer.as_ref());
         let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
         note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
         if let Some(recording) = &self.place.call.recording {
-            let hide = |value: &Value| without_secrets(value, self.secrets);
+            let hide = |value: &Value| self.secrets.hide_in_value(value);
             recording.add_answer(&ask.prompt, answer.as_ref(), &hide);
         }
         let body = match answer {
@@ -124,7 +146,7 @@ impl Conversation<'_> {
                 StepBody::Miss { turn: ask.turn, alias, refusal }
             }
         };
-        self.log.append(body).await
+        self.record(body).await
     }
 }
 
@@ -175,7 +197,8 @@ mod tests {
     #[test]
     fn first_words_go_at_once_and_others_in_pieces() {
         let (progress, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let feed = DeltaFeed::new(&progress, 3);
+        let secrets = ResolvedSecrets::default();
+        let feed = DeltaFeed::new(&progress, 3, &secrets);
         let mut told = || heard.try_recv().ok();
         feed.add("It");
         assert_eq!(told(), Some(json!({"type": "text", "turn": 3, "delta": "It"})));
@@ -183,10 +206,32 @@ mod tests {
         let pieces = DELTA_BYTES.div_ceil(rest.len());
         // The clock may reach the pause in between: the text is all there, and in fewer pieces than it came in.
         (0..pieces).for_each(|_| feed.add(rest));
-        feed.change(|_, _| true);
+        feed.end();
         let all: Vec<Value> = std::iter::from_fn(told).collect();
         let text: String = all.iter().filter_map(|delta| delta["delta"].as_str()).collect();
         assert_eq!(text, rest.repeat(pieces));
         assert!(all.len() < pieces, "{all:?}");
+    }
+
+    #[test]
+    fn a_secret_is_cut_out_of_text_however_it_arrives() {
+        let mut secrets = ResolvedSecrets::default();
+        secrets.add("s3cret-key");
+        let answer = "a s3cret-key, s3cret, s3cret-ke";
+        for size in 1..answer.len() {
+            let (progress, mut heard) = tokio::sync::mpsc::unbounded_channel();
+            let feed = DeltaFeed::new(&progress, 0, &secrets);
+            for piece in answer.as_bytes().chunks(size) {
+                feed.add(std::str::from_utf8(piece).unwrap());
+                feed.change(|_, _| true);
+            }
+            let told = |heard: &mut tokio::sync::mpsc::UnboundedReceiver<Value>| -> String {
+                let deltas = std::iter::from_fn(|| heard.try_recv().ok());
+                deltas.map(|delta| delta["delta"].as_str().unwrap_or_default().to_owned()).collect()
+            };
+            assert_eq!(told(&mut heard), "a ***, s3cret, ", "in pieces of {size}");
+            feed.end();
+            assert_eq!(told(&mut heard), "s3cret-ke", "in pieces of {size}");
+        }
     }
 }
