@@ -234,10 +234,11 @@ impl ProgramSupervisor {
         if !status.success() {
             return Err(AgentError::Command { how: describe(status), stderr });
         }
-        read_unique(&output).map_err(|error| AgentError::NotJson {
+        let value = read_unique(&output).map_err(|error| AgentError::NotJson {
             reason: if output.trim_ascii().is_empty() { "it is empty".to_owned() } else { error.to_string() },
             stderr,
-        })
+        })?;
+        Ok(self.secrets.hide_in_value(&value))
     }
 
     /// SIGTERM to the group, a moment for the program to tidy up, SIGKILL to whatever is left.

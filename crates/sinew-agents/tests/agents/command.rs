@@ -43,6 +43,20 @@ async fn answers() {
 }
 
 #[tokio::test]
+async fn values_of_the_environment_are_hidden_in_answers() {
+    let script = r#"printf '{"%s": ["n=%s", 12345], "given": "%s", "path": "%s", "n": "%s"}' "$KEY" "$KEY" "$GIVEN" "$PATH" "$SHORT"; \
+        printf %s "$KEY" >"$SINEW_ARTIFACTS/key.txt""#;
+    let env = json!({"KEY": "Bearer ${env:TOKEN}", "GIVEN": "{{input.word}}", "SHORT": "${NONE, s3cret}"});
+    let fixture = Fixture::new(&with(sh(script), json!({ "env": env })));
+    let reply = fixture.call(json!({"word": "my s3cret"})).await.unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let expected =
+        json!({"Bearer ***": ["n=Bearer ***", 12345], "given": "my s3cret", "path": path, "n": "s3cret"});
+    assert_eq!(reply.output, expected);
+    assert_eq!(fixture.stored("key.txt"), b"Bearer s3cret-canary", "bytes of artifacts stay");
+}
+
+#[tokio::test]
 async fn references_of_a_request_are_resolved_for_the_program() {
     let servers = |header: &str| {
         json!({"request": {"mcp": {
@@ -52,8 +66,8 @@ async fn references_of_a_request_are_resolved_for_the_program() {
     };
     let text = "Bearer ${TOKEN}, ${OTHER, none}";
     let resolved = json!({"request": {"mcp": {
-        "a": {"url": "https://tickets.example/$%7BTOKEN%7D", "headers": {"H": "Bearer s3cret-canary, none"}},
-        "b": {"command": "${TOKEN}", "env": {"E": "xs3cret-canary"}},
+        "a": {"url": "https://tickets.example/$%7BTOKEN%7D", "headers": {"H": "Bearer s3cret-value, none"}},
+        "b": {"command": "${TOKEN}", "env": {"E": "xs3cret-value"}},
     }}});
     let request = json!({"stdin": "request"});
     let listed = json!({"stdin": "request", "references": {"TOKEN": ["tickets.example", "local"], "UNSET": ["tickets.example"]}});
@@ -61,7 +75,8 @@ async fn references_of_a_request_are_resolved_for_the_program() {
     for (script, fields, header, expected) in [
         // Without a list of its own, an agent reads the request as it was written.
         ("cat", &request, text, Ok(servers(text))),
-        ("cat", &listed, text, Ok(resolved)),
+        // Secrets do not come back: the program shows another word.
+        ("sed s/canary/value/g", &listed, text, Ok(resolved)),
         ("cat", &listed, "${PATH}", Err("SINEW-1017 error: environment variable PATH is not allowed here")),
         // A list binds names to no host: a request could name any.
         ("cat", &local, text, Err("SINEW-1017 error: environment variable TOKEN is not allowed here")),

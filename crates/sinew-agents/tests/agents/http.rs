@@ -36,6 +36,20 @@ async fn requests_that_may_act_carry_the_activation() {
 }
 
 #[tokio::test]
+async fn values_of_the_environment_are_hidden_in_answers() {
+    let headers = json!({"Authorization": "Bearer ${env:TOKEN}", "X-Key": "${TOKEN}"});
+    for (say, expected) in [
+        (json(r#"{"auth": "Bearer s3cret-canary", "n": 7}"#), json!({"auth": "Bearer ***", "n": 7})),
+        (json(r#"[{"s3cret-canary": "s3cret\u002dcanary"}]"#), json!([{"***": "***"}])),
+        (Say::Reply("200 OK", "Content-Type: text/plain", b"got s3cret-canary".to_vec()), json!("got ***")),
+    ] {
+        let server = Server::start(vec![say]).await;
+        let fixture = agent(&server.url("/"), json!({ "headers": headers }));
+        assert_eq!(fixture.output(json!({})).await, Ok(expected));
+    }
+}
+
+#[tokio::test]
 async fn sends_data_as_data() {
     let input = json!({
         "id": "a/b?c#d e%2f..", "q": "x&y=z+ü", "n": 7, "deep": {"list": ["first"]},

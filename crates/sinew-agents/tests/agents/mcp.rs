@@ -46,8 +46,8 @@ async fn tools_answer() {
         (json!({"tool": "add"}), numbers.clone(), json!({"sum": 5})),
         (json!({}), json!({"tool": "add", "arguments": numbers}), json!({"sum": 5})),
         (json!({"allow": ["j*"]}), json!({"tool": "json"}), json!([1, 2])),
-        // The program has the variables of the file, and of ours those that every program needs.
-        (json!({"tool": "key"}), json!({}), json!({"text": "KEY=s3cret-canary"})),
+        // The program has the variables of the file, and of ours those that every program needs. Their values stay there.
+        (json!({"tool": "key"}), json!({}), json!({"text": "KEY=***"})),
     ] {
         let shown = format!("{fields} {input}");
         assert_eq!(Fixture::new(&server(fields)).output(input).await, Ok(expected), "{shown}");

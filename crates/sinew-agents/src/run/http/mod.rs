@@ -87,7 +87,8 @@ impl Http {
             }
             let (mut request, secrets) = self.request.fill(call, around)?;
             mark_activation(&mut request, call);
-            self.attempts(&request, &secrets, call, limits).await.map(Output::from)
+            let value = self.attempts(&request, &secrets, call, limits).await?;
+            Ok(Output::from(secrets.hide_in_value(&value)))
         };
         tokio::select! {
             biased;

@@ -20,6 +20,7 @@ use sinew_protocol::a2a::AgentSkill;
 
 use super::{Limits, Output, RunnerSurroundings};
 use crate::call::Call;
+use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 
 pub(crate) use server::McpServer;
@@ -64,7 +65,10 @@ impl McpAgent {
             let connection = McpConnection::open(&self.server, around, Some(&call.progress)).await?;
             let answer = connection.call(&choice, call.context.get("task").and_then(Value::as_str)).await;
             connection.close().await;
-            tool_answer::output_of(&choice.tool, &choice.tool, answer?, call)
+            let output = tool_answer::output_of(&choice.tool, &choice.tool, answer?, call)?;
+            let mut secrets = ResolvedSecrets::default();
+            self.server.read_secrets(around.environment.as_ref(), &mut secrets);
+            Ok(Output { value: secrets.hide_in_value(&output.value), ..output })
         };
         tokio::select! {
             biased;
