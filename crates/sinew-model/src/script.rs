@@ -110,6 +110,7 @@ impl ModelScript {
             output: answer["usage"]["output"].as_u64().unwrap_or_else(|| answer.to_string().len() as u64 / 4),
             cached: answer["usage"]["cached"].as_u64().unwrap_or(0),
             reasoning: 0,
+            estimated: false,
         };
         let mut turn = turn_of(answer, prompt)?;
         if turn.usage == TokenUsage::default() {

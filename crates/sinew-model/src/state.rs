@@ -3,6 +3,7 @@
 use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
+use crate::compose::estimated_tokens;
 use crate::record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
     SessionTurn, StepBody, StepRecord,
@@ -250,7 +251,7 @@ impl ConversationState {
         }
         self.spend(answer.usage, cost);
         self.totals.turns += 1;
-        if self.last_ask_bytes > 0 && answer.usage.input > 0 {
+        if self.last_ask_bytes > 0 && answer.usage.input > 0 && !answer.usage.estimated {
             self.tokens_per_byte = Some(answer.usage.input as f64 / self.last_ask_bytes as f64);
         }
         self.open_ask = None;
@@ -347,6 +348,24 @@ impl ConversationState {
     /// Model calls whose outcome is in the log.
     pub fn answered_asks(&self) -> u32 {
         self.totals.turns.saturating_add(self.totals.misses).saturating_add(self.totals.summaries)
+    }
+
+    /// Estimates the tokens of a model call that its provider did not count, or told in numbers that cannot be read. A prompt and
+    /// an answer are never without tokens.
+    pub fn estimate_usage(&self, prompt_bytes: u64, answer: &mut ModelTurn) {
+        let answer_bytes = if answer.verbatim.is_null() {
+            let calls = answer.calls.iter().map(|call| call.tool.len() + call.arguments.len());
+            answer.text.len() + calls.sum::<usize>()
+        } else {
+            answer.verbatim.to_string().len()
+        };
+        let usage = &mut answer.usage;
+        for (tokens, bytes) in [(&mut usage.input, prompt_bytes), (&mut usage.output, answer_bytes as u64)] {
+            if *tokens == 0 {
+                *tokens = estimated_tokens(self, bytes).max(1);
+                usage.estimated = true;
+            }
+        }
     }
 
     /// Tokens of prompts and of answers, nested conversations included.

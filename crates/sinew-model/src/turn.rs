@@ -16,7 +16,7 @@ pub struct ModelTurn {
     pub calls: Vec<RequestedCall>,
     /// Why the model stopped.
     pub finish: FinishReason,
-    /// Tokens that the provider counted.
+    /// Tokens of the call.
     #[serde(default)]
     pub usage: TokenUsage,
     /// The model's name as the provider reports it; empty if it reports none.
@@ -58,6 +58,9 @@ pub struct TokenUsage {
     pub cached: u64,
     /// Tokens of reasoning.
     pub reasoning: u64,
+    /// Whether tokens of the prompt or the answer are estimated from bytes, because the provider told none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 impl TokenUsage {
@@ -67,6 +70,7 @@ impl TokenUsage {
         self.output = self.output.saturating_add(other.output);
         self.cached = self.cached.saturating_add(other.cached);
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        self.estimated |= other.estimated;
     }
 }
 

@@ -304,5 +304,6 @@ fn usage_of(usage: &Value) -> TokenUsage {
         output: tokens(&usage["output_tokens"]),
         cached: read,
         reasoning: 0,
+        estimated: false,
     }
 }

@@ -243,5 +243,6 @@ fn usage_of(usage: &Value) -> TokenUsage {
         output: tokens(&usage["candidatesTokenCount"]) + thoughts,
         cached: tokens(&usage["cachedContentTokenCount"]),
         reasoning: thoughts,
+        estimated: false,
     }
 }

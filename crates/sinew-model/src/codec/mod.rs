@@ -218,7 +218,7 @@ fn unfinished() -> ModelRefusal {
     ModelRefusal::unreadable("the stream ended before the answer did")
 }
 
-/// A count of tokens; absent, negative and absurd ones are zero.
+/// A count of tokens; absent, negative and absurd ones are zero, for which conversations take an estimate.
 fn tokens(value: &Value) -> u64 {
     const MAX_TOKENS: u64 = 1 << 40;
     value.as_u64().filter(|count| *count < MAX_TOKENS).unwrap_or(0)

@@ -283,5 +283,6 @@ fn usage_of(usage: &Value) -> TokenUsage {
         output: tokens(&usage["completion_tokens"]),
         cached: tokens(&usage["prompt_tokens_details"]["cached_tokens"]),
         reasoning: tokens(&usage["completion_tokens_details"]["reasoning_tokens"]),
+        estimated: false,
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{CountingStubs, play, script, spec, told};
 use crate::rehearsal::rehearse;
-use crate::{BudgetSpec, PromptMessage, StepBody, TokenPrice};
+use crate::{BudgetSpec, ConversationState, ModelTurn, PromptMessage, StepBody, TokenPrice, TokenUsage};
 
 /// A model that calls another thing for ever.
 fn restless(turns: usize) -> Value {
@@ -31,6 +31,29 @@ fn every_budget_ends_the_conversation() {
         let played = play(&of(budget), &restless(40));
         let end = told(&played);
         assert!(end.starts_with("SINEW-5208 the budget ") && end.contains(expected), "{expected}: {end}");
+    }
+}
+
+#[test]
+fn tokens_that_no_provider_counted_are_estimated() {
+    let words = || ModelTurn { text: "x".repeat(35), ..ModelTurn::default() };
+    let verbatim = || ModelTurn { verbatim: json!({"content": "x".repeat(21)}), ..ModelTurn::default() };
+    for (answer, told, per_byte, expected) in [
+        (words(), (0, 0), None, (200, 10, true)),
+        (words(), (7, 0), None, (7, 10, true)),
+        (words(), (0, 3), None, (200, 3, true)),
+        (words(), (7, 3), None, (7, 3, false)),
+        (words(), (0, 0), Some(0.1), (70, 3, true)),
+        (verbatim(), (7, 0), None, (7, 10, true)),
+        (ModelTurn::default(), (7, 0), None, (7, 1, true)),
+    ] {
+        let mut state = ConversationState::default();
+        state.tokens_per_byte = per_byte;
+        let usage = TokenUsage { input: told.0, output: told.1, ..TokenUsage::default() };
+        let mut answer = ModelTurn { usage, ..answer };
+        state.estimate_usage(700, &mut answer);
+        let TokenUsage { input, output, estimated, .. } = answer.usage;
+        assert_eq!((input, output, estimated), expected, "{told:?}");
     }
 }
 

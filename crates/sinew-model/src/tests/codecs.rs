@@ -329,7 +329,7 @@ fn reasoning_comes_back_as_the_provider_wrote_it() {
             {"type": "text", "text": "hi"},
         ]})
     );
-    assert_eq!(turn.usage, TokenUsage { input: 25, output: 9, cached: 20, reasoning: 0 });
+    assert_eq!(turn.usage, TokenUsage { input: 25, output: 9, cached: 20, ..TokenUsage::default() });
     let events = [
         json!({"choices": [{"delta": {"role": "assistant", "reasoning_content": "h", "content": ""}}]}),
         json!({"choices": [{"delta": {"reasoning_content": "m", "reasoning_details": [{"a": 1}]}}]}),

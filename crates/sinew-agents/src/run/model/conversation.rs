@@ -505,6 +505,9 @@ impl<'a> Conversation<'a> {
             // The log holds the turns of all attempts.
             "cumulative": true,
         });
+        if totals.usage.estimated {
+            usage["estimated_tokens"] = true.into();
+        }
         if totals.unknown_calls > 0 {
             usage["unknown_calls"] = totals.unknown_calls.into();
         }

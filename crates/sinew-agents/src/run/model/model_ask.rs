@@ -131,7 +131,10 @@ impl Conversation<'_> {
             feed.end();
         }
         let is_tool = |name: &str| name == ANSWER_TOOL || self.tools.spec(name).is_some();
-        let answer = answer.map(|turn| turn_without_secrets(turn, self.secrets, &is_tool));
+        let answer = answer.map(|mut turn| {
+            self.log.state.estimate_usage(ask.measure.bytes, &mut turn);
+            turn_without_secrets(turn, self.secrets, &is_tool)
+        });
         note_answer(&span, answer.as_ref());
         let cost = answer.as_ref().ok().and_then(|turn| Some(model.spec.price?.of(turn.usage)));
         note_model_call(model.spec.provider, begun.elapsed(), cost, answer.as_ref());
