@@ -128,7 +128,9 @@ mod tests {
     #[test]
     fn hides_in_json() {
         let mut secrets = ResolvedSecrets::default();
-        ["hunter2", "quo\"ted", "1234"].iter().for_each(|secret| secrets.add(secret));
+        for secret in ["hunter2", "quo\"ted", "1234"] {
+            secrets.add(secret);
+        }
         for (given, expected) in [
             (r#"{"a": "x hunter2", "b": [1234.5, true]}"#, r#"{"a":"x ***","b":[1234.5,true]}"#),
             (r#"{"hunter2": null}"#, r#"{"***":null}"#),
@@ -144,7 +146,9 @@ mod tests {
     #[test]
     fn finds_where_a_secret_may_begin() {
         let mut secrets = ResolvedSecrets::default();
-        ["abcd", "abcdefg", "dada-x"].iter().for_each(|secret| secrets.add(secret));
+        for secret in ["abcd", "abcdefg", "dada-x"] {
+            secrets.add(secret);
+        }
         for (text, held) in [
             ("", ""),
             ("word", "d"),

@@ -36,3 +36,8 @@ pub fn media_type(name: &str) -> &'static str {
         .find(|(known, _)| *known == extension)
         .map_or("application/octet-stream", |(_, media_type)| media_type)
 }
+
+/// The first extension of names of a media type; `bin` if none is known.
+pub(crate) fn extension(media_type: &str) -> &'static str {
+    TYPES.iter().find(|(_, known)| *known == media_type).map_or("bin", |(extension, _)| extension)
+}

@@ -7,6 +7,7 @@ mod media;
 pub use folder::{ArtifactFolder, ArtifactLimits};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+pub(crate) use media::extension;
 pub use media::media_type;
 use sinew_model::KeptArtifact;
 use sinew_protocol::{ArtifactMeta, ArtifactRef};

@@ -175,7 +175,7 @@ async fn reads_answers() {
             ),
         ),
         (
-            reply("", b"\xff\xfe"),
+            reply("Content-Type: text/plain", b"\xff\xfe"),
             Err(
                 "SINEW-5034 failure: the response of '127.0.0.1' cannot be read: it is not UTF-8 text (again)",
             ),
@@ -205,6 +205,41 @@ async fn reads_answers() {
         let answer = agent(&server.url("/secret-path"), fields).output(json!({})).await;
         assert_eq!(answer.map_err(|fault| told(&fault)), expected.map_err(str::to_owned), "{say:?}");
         assert_eq!(server.seen().len(), 1, "{say:?}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_texts_are_artifacts() {
+    let png = b"\x89PNG\r\n\x1a\n\x00";
+    for (header, body, expected) in [
+        ("Content-Type: image/png", png.as_slice(), Err(("image/png", "response.png"))),
+        ("Content-Type: IMAGE/JPEG; q=1", b"text", Err(("image/jpeg", "response.jpeg"))),
+        ("Content-Type: application/x-thing", b"\xff", Err(("application/x-thing", "response.bin"))),
+        ("Content-Type: image/<b>", b"\xff", Err(("application/octet-stream", "response.bin"))),
+        ("", b"\xff\xfe", Err(("application/octet-stream", "response.bin"))),
+        ("Content-Type: application/octet-stream", b"words", Ok(json!("words"))),
+        ("Content-Type: image/svg+xml", b"<svg/>", Ok(json!("<svg/>"))),
+        ("Content-Type: text/plain; charset=ISO-8859-1", b"caf\xe9", Ok(json!("caf\u{e9}"))),
+        (
+            "Content-Type: application/json; charset=\"latin1\"",
+            b"{\"x\": \"\xe9\"}",
+            Ok(json!({"x": "\u{e9}"})),
+        ),
+    ] {
+        let server = Server::start(vec![Say::Reply("201 Created", header, body.to_vec())]).await;
+        let fixture = agent(&server.url("/"), json!({}));
+        let reply = fixture.call(json!({})).await.unwrap();
+        match expected {
+            Ok(output) => assert_eq!((reply.output, reply.artifacts.len()), (output, 0), "{header}"),
+            Err((media_type, name)) => {
+                let artifact = format!("{name}:v0");
+                let output = json!({"status": 201, "media_type": media_type, "artifact": artifact});
+                assert_eq!(reply.output, output, "{header}");
+                assert_eq!(reply.artifacts[0].to_string(), artifact);
+                assert_eq!(fixture.stored(name), body);
+                assert_eq!(fixture.artifacts.meta(name, None).unwrap().media_type, media_type);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod from_input;
 mod request;
+mod response_body;
 mod retry;
 
 use std::error::Error;
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -21,6 +22,7 @@ pub(crate) use retry::after as retry_after;
 
 use request::Request;
 pub(crate) use request::RequestTemplate;
+use response_body::ContentType;
 
 use super::address::{self, PublicOnly};
 use super::{Limits, Output, RunnerSurroundings};
@@ -87,8 +89,8 @@ impl Http {
             }
             let (mut request, secrets) = self.request.fill(call, around)?;
             mark_activation(&mut request, call);
-            let value = self.attempts(&request, &secrets, call, limits).await?;
-            Ok(Output::from(secrets.hide_in_value(&value)))
+            let output = self.attempts(&request, &secrets, call, limits).await?;
+            Ok(Output { value: secrets.hide_in_value(&output.value), ..output })
         };
         tokio::select! {
             biased;
@@ -103,11 +105,11 @@ impl Http {
         secrets: &ResolvedSecrets,
         call: &Call,
         limits: &Limits,
-    ) -> Result<Value, AgentError> {
+    ) -> Result<Output, AgentError> {
         let mut attempt = 1;
         loop {
-            let miss = match self.attempt(request, secrets, attempt).await {
-                Ok(value) => return Ok(value),
+            let miss = match self.attempt(request, secrets, (call, attempt)).await {
+                Ok(output) => return Ok(output),
                 Err(miss) => miss,
             };
             let wait = retry::wait(attempt, miss.retry_after);
@@ -135,8 +137,7 @@ impl Http {
             let (host, response) = self.send(&request, &secrets).await?;
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             let bytes = self.body(&host, response, &secrets).await?;
-            let json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
-            let parsed = if json { read_unique(&bytes).ok() } else { None };
+            let parsed = if ContentType::of(&headers).is_json() { read_unique(&bytes).ok() } else { None };
             let body = parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
             Ok::<_, FailedAttempt>(from_input::answer(status, &headers, &body))
         };
@@ -167,10 +168,12 @@ impl Http {
         &self,
         request: &Request,
         secrets: &ResolvedSecrets,
-        attempt: u32,
-    ) -> Result<Value, FailedAttempt> {
+        (call, attempt): (&Call, u32),
+    ) -> Result<Output, FailedAttempt> {
         let (host, response) = self.respond(request, secrets, attempt).await?;
-        self.read(&host, response, secrets).await
+        let (status, content_type) = (response.status().as_u16(), ContentType::of(response.headers()));
+        let body = self.body(&host, response, secrets).await?;
+        Ok(response_body::output_of(&host, (status, &content_type), body, call.artifacts.as_ref())?)
     }
 
     /// The host and its answer, if it is a good one.
@@ -200,25 +203,6 @@ impl Http {
             AgentError::Status { host, status, excerpt }
         };
         Err(FailedAttempt { error, again: busy, retry_after })
-    }
-
-    async fn read(
-        &self,
-        host: &str,
-        response: reqwest::Response,
-        secrets: &ResolvedSecrets,
-    ) -> Result<Value, FailedAttempt> {
-        let json = response.headers().get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
-        let body = self.body(host, response, secrets).await?;
-        let unreadable =
-            |reason: String| FailedAttempt::from(AgentError::Response { host: host.to_owned(), reason });
-        if json {
-            read_unique(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
-        } else {
-            String::from_utf8(body)
-                .map(Value::String)
-                .map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
-        }
     }
 
     async fn body(
@@ -404,10 +388,4 @@ async fn beginning(mut response: reqwest::Response) -> Vec<u8> {
     }
     bytes.truncate(EXCERPT);
     bytes
-}
-
-fn is_json(content_type: &[u8]) -> bool {
-    let essence =
-        content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
-    essence == b"application/json" || essence.ends_with(b"+json")
 }

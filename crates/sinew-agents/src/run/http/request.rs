@@ -118,7 +118,7 @@ impl RequestTemplate {
         let url = fill_url(&self.url, &scope).map_err(|error| error.at("url"))?;
         let body = self.body.fill(&scope).map_err(|error| error.at("body"))?;
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.5"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.5, */*;q=0.1"));
         if body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
