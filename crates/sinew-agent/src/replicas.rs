@@ -39,7 +39,7 @@ const MAX_LOST: usize = 3;
 /// Time between two questions whether the process that answers a call is still there.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a call needs of the process that answers it.
+/// Need of a call, which the process that answers it has to meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallNeed {
     /// A task that is there.

@@ -286,7 +286,7 @@ async fn what_is_not_understood_is_refused_with_its_code() {
     served.stop().await;
 }
 
-/// Nobody tells an agent that a caller has gone.
+/// An agent is not told that a caller has gone.
 #[tokio::test]
 async fn callers_that_went_away_do_not_keep_others_out() {
     const CALLS: usize = 5_000;

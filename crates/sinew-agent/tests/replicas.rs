@@ -48,7 +48,7 @@ struct Trio {
     begins: mpsc::UnboundedSender<usize>,
     gate: Arc<Semaphore>,
     runs: Arc<AtomicUsize>,
-    /// What is sent among the processes.
+    /// Messages among the processes.
     words: Subscriber,
 }
 
@@ -222,7 +222,7 @@ async fn each_process_answers_for_the_tasks_of_all() {
         let (said, seq) = call(&ada, NAME, "SubscribeToTask", json!({"id": id})).await;
         assert_eq!((said["task"]["id"].as_str(), seq.is_some()), (Some(id.as_str()), true), "{said}");
     }
-    // Nobody else sees it, whichever process is asked.
+    // Another caller does not see it, whichever process is asked.
     let eve = trio.caller("eve").await;
     for method in ["GetTask", "SubscribeToTask", "CancelTask"].repeat(CALLS / 3) {
         assert_eq!(call(&eve, NAME, method, json!({"id": id})).await.0["code"], -32001);
@@ -328,7 +328,7 @@ async fn a_task_that_an_executor_sends_again_is_done_once() {
     }
     assert!(heard.contains("_INBOX.exec.first") && heard.is_superset(&replies), "{heard:?}");
     assert_eq!(trio.runs.load(Ordering::SeqCst), 1);
-    // What no process knows is begun, though it was sent before.
+    // A message that no process knows is begun, though it was sent before.
     let left = asked(&trio.mesh, NAME, 2);
     let request = bytes::Bytes::from(node_request(&left, &json!({"text": "now"})));
     client.publish_with_reply_and_headers(subject, "_INBOX.exec.left", repeated, request).await.unwrap();

@@ -51,9 +51,12 @@ impl Mesh {
             // Every role has the right under that name, so the connection has another name.
             [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
             roles => {
-                let worded = |(role, name): &(Role, Token)| match name == self.caller() {
-                    true => role.as_str().to_owned(),
-                    false => format!("{} as {}", role.as_str(), named(name)),
+                let worded = |(role, name): &(Role, Token)| {
+                    if name == self.caller() {
+                        role.as_str().to_owned()
+                    } else {
+                        format!("{} as {}", role.as_str(), named(name))
+                    }
                 };
                 format!("that takes the role {}", roles.iter().map(worded).collect::<Vec<_>>().join(" or "))
             }
