@@ -44,9 +44,7 @@ fn exceeded_limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
     // The guard at the door has put the limit of the caller around the body, so its error comes wrapped.
     let mut causes = std::iter::successors(error.source(), |&error| error.source());
-    causes
-        .any(|cause| cause.is::<LengthLimitError>())
-        .then_some("the body is larger than this caller may send")
+    causes.any(<dyn Error>::is::<LengthLimitError>).then_some("the body is larger than this caller may send")
 }
 
 /// Whether a media type is one of JSON that a gateway reads.
