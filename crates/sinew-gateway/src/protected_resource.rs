@@ -55,16 +55,15 @@ pub(crate) fn challenge(
     error: Option<&str>,
     needed: AccessRole,
 ) -> HeaderValue {
-    let mut text = "Bearer realm=\"sinew\"".to_owned();
-    if let Some(error) = error {
-        text.push_str(&format!(", error=\"{error}\""));
-    }
+    let mut members = vec!["realm=\"sinew\"".to_owned()];
+    members.extend(error.map(|error| format!("error=\"{error}\"")));
     if !state.gate.issuers().is_empty() {
-        text.push_str(&format!(", scope=\"{}\"", scope_of(needed)));
+        members.push(format!("scope=\"{}\"", scope_of(needed)));
         if uri.path() == MCP_PATH {
             let base = state.base_url(headers, uri);
-            text.push_str(&format!(", resource_metadata=\"{base}{METADATA_PATH}{MCP_PATH}\""));
+            members.push(format!("resource_metadata=\"{base}{METADATA_PATH}{MCP_PATH}\""));
         }
     }
+    let text = format!("Bearer {}", members.join(", "));
     HeaderValue::from_str(&text).unwrap_or(CHALLENGE)
 }
