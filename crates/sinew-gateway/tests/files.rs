@@ -192,7 +192,7 @@ async fn files_of_messages_are_artifacts() {
         async move { artifacts.list(&execution).await.unwrap().len() }
     };
     assert_eq!(kept("m").await, 1);
-    // Whoever looks at the execution finds the file, too.
+    // The file is among the artifacts of the execution, too.
     let execution = ExecutionId::of("test", "gateway", "m");
     let of_execution = |what: &str| format!("/api/v1/executions/{execution}/{what}");
     let listed = world.request(Method::GET, &of_execution("artifacts")).send().await.unwrap();

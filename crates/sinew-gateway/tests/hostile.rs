@@ -306,7 +306,7 @@ async fn work_whose_client_has_gone_keeps_its_places() {
     first.abort();
     let status = async || http.get(format!("{}/api/v1/agents", world.base)).send().await.unwrap().status();
     assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS);
-    // What the thread of pages has to do about the closed connection is done when it does this.
+    // The thread of pages has taken note of the closed connection when it does this.
     held.pages.spawn(tokio::task::yield_now()).await.unwrap();
     assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS, "the work goes on, and counts");
     held.let_go.send(()).unwrap();

@@ -56,7 +56,7 @@ pub(crate) enum AccessRefusal {
 }
 
 impl AccessRefusal {
-    /// What is wrong with the credentials, as RFC 6750 words it. `None` for a request without any, and where they cannot be
+    /// Error of the credentials in the words of RFC 6750. `None` for a request without any, and where they cannot be
     /// checked.
     pub(crate) fn bearer_error(&self) -> Option<&'static str> {
         match self {

@@ -549,7 +549,7 @@ impl ServerHandler for McpHandler {
         let (operations, call) = (self.operations(request)?, self.operation_call(request)?);
         tokio::select! {
             () = serve_subscription(context, &operations, &call, self.shared.offers.clone()) => {}
-            // Nothing waits for a subscription: it would only hold the gateway up.
+            // A subscription is not waited for: it would only hold the gateway up.
             () = self.shared.drain.idle.cancelled() => {}
         }
         Ok(())
