@@ -261,7 +261,7 @@ async fn odd_ends_of_tasks_are_answers_and_end_no_agent() {
         let result = results.next().await;
         match want {
             Ok(value) => {
-                assert_eq!((result.output, result.fault), (NodeOutput::Value(value), None), "{input}")
+                assert_eq!((result.output, result.fault), (NodeOutput::Value(value), None), "{input}");
             }
             Err(message) => {
                 let fault = result.fault.unwrap();

@@ -164,7 +164,9 @@ impl WorkflowEndpoints {
         execution: &ExecutionId,
         begun: bool,
     ) -> Result<KnownExecution, A2aError> {
-        match call.wait(self.wait(execution, &call.caller, |known| begun || settled(known))).await {
+        // Folding a record takes much: a call that waits holds it beside the stack.
+        let enough = Box::pin(self.wait(execution, &call.caller, |known| begun || settled(known)));
+        match call.wait(enough).await {
             Some(known) => known,
             None => self.find(execution).await?.ok_or_else(|| {
                 let text = "too many calls wait for executions; this one was stored, and has not begun";

@@ -102,16 +102,13 @@ impl Drop for WaitingEntry<'_> {
 mod tests {
     use std::future::{pending, ready};
     use std::pin::{Pin, pin};
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
-    /// Polls a wait once; gives what it ended with.
-    fn poll<T>(wait: Pin<&mut impl Future<Output = Option<T>>>) -> Option<Option<T>> {
-        match wait.poll(&mut Context::from_waker(Waker::noop())) {
-            std::task::Poll::Ready(ended) => Some(ended),
-            std::task::Poll::Pending => None,
-        }
+    /// Polls a wait once.
+    fn poll<T>(wait: Pin<&mut impl Future<Output = Option<T>>>) -> Poll<Option<T>> {
+        wait.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
@@ -124,16 +121,16 @@ mod tests {
             .flat_map(|caller| (0..of_caller).map(move |_| caller))
             .map(|caller| Box::pin(calls.wait(caller, pending::<()>())))
             .collect();
-        assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_none()));
+        assert!(waits.iter_mut().all(|wait| poll(wait.as_mut()).is_pending()));
         // One more of the second caller ends its oldest; one of another caller ends the oldest of whoever has most.
         let mut more = pin!(calls.wait(&callers[1], pending::<()>()));
-        assert_eq!(poll(more.as_mut()), None);
-        let mut ended: Vec<usize> = (0..all).filter(|nth| poll(waits[*nth].as_mut()).is_some()).collect();
+        assert_eq!(poll(more.as_mut()), Poll::Pending);
+        let mut ended: Vec<usize> = (0..all).filter(|nth| poll(waits[*nth].as_mut()).is_ready()).collect();
         assert_eq!(ended, [of_caller]);
         drop(waits.remove(of_caller));
         let mut other = pin!(calls.wait(&callers[all / of_caller], pending::<()>()));
-        assert_eq!(poll(other.as_mut()), None);
-        ended = (0..waits.len()).filter(|nth| poll(waits[*nth].as_mut()).is_some()).collect();
+        assert_eq!(poll(other.as_mut()), Poll::Pending);
+        ended = (0..waits.len()).filter(|nth| poll(waits[*nth].as_mut()).is_ready()).collect();
         assert_eq!(ended.len(), 1, "{ended:?}");
         assert_eq!(ended[0] % of_caller, usize::from(ended[0] > of_caller) * (of_caller - 1), "{ended:?}");
     }
@@ -141,9 +138,9 @@ mod tests {
     #[test]
     fn calls_that_ended_or_were_dropped_leave_no_trace() {
         let (calls, caller) = (WaitingCalls::default(), Token::of("caller"));
-        assert_eq!(poll(pin!(calls.wait(&caller, ready(7))).as_mut()), Some(Some(7)));
+        assert_eq!(poll(pin!(calls.wait(&caller, ready(7))).as_mut()), Poll::Ready(Some(7)));
         let mut waiting = Box::pin(calls.wait(&caller, pending::<()>()));
-        assert_eq!(poll(waiting.as_mut()), None);
+        assert_eq!(poll(waiting.as_mut()), Poll::Pending);
         assert_eq!(calls.lists().count, 1);
         drop(waiting);
         let lists = calls.lists();
