@@ -331,6 +331,13 @@ async fn requests_that_mcp_does_not_allow_are_told_why() {
     check(newest("tools/call", "5", json!({"name": 5})), 200, -32602).await;
     check(newest("tools/call", "single", json!({"name": "single", "arguments": "x"})), 200, -32602).await;
     check(newest("resources/read", "x", json!({})), 200, -32602).await;
+    // Methods that the newest version has no more do not exist, whatever their parameters are.
+    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"] {
+        let answer = newest(method, "", json!({})).send().await.unwrap();
+        let status = answer.status();
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!((status.as_u16(), &answer["error"]["code"]), (404, &json!(-32601)), "{method}: {answer}");
+    }
     // Refusals before a message is read are those of the gateway.
     let list = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}"#;
     let refused = async |request: reqwest::RequestBuilder, status: u16, code: &str, detail: &str| {

@@ -6,7 +6,7 @@
 
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, CompleteRequestParams, ErrorCode, ErrorData,
-    GetPromptRequestParams, GetTaskParams, InitializeRequestParams, PaginatedRequestParams,
+    GetPromptRequestParams, GetTaskParams, InitializeRequestParams, PaginatedRequestParams, ProtocolVersion,
     ReadResourceRequestParams, SetLevelRequestParams, SubscribeRequestParams,
     SubscriptionsListenRequestParams, UnsubscribeRequestParams, UpdateTaskParams,
 };
@@ -17,8 +17,21 @@ use sinew_protocol::code;
 use super::tool_result::coded_error;
 use crate::operations::short;
 
-/// The refusal of a request of this method whose parameters `rmcp` did not understand. `None` for a method that is not known.
-pub(super) fn refused_params(method: &str, params: Option<&Value>) -> Option<ErrorData> {
+/// Methods that the protocol has no more since 2026-07-28.
+const REMOVED_METHODS: [&str; 5] =
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+
+/// The refusal of a request of this method whose parameters `rmcp` did not understand. `None` for a method that this version of
+/// the protocol does not have.
+pub(super) fn refused_params(
+    version: Option<&ProtocolVersion>,
+    method: &str,
+    params: Option<&Value>,
+) -> Option<ErrorData> {
+    let is_new = version.is_some_and(|it| it.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    if is_new && REMOVED_METHODS.contains(&method) {
+        return None;
+    }
     let reason = match method {
         "initialize" => reason::<InitializeRequestParams>(params),
         "tools/call" => reason::<CallToolRequestParams>(params),

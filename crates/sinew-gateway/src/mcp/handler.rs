@@ -362,11 +362,12 @@ impl ServerHandler for McpHandler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let CustomRequest { method, params, .. } = request;
+        let version = context.protocol_version();
         let unknown = || ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(&method, 64), None);
-        Err(refused_params(&method, params.as_ref()).unwrap_or_else(unknown))
+        Err(refused_params(version.as_ref(), &method, params.as_ref()).unwrap_or_else(unknown))
     }
 
     async fn list_tools(

@@ -11,12 +11,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::response::Parts;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, Collected, Full};
-use rmcp::model::InitializeRequest;
+use rmcp::model::{InitializeRequest, ProtocolVersion};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
@@ -41,6 +41,8 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const BEGIN_SESSION: &str = "initialize";
 /// Time that a session without requests outlives the longest call.
 const SESSION_RESERVE: Duration = Duration::from_mins(5);
+/// Header with the version of the protocol.
+const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Header with the last event that a client has of a stream.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// JSON-RPC's code for what is not JSON.
@@ -139,7 +141,7 @@ impl McpEndpoint {
                 return not_json(&error.to_string());
             }
             if !parts.headers.contains_key(SESSION_HEADER) && begins_session(&body) {
-                if let Some(refused) = refused_beginning(&body) {
+                if let Some(refused) = refused_beginning(&parts.headers, &body) {
                     return refused;
                 }
                 match self.place_of_session(caller.as_ref()).await {
@@ -294,10 +296,12 @@ fn begins_session(body: &Bytes) -> bool {
 }
 
 /// The refusal of a beginning whose parameters cannot be read: `rmcp` would miss a session instead.
-fn refused_beginning(body: &Bytes) -> Option<Response> {
+fn refused_beginning(headers: &HeaderMap, body: &Bytes) -> Option<Response> {
+    let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
+    let version = version.and_then(|version| serde_json::from_value::<ProtocolVersion>(version.into()).ok());
     let message = serde_json::from_slice::<Value>(body).ok()?;
     serde_json::from_value::<InitializeRequest>(message.clone()).err()?;
-    let refused = refused_params(BEGIN_SESSION, message.get("params"))?;
+    let refused = refused_params(version.as_ref(), BEGIN_SESSION, message.get("params"))?;
     Some(json_rpc_error(&message["id"], refused.code.0, &refused.message))
 }
 
