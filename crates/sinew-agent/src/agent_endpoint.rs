@@ -28,12 +28,9 @@ use crate::node_endpoint;
 use crate::operations;
 use crate::replicas::{CallNeed, PassedCall, Replicas};
 use crate::request;
-use crate::site::Site;
+use crate::site::{MOST_WAITING, Site};
 use crate::table::{Begin, Entry};
 use crate::task_properties::own_ids;
-
-/// Open tasks beyond those that are worked on.
-pub(crate) const MOST_WAITING: usize = 1_024;
 
 /// How long an answer of another process that has not to wait for a task may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -19,14 +19,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
-use crate::agent_endpoint::MOST_WAITING;
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::HandlerOutput;
 use crate::node_tasks::{AnswerListener, NodeBegin, NodeJoin};
 use crate::replicas::Replicas;
 use crate::reply;
-use crate::site::Site;
+use crate::site::{MOST_WAITING, Site};
 use crate::task_properties::{Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 

@@ -27,6 +27,9 @@ use crate::table::{Begin, Entry, Origin, TaskTable};
 use crate::task_properties::TaskProperties;
 use crate::work::{EndedTask, GivenUp, time_left, work};
 
+/// Open tasks beyond those that are worked on.
+pub(crate) const MOST_WAITING: usize = 1_024;
+
 /// One agent in one process.
 pub(crate) struct Site {
     pub(crate) mesh: Mesh,

@@ -11,8 +11,6 @@ use crate::record::{CallResult, CallStatus, FeedbackReason};
 use crate::spec::{ConversationSpec, ModelSpec};
 use crate::state::{ConversationState, Exchange};
 
-/// Bytes of JSON that make about one token.
-const BYTES_PER_TOKEN: f64 = 3.5;
 /// Longest answer of a summary, in tokens.
 const MAX_SUMMARY_TOKENS: u64 = 2_000;
 
@@ -106,17 +104,6 @@ fn as_words(message: PromptMessage) -> PromptMessage {
         }
         user @ PromptMessage::User { .. } => user,
     }
-}
-
-/// Estimated tokens of a prompt of so many bytes, corrected by the provider's last count.
-pub(crate) fn estimated_tokens(state: &ConversationState, prompt_bytes: u64) -> u64 {
-    let per_byte =
-        state.tokens_per_byte.filter(|ratio| (0.02..=2.0).contains(ratio)).unwrap_or(1.0 / BYTES_PER_TOKEN);
-    let tokens = prompt_bytes as f64 * per_byte;
-    // A prompt has far fewer bytes than this number could lose.
-    #[expect(clippy::cast_sign_loss, reason = "bytes and ratio are positive")]
-    let tokens = tokens as u64;
-    tokens
 }
 
 /// Examples, session, input and the summary of what was left out.

@@ -3,12 +3,14 @@
 use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
-use crate::compose::estimated_tokens;
 use crate::record::{
     AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
     SessionTurn, StepBody, StepRecord,
 };
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
+
+/// Bytes of JSON that make about one token.
+const BYTES_PER_TOKEN: f64 = 3.5;
 
 /// State of a conversation: the fold of its log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -350,6 +352,19 @@ impl ConversationState {
         self.totals.turns.saturating_add(self.totals.misses).saturating_add(self.totals.summaries)
     }
 
+    /// Estimated tokens of a text of so many bytes, corrected by the provider's last count.
+    pub(crate) fn estimated_tokens(&self, bytes: u64) -> u64 {
+        let per_byte = self
+            .tokens_per_byte
+            .filter(|ratio| (0.02..=2.0).contains(ratio))
+            .unwrap_or(1.0 / BYTES_PER_TOKEN);
+        let tokens = bytes as f64 * per_byte;
+        // A prompt has far fewer bytes than this number could lose.
+        #[expect(clippy::cast_sign_loss, reason = "bytes and ratio are positive")]
+        let tokens = tokens as u64;
+        tokens
+    }
+
     /// Estimates the tokens of a model call that its provider did not count, or told in numbers that cannot be read. A prompt and
     /// an answer are never without tokens.
     pub fn estimate_usage(&self, prompt_bytes: u64, answer: &mut ModelTurn) {
@@ -360,9 +375,11 @@ impl ConversationState {
             answer.verbatim.to_string().len()
         };
         let usage = &mut answer.usage;
-        for (tokens, bytes) in [(&mut usage.input, prompt_bytes), (&mut usage.output, answer_bytes as u64)] {
+        let [prompt, answered] =
+            [prompt_bytes, answer_bytes as u64].map(|bytes| self.estimated_tokens(bytes));
+        for (tokens, estimated) in [(&mut usage.input, prompt), (&mut usage.output, answered)] {
             if *tokens == 0 {
-                *tokens = estimated_tokens(self, bytes).max(1);
+                *tokens = estimated.max(1);
                 usage.estimated = true;
             }
         }

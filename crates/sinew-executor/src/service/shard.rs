@@ -200,8 +200,7 @@ impl Shard {
         let outbox = Outbox::open(Arc::clone(&shared), sender);
         let mut desk = OpeningDesk { outbox, calls, stores, note };
         desk.fold(&shared, &mut opening).await?;
-        let OpeningDesk { outbox, mut calls, stores, note } = desk;
-        calls.handle_opened();
+        let OpeningDesk { outbox, calls, stores, note } = desk;
         let (state, mut care) = opening.finish();
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
@@ -244,6 +243,7 @@ impl Shard {
     }
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
+        self.calls.handle_opened();
         let shared = Arc::clone(&self.shared);
         let mut desk = QuestionDesk::new(shared.mesh.services().serve_queries(self.id).await?);
         // Closings wait for the next commit, for at most LINGER.

@@ -47,7 +47,7 @@ impl ConversationSpec {
         let prompt = compose::prompt(self, state, &self.models[model], last_word);
         let room = self.models[model].context as f64 * self.compaction.at;
         let measure = prompt.measure();
-        if compose::estimated_tokens(state, measure.bytes) as f64 > room
+        if state.estimated_tokens(measure.bytes) as f64 > room
             && let Some(step) = self.compact(state, false)
         {
             return step;
