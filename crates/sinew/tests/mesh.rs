@@ -536,7 +536,7 @@ fn every_dialect_ends_on_the_mesh_as_in_one_process() {
         ("orders/orders.yaml", vec!["-i", &order]),
         ("release-notes/notes.yaml", [&["-p", "commits=3"], defaults.as_slice()].concat()),
         ("doc-triage/triage.json", vec!["-i", "\"examples/README.md\""]),
-        ("lint-report/lint.json", vec![]),
+        ("lint-report/lint.json", vec!["-p", "message=crates/sinew-mesh"]),
         ("metrics-digest/digest.json", vec![]),
     ];
     for (file, with) in cases {
