@@ -15,7 +15,7 @@ const TASKS: usize = 50;
 struct WatchedMesh {
     _server: Server,
     mesh: Mesh,
-    watcher: Client,
+    _watcher: Client,
     questions: Subscriber,
 }
 
@@ -27,13 +27,13 @@ impl WatchedMesh {
         let watcher = connect(server.url()).await.unwrap();
         let questions = watcher.subscribe("$JS.API.CONSUMER.>").await.unwrap();
         watcher.flush().await.unwrap();
-        Self { _server: server, mesh, watcher, questions }
+        Self { _server: server, mesh, _watcher: watcher, questions }
     }
 
     /// Number of questions about the queue of an agent since the last call.
     async fn asked(&mut self, agent: &str) -> usize {
-        // The server has passed on all that it answered before.
-        self.watcher.publish("$JS.API.CONSUMER.end", "".into()).await.unwrap();
+        // On the connection that asks: a server may answer a question before it passes it on, and reads one message after the other.
+        self.mesh.client().publish("$JS.API.CONSUMER.end", "".into()).await.unwrap();
         let (mut number, name) = (0, format!("agent-{agent}"));
         while let Some(message) = self.questions.next().await {
             if message.subject.ends_with(".end") {
