@@ -376,8 +376,7 @@ fn a_fork_goes_the_way_of_the_old_execution() {
     }
     world.ends(&["execution", "fork", "old", "--set", "accept.output={}"], 6);
     // Where outputs lie at ports, and a value alone would lead nowhere, nothing is begun.
-    let folder = "message=crates/sinew-mesh";
-    world.ok(&["run", "lint-report", "--mesh", "--id", "ports", "-p", folder, "-q", "--wait"]);
+    world.ok(&["run", "lint-report", "-p", "message=fuzz", "--mesh", "--id", "ports", "-q", "--wait"]);
     world.ends(&["execution", "fork", "ports", "--at", "write"], 6);
     world.ends(&["execution", "rerun", "ports", "--memoize"], 6);
     assert_eq!(world.ok(&["execution", "list", "--workflow", "lint-report", "--count"]), "1");

@@ -26,7 +26,8 @@ impl WatchedMesh {
         mesh.admin().provision(&Provision::default()).await.unwrap();
         let watcher = connect(server.url()).await.unwrap();
         let questions = watcher.subscribe("$JS.API.CONSUMER.>").await.unwrap();
-        watcher.flush().await.unwrap();
+        // The server has taken the subscription when it answers: flushing only sends it.
+        assert!(watcher.request("nobody.listens.here", "".into()).await.is_err());
         Self { _server: server, mesh, _watcher: watcher, questions }
     }
 
