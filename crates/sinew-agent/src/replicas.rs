@@ -77,15 +77,15 @@ struct OtherProcess {
 }
 
 /// Answers of other processes about a task.
-enum Asked {
+enum HolderSearch {
     /// This process holds the task.
     Held(Token),
-    /// None of those that answered holds the task.
+    /// The processes that answered do not hold the task.
     NotHeld(BTreeMap<Token, HolderAnswer>),
 }
 
 /// Outcome of passing a call on.
-enum Forwarded {
+enum ForwardOutcome {
     Answered(A2aOutcome),
     /// The process went before it answered.
     Gone,
@@ -206,14 +206,14 @@ impl Replicas {
         while gone.len() < MAX_LOST {
             let holder = match need {
                 CallNeed::Task => match self.ask_all(&question, None).await {
-                    Asked::Held(holder) => holder,
-                    Asked::NotHeld(_) => return None,
+                    HolderSearch::Held(holder) => holder,
+                    HolderSearch::NotHeld(_) => return None,
                 },
                 CallNeed::Beginning => self.other_beginner(&question, &gone).await?,
             };
             match self.forward(&holder, &question, call, timeout).await {
-                Forwarded::Answered(outcome) => return Some(outcome),
-                Forwarded::Gone => gone.push(holder),
+                ForwardOutcome::Answered(outcome) => return Some(outcome),
+                ForwardOutcome::Gone => gone.push(holder),
             }
         }
         Some(Err(unanswered("the processes of the agent went before they answered")))
@@ -258,8 +258,8 @@ impl Replicas {
             // Settled before the others are asked: they may ask meanwhile.
             let settled = (settler == own).then(|| self.settle(question, gone));
             let answers = match self.ask_all(question, Some((settler, gone))).await {
-                Asked::Held(holder) => return Some(holder),
-                Asked::NotHeld(answers) => answers,
+                HolderSearch::Held(holder) => return Some(holder),
+                HolderSearch::NotHeld(answers) => answers,
             };
             let settled = settled.or_else(|| match answers.get(settler) {
                 Some(HolderAnswer::Begun { by }) => Some(by.clone()),
@@ -286,11 +286,11 @@ impl Replicas {
     /// Whether another process works on a task of an execution or has done it. That process answers the executor, too.
     pub(crate) async fn works_elsewhere(&self, task: &TaskId, result: &str) -> bool {
         let message = ReplicaMessage::WorksOn { task: task.clone(), result: result.to_owned() };
-        matches!(self.ask_each(|_| message.clone()).await, Asked::Held(_))
+        matches!(self.ask_each(|_| message.clone()).await, HolderSearch::Held(_))
     }
 
     /// Asks all other processes for a task until one says that it holds it. The settler is asked which process may begin it.
-    async fn ask_all(&self, question: &TaskQuestion, settler: Option<(&Token, &[Token])>) -> Asked {
+    async fn ask_all(&self, question: &TaskQuestion, settler: Option<(&Token, &[Token])>) -> HolderSearch {
         self.ask_each(|process| match settler {
             Some((settler, gone)) if settler == process => {
                 ReplicaMessage::MayBegin { question: question.clone(), gone: gone.to_vec() }
@@ -301,7 +301,7 @@ impl Replicas {
     }
 
     /// Asks each other process until one says that it holds what it is asked for.
-    async fn ask_each(&self, message_for: impl Fn(&Token) -> ReplicaMessage) -> Asked {
+    async fn ask_each(&self, message_for: impl Fn(&Token) -> ReplicaMessage) -> HolderSearch {
         let (others, message_for) = (self.asked_processes(), &message_for);
         let asked = others.iter().map(|process| async move {
             let message = message_for(process);
@@ -314,7 +314,7 @@ impl Replicas {
                 Ok(answer) => {
                     self.hear_of(process.clone());
                     if answer == HolderAnswer::Held {
-                        return Asked::Held(process.clone());
+                        return HolderSearch::Held(process.clone());
                     }
                     answers.insert(process.clone(), answer);
                 }
@@ -328,7 +328,7 @@ impl Replicas {
                 }
             }
         }
-        Asked::NotHeld(answers)
+        HolderSearch::NotHeld(answers)
     }
 
     /// Has a call answered by another process, as long as that is there.
@@ -338,7 +338,7 @@ impl Replicas {
         question: &TaskQuestion,
         call: &PassedCall<'_>,
         timeout: Duration,
-    ) -> Forwarded {
+    ) -> ForwardOutcome {
         let mut reply = std::pin::pin!(self.send(holder, call, timeout));
         let (mut heard_at, mut absences) = (Instant::now(), 0);
         loop {
@@ -346,9 +346,9 @@ impl Replicas {
                 biased;
                 reply = &mut reply => {
                     return match reply {
-                        Ok(reply) => Forwarded::Answered(relayed_outcome(&reply)),
-                        Err(MeshError::NobodyAnswers { .. }) => Forwarded::Gone,
-                        Err(error) => Forwarded::Answered(Err(unanswered(&error.to_string()))),
+                        Ok(reply) => ForwardOutcome::Answered(relayed_outcome(&reply)),
+                        Err(MeshError::NobodyAnswers { .. }) => ForwardOutcome::Gone,
+                        Err(error) => ForwardOutcome::Answered(Err(unanswered(&error.to_string()))),
                     };
                 }
                 () = sleep(CHECK_INTERVAL) => {
@@ -359,10 +359,10 @@ impl Replicas {
             match asked {
                 Ok(_) => (heard_at, absences) = (Instant::now(), 0),
                 // Once may be a connection that is made anew.
-                Err(MeshError::NobodyAnswers { .. }) if absences > 0 => return Forwarded::Gone,
+                Err(MeshError::NobodyAnswers { .. }) if absences > 0 => return ForwardOutcome::Gone,
                 Err(MeshError::NobodyAnswers { .. }) => absences += 1,
                 Err(_) if heard_at.elapsed() < PROCESS_LEASE => {}
-                Err(error) => return Forwarded::Answered(Err(unanswered(&error.to_string()))),
+                Err(error) => return ForwardOutcome::Answered(Err(unanswered(&error.to_string()))),
             }
         }
     }

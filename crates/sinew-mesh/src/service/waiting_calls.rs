@@ -1,6 +1,6 @@
 //! Calls that wait for a task to settle.
 //!
-//! Nobody tells an endpoint that a caller has gone, and a task may take hours. So waiting calls have no place among those that
+//! An endpoint does not hear that a caller has gone, and a task may take hours. So waiting calls have no place among those that
 //! are answered, and where too many wait, the one that has waited longest is answered early, with the task as it is.
 
 use std::collections::{BTreeMap, HashMap};
