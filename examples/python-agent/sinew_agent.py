@@ -18,6 +18,7 @@ from nats.js.errors import NotFoundError
 ROOT = os.environ.get("SINEW_NAMESPACE", "sinew")
 ANNOUNCE_SECONDS = 5  # two announcements that are missed make the agent late, a minute without one makes it gone
 WORKING_SECONDS = 2  # the queue gives a task to another process after 7 s without a word
+CANCELLED_SECONDS = 60  # how long a cancellation is remembered that comes before its task
 STORE_SECONDS = 120  # how long a server that is away or full is asked to store a message
 MAX_DELIVERIES = 20  # a task that came more often without an answer seems to end the processes that work on it
 MAX_IDLE_BEGINS = 5  # so does one that was begun this often in a row and did no step
@@ -67,7 +68,8 @@ def answer(task_id, output=None, fault=None, logs=()):
     """The A2A task that says how the work ended, as bytes. Fails for an output that is not JSON."""
     result, artifacts, extra = {"type": "structured_invocation_result"}, [], {"logs": list(logs)}
     if fault:
-        state, text, extra["fault"] = "TASK_STATE_FAILED", fault["message"], fault
+        state = "TASK_STATE_CANCELED" if fault["kind"] == "cancelled" else "TASK_STATE_FAILED"
+        text, extra["fault"] = fault["message"], fault
         result.update(status="error", error_message=text)
     else:
         # Without sha256 and size: they would be those of the text in which the reader writes the numbers, 0.00003 for 3e-05.
@@ -135,6 +137,33 @@ class TakenOver(BaseException):
     """Another process works on the task now: this one stops, and says nothing. Handlers let it pass."""
 
 
+class Cancelled(BaseException):
+    """The task was cancelled: this process stops at the next step. Handlers let it pass."""
+
+
+class Cancellations:
+    """Tasks that their executions have cancelled."""
+
+    def __init__(self):
+        self.tasks, self.running, self.stop = {}, None, None
+
+    async def receive(self, message):
+        """Takes a message of the control subject."""
+        task_id, now = message.subject.rsplit(".", 1)[1], time.monotonic()
+        try:
+            json.loads(message.data)["cancel"]
+        except (ValueError, KeyError, TypeError):
+            return
+        self.tasks = {one: at for one, at in self.tasks.items() if now - at < CANCELLED_SECONDS or one == self.running}
+        self.tasks[task_id] = now
+        if task_id == self.running and self.stop:
+            self.stop()
+
+    def check(self, task_id):
+        if task_id in self.tasks:
+            raise Cancelled
+
+
 class StepUnknown(Exception):
     """A process stopped during a step that acts: it may have taken effect. Find out, and go on under another name."""
 
@@ -142,9 +171,10 @@ class StepUnknown(Exception):
 class Log:
     """The log of a task's activation: a place takes one record ever, so of two processes the slower one hears of the other."""
 
-    def __init__(self, client, message):
+    def __init__(self, client, message, cancellations=None):
         agent, execution, task = message.subject.split(".")[-3:]
         extra = json.loads(message.data)["metadata"]["sinew"]
+        self.task, self.cancellations = task, cancellations or Cancellations()
         self.client, self.by, self.opened, self.places = client, uuid.uuid4().hex, False, 0
         self.done, self.begun, self.counts = {}, set(), {}
         self.delivery, self.last_useful_delivery, self.idle_begins = 0, 0, 0
@@ -194,6 +224,7 @@ class Log:
         """The key of a step, and its result in a list if it is recorded."""
         if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
             raise ValueError(f"{name!r} is not a name of a step: 1 to 64 letters, digits, - and _")
+        self.cancellations.check(self.task)
         nth = self.counts[name] = self.counts.get(name, -1) + 1
         async with self.lock:
             while not self.opened:
@@ -238,37 +269,49 @@ class Steps:
 
     async def run_async(self, name, work, once=False):
         """The same for handlers that are coroutines; so is `work`."""
-        nth, known = await self.log.begin(name, once)
+        # The handler has an event loop of its own, and the log that of the connection.
+        wait = lambda what: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(what, self.loop))
+        nth, known = await wait(self.log.begin(name, once))
         if known:
             return known[0]
         try:
             result = await work(f"{self.log.activation}-{name}-{nth}")
         except Exception as error:
-            await self.log.end(name, nth, fault={"message": describe(error)})
+            await wait(self.log.end(name, nth, fault={"message": describe(error)}))
             raise
-        await self.log.end(name, nth, result=result)
+        await wait(self.log.end(name, nth, result=result))
         return result
 
 
 async def call(handler, value, log):
-    """The work itself: a function runs in a thread, so that the agent goes on announcing itself."""
+    """Calls the handler in a thread, coroutines too: one that blocks keeps neither heartbeats nor announcements waiting."""
     arguments = [value, Steps(log, asyncio.get_running_loop())][: len(inspect.signature(handler).parameters)]
-    if inspect.iscoroutinefunction(handler):
+
+    async def run_coroutine():
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        log.cancellations.stop = lambda: loop.call_soon_threadsafe(task.cancel)
         return await handler(*arguments)
 
     def in_thread():
         try:
+            if inspect.iscoroutinefunction(handler):
+                return asyncio.run(run_coroutine())
             return handler(*arguments)
+        except asyncio.CancelledError:
+            log.cancellations.check(log.task)  # otherwise the handler has cancelled itself
+            raise
         except StopIteration as error:  # a future cannot hold it, so the agent would wait for ever
             raise RuntimeError(describe(error)) from error
 
     return await asyncio.to_thread(in_thread)
 
 
-async def attempt(client, message, handler):
+async def attempt(client, message, handler, cancellations):
     """The answer to a task; none if another process works on it."""
     task_id, printed = message.subject.rsplit(".", 1)[1], Printed()
+    cancelled = answer(task_id, fault=make_fault("the task was cancelled", "SINEW-5105", "cancelled", False))
     try:
+        cancellations.check(task_id)
         extra = json.loads(message.data)["metadata"]["sinew"]
         if extra.get("deadline", float("inf")) <= time.time() * 1000:
             late = "the deadline had passed when the task came"
@@ -276,10 +319,15 @@ async def attempt(client, message, handler):
         if "input" not in extra:
             raise ValueError("the input has more than 64 KiB, which this agent does not fetch")
         with contextlib.redirect_stdout(printed):
-            output = await call(handler, extra["input"], Log(client, message))
+            output = await call(handler, extra["input"], Log(client, message, cancellations))
+        cancellations.check(task_id)
     except TakenOver:
         return None
+    except Cancelled:
+        return cancelled
     except BaseException as error:  # whatever it is, SystemExit too, a caller waits for an answer
+        if task_id in cancellations.tasks:
+            return cancelled
         return answer(task_id, fault=make_fault(describe(error)), logs=printed.logs())
     try:
         return answer(task_id, output, logs=printed.logs())
@@ -320,12 +368,22 @@ async def keep_working(message):
             await message.in_progress()
 
 
-async def work(client, message, handler):
+async def is_answered(client, result):
+    """Whether the task has a result: its process ended before it could acknowledge it, or the queue was made anew."""
+    with contextlib.suppress(NotFoundError):
+        await client.jetstream().get_last_msg(f"{ROOT}_RESULTS", result, direct=True)
+        return True
+    return False
+
+
+async def work(client, message, handler, cancellations):
     """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
     task_id, result = message.subject.rsplit(".", 1)[1], (message.headers or {}).get("Sinew-Result-Subject")
-    working = asyncio.create_task(keep_working(message))
+    working, cancellations.running = asyncio.create_task(keep_working(message)), task_id
     try:
-        if result is None:
+        if result is not None and await is_answered(client, result):
+            logger.info("%s is answered already", message.subject)
+        elif result is None:
             await set_aside(client, message, "the task names no subject for its result")
         elif await comes_too_often(client, message):
             reason = f"the task was delivered {MAX_DELIVERIES} times without an answer"
@@ -333,7 +391,7 @@ async def work(client, message, handler):
             await put_once(client, result, answer(task_id, fault=make_fault(reason, "SINEW-5107", "error", False)))
         else:
             # In a task of its own: a handler that cancels itself does not cancel the agent.
-            attempting = asyncio.create_task(attempt(client, message, handler))
+            attempting = asyncio.create_task(attempt(client, message, handler, cancellations))
             await asyncio.wait([attempting])
             body = attempting.result()
             if body is None:
@@ -345,6 +403,7 @@ async def work(client, message, handler):
         await message.ack_sync(timeout=5)
     finally:
         working.cancel()
+        cancellations.running = cancellations.stop = None
 
 
 async def announce(client, card):
@@ -388,6 +447,8 @@ async def serve(card, handler):
     name, stop = card["name"], asyncio.Event()
     client = await nats.connect(**connection(name))
     # Executors make the queue, at the latest with the first task: an agent that could might read the tasks of others.
+    cancellations = Cancellations()
+    await client.subscribe(f"{ROOT}.v1.control.{name}.*", cb=cancellations.receive)
     tasks = await client.jetstream().pull_subscribe_bind(f"agent-{name}", f"{ROOT}_TASKS")
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
@@ -403,7 +464,7 @@ async def serve(card, handler):
             continue
         for message in messages:
             try:
-                await work(client, message, handler)
+                await work(client, message, handler, cancellations)
             except Exception as error:
                 logger.warning("%s comes again: %s", message.subject, describe(error))
     announcing.cancel()

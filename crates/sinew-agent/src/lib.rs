@@ -29,6 +29,7 @@ mod agent;
 mod agent_endpoint;
 mod artifacts;
 mod caller_question;
+mod cancelled_tasks;
 mod context;
 mod ended_tasks;
 mod error;

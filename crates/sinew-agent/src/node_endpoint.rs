@@ -151,6 +151,10 @@ pub(crate) async fn begin(site: &Arc<Site>, work: NodeWork, listener: AnswerList
             answer(site, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
         }
         NodeBegin::New(cancel) => {
+            // Read after the task is in the table: a cancellation that comes now finds it there.
+            if site.cancelled.contains(&work.about.execution, &id) {
+                cancel.cancel();
+            }
             let context = Context::of_node(work.about, cancel, &site.mesh, &site.outgoing, &site.peers);
             if let Some(answer) = run(site, context, work.input) {
                 end(site, &id, answer).await;
@@ -170,6 +174,9 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     };
     if context.deadline().is_some_and(|deadline| deadline <= SystemTime::now()) {
         return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task came"));
+    }
+    if context.cancel().is_cancelled() {
+        return failed(Fault::cancelled(CANCELLED, "the task was cancelled before it started"));
     }
     // Checks against schemas of others may take milliseconds: other tasks do not wait for them.
     let brings_schema = context.input_schema().is_some() || context.output_schema().is_some();
@@ -300,7 +307,7 @@ async fn attempt(
             biased;
             () = site.halt.cancelled() => return Err(GivenUp::Stopping),
             () = context.cancel().cancelled() => {
-                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it started")));
             }
             () = sleep_until(until) => {
                 return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));

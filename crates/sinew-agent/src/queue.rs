@@ -8,7 +8,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::send::PutOutcome;
 use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
-use sinew_mesh::{Mesh, MeshError, crash};
+use sinew_mesh::{MeshError, crash};
 use sinew_protocol::a2a::SendMessageRequest;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::task::is_node_message;
@@ -77,8 +77,8 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     request.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&request.about) + STORING);
     let trace_parent = request.about.trace_parent.clone();
-    if delivery.delivered() > 1 && Box::pin(is_answered(&site.mesh, &subject)).await {
-        // Another replica stored the result, but ended before it could acknowledge the task.
+    if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
+        // Another process stored the result, but ended before it could acknowledge the task, or the queue is a new one.
         tracing::debug!(task = %delivery.task, "the task is answered already");
         return Box::pin(settle(&delivery)).await;
     }
@@ -118,7 +118,7 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
     work.about.delivery = delivery.delivered();
     let keep = KeepAlive::start(delivery.answers(), site.patience(&work.about) + STORING);
     let trace_parent = work.about.trace_parent.clone();
-    if delivery.delivered() > 1 && Box::pin(is_answered(&site.mesh, &subject)).await {
+    if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
         tracing::debug!(task = %delivery.task, "the task is answered already");
         return Box::pin(settle(&delivery)).await;
     }
@@ -262,13 +262,24 @@ async fn give_back(delivery: &Delivery) {
     }
 }
 
-/// Whether a result lies under this subject. When that cannot be told, the task is done once more: the same id makes one
-/// of the two results count.
-async fn is_answered(mesh: &Mesh, subject: &str) -> bool {
-    let stream = sinew_protocol::stream::bucket(mesh.namespace(), "RESULTS");
-    match mesh.admin().jetstream().get_stream_no_info(stream).await {
-        Ok(results) => results.direct_get_last_for_subject(subject).await.is_ok(),
-        Err(_) => false,
+/// Returns whether a task has a result. Asks until the server answers: a task that may be done is not started before.
+async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
+    loop {
+        match site.mesh.commands().has_result(subject).await {
+            Ok(is_answered) => return is_answered,
+            Err(error) if error.is_transient() => {
+                tracing::debug!(task = %delivery.task, %error, "it is not known yet whether the task has a result");
+            }
+            // The connection may not read results: the first of two results counts.
+            Err(error) => {
+                tracing::debug!(task = %delivery.task, %error, "the result of a task cannot be read");
+                return false;
+            }
+        }
+        tokio::select! {
+            () = site.halt.cancelled() => return false,
+            () = sleep(AGAIN) => {}
+        }
     }
 }
 

@@ -146,16 +146,17 @@ fn may_pass(error: &MeshError) -> bool {
     error.is_transient() || matches!(error, MeshError::Refused { .. })
 }
 
-/// Hears who gives a task up.
+/// Cancels tasks that their executions cancel.
 async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::ControlSubscription) {
     while let Some(said) = controls.next().await {
         match said.control {
             Control::Cancel { execution } => {
+                site.cancelled.insert(&execution, &said.task, Instant::now());
                 if site.nodes.cancel(&execution, &said.task) {
-                    tracing::info!(task = %said.task, "the task is given up by whoever asked");
+                    tracing::info!(%execution, task = %said.task, "the task was cancelled by its execution");
                 }
                 for entry in site.table.open(&execution, said.task.as_str()) {
-                    tracing::info!(task = %said.task, "the task is given up by whoever asked");
+                    tracing::info!(%execution, task = %said.task, "the task was cancelled by its execution");
                     entry.cancel.cancel();
                 }
             }

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::CompiledAgent;
+use crate::cancelled_tasks::CancelledTasks;
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
 use crate::feed::{EventFeed, OutgoingEvents, state_word};
@@ -45,6 +46,8 @@ pub(crate) struct Site {
     pub(crate) going_on: TaskTracker,
     /// Tasks that came in node requests.
     pub(crate) nodes: NodeTasks,
+    /// Cancelled tasks that may still arrive.
+    pub(crate) cancelled: CancelledTasks,
     /// Places of tasks that are worked on.
     pub(crate) places: AgentPlaces,
     pub(crate) outgoing: OutgoingEvents,
@@ -60,6 +63,7 @@ impl Site {
             halt: CancellationToken::new(),
             going_on: TaskTracker::new(),
             nodes: NodeTasks::default(),
+            cancelled: CancelledTasks::default(),
             places: AgentPlaces {
                 working: Arc::new(Semaphore::new(agent.agent.concurrency)),
                 queue: Arc::default(),
@@ -93,6 +97,10 @@ impl Site {
             Entry::new(origin.clone(), caller, &request.about, feed)
         });
         if let Begin::New(entry) = &begin {
+            // Read after the task is in the table: a cancellation that comes now finds it there.
+            if self.cancelled.contains(&request.about.execution, &request.about.task) {
+                entry.cancel.cancel();
+            }
             let (site, entry) = (Arc::clone(self), Arc::clone(entry));
             let about = &request.about;
             let span = tracing::info_span!(
@@ -150,7 +158,7 @@ impl Site {
             biased;
             () = self.halt.cancelled() => return Err(GivenUp::Stopping),
             () = context.cancel().cancelled() => {
-                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it started")));
             }
             () = sleep_until(until) => {
                 return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));

@@ -82,11 +82,9 @@ pub(crate) async fn go_on(
     let mut context = context.clone();
     loop {
         let called = match first.take() {
-            Some(FirstCall::Answered(answer)) => answer,
+            Some(FirstCall::Answered(answer)) => unless_cancelled(&context, answer),
             Some(FirstCall::Running(call)) => attempt(agent, call, &context, until, halt).await?,
-            None if context.cancel().is_cancelled() => {
-                Err(Fault::cancelled(CANCELLED, "the task was cancelled"))
-            }
+            None if context.cancel().is_cancelled() => Err(cancelled()),
             None => {
                 let call = begin_call(agent, input.clone(), &context);
                 attempt(agent, call, &context, until, halt).await?
@@ -189,14 +187,16 @@ async fn attempt(
     until: Instant,
     halt: &CancellationToken,
 ) -> Result<Result<HandlerOutput, Fault>, GivenUp> {
-    let cancelled = || Fault::cancelled(CANCELLED, "the task was cancelled");
     let mut called = RunningHandler(tokio::spawn(PacedCall::new(call, &agent.pace).in_current_span()));
     let why = tokio::select! {
         biased;
-        said = &mut called.0 => return Ok(said.unwrap_or_else(|error| {
-            tracing::error!(agent = agent.agent.name, task = %context.task(), %error, "the handler panicked");
-            Err(Fault::error(PANICKED, "the handler panicked"))
-        })),
+        said = &mut called.0 => {
+            let said = said.unwrap_or_else(|error| {
+                tracing::error!(agent = agent.agent.name, task = %context.task(), %error, "the handler panicked");
+                Err(Fault::error(PANICKED, "the handler panicked"))
+            });
+            return Ok(unless_cancelled(context, said));
+        }
         () = halt.cancelled() => {
             // The handler ends before it could give up the calls that it waits for: the next process finds them.
             called.0.abort();
@@ -216,6 +216,18 @@ async fn attempt(
         () = sleep(TIDY_UP) => {}
     }
     Ok(Err(why))
+}
+
+fn cancelled() -> Fault {
+    Fault::cancelled(CANCELLED, "the task was cancelled")
+}
+
+/// Returns the answer of a handler. A cancelled task ends as cancelled, whatever its handler returns on the way out.
+fn unless_cancelled(
+    context: &Context,
+    answer: Result<HandlerOutput, Fault>,
+) -> Result<HandlerOutput, Fault> {
+    if context.cancel().is_cancelled() { Err(cancelled()) } else { answer }
 }
 
 /// A handler at work; it ends with whoever waits for it.

@@ -158,6 +158,20 @@ pub(crate) fn next_deadline(state: &ExecutionState) -> Option<(Time, OpenWait)> 
     Some((timer.at, waiting))
 }
 
+/// Whether a timer is due that ends the work of an agent.
+pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time) -> bool {
+    let is_asked = |act: ActivationId| state.act(act).ask.as_ref().is_some_and(|ask| !ask.is_evaluation());
+    let works = || {
+        let mut acts = 0..state.acts.len() as ActivationId;
+        acts.any(|act| state.act(act).phase == ActivationPhase::Running && is_asked(act))
+    };
+    state.timers.iter().take_while(|timer| timer.at <= now).any(|timer| match timer.kind {
+        TimerKind::Attempt => timer.act.is_some_and(is_asked),
+        TimerKind::Activation | TimerKind::Wall => works(),
+        TimerKind::Backoff | TimerKind::Sleep | TimerKind::Person => false,
+    })
+}
+
 /// A pause stops what would start something; deadlines go on.
 pub(crate) fn due_matters(state: &ExecutionState, kind: TimerKind) -> bool {
     match kind {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::action::{Action, OpenWait, next_deadline, outstanding, react};
+use crate::action::{Action, OpenWait, has_due_task_timer, next_deadline, outstanding, react};
 use crate::adapter::Adapter;
 use crate::apply::apply;
 use crate::ctx::AdapterContext;
@@ -161,6 +161,12 @@ impl<J: RoundJournal> Machine<J> {
     /// Returns the time at which the machine needs [`EngineInput::Tick`], and for whom and why; `None` without a deadline.
     pub fn next_deadline(&self) -> Option<(Time, OpenWait)> {
         next_deadline(&self.state)
+    }
+
+    /// Returns true if a timer is due by `now` that ends the work of an agent: that of an attempt, or of an activation or the
+    /// execution while an agent works.
+    pub fn has_due_task_timer(&self, now: Time) -> bool {
+        has_due_task_timer(&self.state, now)
     }
 
     /// Returns what a retry would do, without doing it.

@@ -312,6 +312,8 @@ impl Table<'_> {
         }
         self.api(&format!("CONSUMER.LIST.{tasks}"));
         self.get(&tasks);
+        // Tasks of ended work leave their queues.
+        self.api(&format!("STREAM.MSG.DELETE.{tasks}"));
         for subject in [
             "journal.*",
             "history.*",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sinew_engine::{
-    Action, ActivationId, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
+    Action, ActivationId, ActivationPhase, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
     TaskRequest, Time, decode_round, encode_round,
 };
 use sinew_protocol::code;
@@ -158,6 +158,12 @@ impl ActiveExecution {
         self.tasks.get(task).copied()
     }
 
+    /// Returns true if an answer to this attempt would count now.
+    pub(crate) fn awaits(&self, act: ActivationId, attempt: u32) -> bool {
+        let one = self.machine.state().act(act);
+        one.running == Some(attempt) && one.phase == ActivationPhase::Running
+    }
+
     /// Returns the request of an activation's running attempt.
     pub(crate) fn ask(&self, act: ActivationId, attempt: u32) -> Option<&Arc<TaskRequest>> {
         let one = self.machine.state().act(act);
@@ -199,6 +205,11 @@ impl ActiveExecution {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.machine.next_deadline().map(|(at, _)| at)
+    }
+
+    /// Returns true if a timer is due that ends the work of an agent.
+    pub(crate) fn has_due_task_timer(&self, now: Time) -> bool {
+        self.machine.has_due_task_timer(now)
     }
 
     fn index(&mut self, act: ActivationId, attempt: u32) {

@@ -71,6 +71,8 @@ mod tests {
         TimerLostOnEviction,
         /// A replayed execution has no deadline.
         TimerLostOnTakeover,
+        /// A timer fires although its owner has not read what was stored before.
+        TimersBeforeInbox,
         /// A tick comes before the deadline.
         TimerFiresEarly,
         /// Outstanding actions are not repeated after a takeover.
@@ -87,6 +89,8 @@ mod tests {
         ClosedBeforeArchived,
         /// A retry that is refused leaves a closed execution open.
         RefusedRetryReopens,
+        /// A task leaves although its activation has ended in the same turn.
+        EndedTaskSent,
         /// An end is archived that a retry of the same turn has taken back.
         ReopenedEndArchived,
         /// A refused retry takes back the verdicts that the same commit has on other commands.

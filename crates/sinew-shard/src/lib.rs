@@ -35,6 +35,7 @@ mod state;
 mod stored;
 mod table;
 mod takeover_note;
+mod timer_check;
 #[cfg(test)]
 mod tests;
 mod wording;
@@ -58,3 +59,4 @@ pub use start_identity::StartIdentity;
 pub use state::{OutputCheck, PendingCommit, ShardConfig, ShardState};
 pub use stored::{RoundLog, StoredExecution};
 pub use takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};
+pub use timer_check::InboxEnds;

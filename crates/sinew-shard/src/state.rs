@@ -24,6 +24,7 @@ use crate::outgoing::Outgoing;
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::ExecutionTable;
+use crate::timer_check::InboxEnds;
 
 /// Bytes of executions that one commit journals again.
 const COMPACTION_STEP_BYTES: usize = 512 * 1024;
@@ -176,19 +177,32 @@ impl ShardState {
         }
     }
 
-    /// Wakes every execution whose deadline has passed.
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.now = now;
-        self.closed_ids.handle_time(now);
-        let now = if seeded_bug!(TimerFiresEarly) { now + 5_000 } else { now };
-        self.table.tick(&mut self.builder, now);
+    /// Keeps timers that end the work of agents from firing before this time: after an outage, agents hand in the results
+    /// that they could not store.
+    pub fn hold_task_timers(&mut self, until: Time) {
+        self.table.tasks_held_until = self.table.tasks_held_until.max(until);
     }
 
-    /// Wakes these executions if their deadlines have passed.
-    pub fn handle_timeout_of(&mut self, now: Time, executions: &[ExecutionId]) {
-        self.now = now;
+    /// Wakes every execution whose deadline had passed when the ends of the inbox were asked for. Does nothing before
+    /// everything up to these ends was handled.
+    pub fn handle_timeout(&mut self, ends: &InboxEnds) {
+        if !ends.are_reached(&self.positions) {
+            return;
+        }
+        self.now = self.now.max(ends.at);
+        self.closed_ids.handle_time(ends.at);
+        let at = if seeded_bug!(TimerFiresEarly) { ends.at + 5_000 } else { ends.at };
+        self.table.tick(&mut self.builder, at);
+    }
+
+    /// Wakes these executions as [`ShardState::handle_timeout`] does.
+    pub fn handle_timeout_of(&mut self, ends: &InboxEnds, executions: &[ExecutionId]) {
+        if !ends.are_reached(&self.positions) {
+            return;
+        }
+        self.now = self.now.max(ends.at);
         for execution in executions {
-            self.table.tick_one(&mut self.builder, now, execution);
+            self.table.tick_one(&mut self.builder, ends.at, execution);
         }
     }
 
@@ -295,9 +309,12 @@ impl ShardState {
         if seeded_bug!(TimerFiresEarly) { due.map(|due| due.saturating_sub(5_000)) } else { due }
     }
 
-    /// Returns executions whose deadlines have passed, at most so many.
-    pub fn due_executions(&self, now: Time, most: usize) -> Vec<ExecutionId> {
-        self.table.due_now(now, most)
+    /// Returns executions that [`ShardState::handle_timeout_of`] would wake, at most so many.
+    pub fn due_executions(&self, ends: &InboxEnds, most: usize) -> Vec<ExecutionId> {
+        if !ends.are_reached(&self.positions) {
+            return Vec::new();
+        }
+        self.table.due_now(ends.at, most)
     }
 
     /// Returns the request that a result answers, if the result counts now and comes from the agent that was asked.

@@ -44,6 +44,8 @@ pub(crate) struct ExecutionTable {
     /// Share of the active ones in that.
     active_bytes: usize,
     due: BTreeSet<(Time, ExecutionId)>,
+    /// Timers that end the work of agents do not fire before this time.
+    pub(crate) tasks_held_until: Time,
     /// Children that could not be started and whose parents have no answer yet.
     rejected: IndexMap<ExecutionId, RejectedChild>,
     refused: VecDeque<(ExecutionId, Verdict)>,
@@ -320,8 +322,23 @@ impl ExecutionTable {
         let Some(open) = self.load(execution) else { return };
         if let Some(due) = open.due.take_if(|due| *due <= now) {
             self.due.remove(&(due, execution.clone()));
-            let _ = self.input(commit, now, execution, EngineInput::Tick);
+            self.fire(commit, now, execution);
         }
+    }
+
+    /// Wakes an execution that is due, unless a timer of it is held. Its entry in the table of deadlines was removed.
+    fn fire(&mut self, commit: &mut CommitBuilder, now: Time, execution: &ExecutionId) {
+        let held_until = self.tasks_held_until;
+        if now < held_until
+            && let Some(open) = self.load(execution)
+            && open.has_due_task_timer(now)
+        {
+            open.due = Some(held_until);
+            self.due.insert((held_until, execution.clone()));
+            return;
+        }
+        // A tick is never refused; an execution whose code breaks on it waits for an operator.
+        let _ = self.input(commit, now, execution, EngineInput::Tick);
     }
 
     /// Wakes whatever is due.
@@ -334,8 +351,7 @@ impl ExecutionTable {
             if let Some(open) = self.load(&execution) {
                 open.due = None;
             }
-            // A tick is never refused; an execution whose code breaks on it waits for an operator.
-            let _ = self.input(commit, now, &execution, EngineInput::Tick);
+            self.fire(commit, now, &execution);
         }
     }
 

@@ -58,6 +58,13 @@ impl ShardState {
         if is_reopened && !seeded_bug!(ReopenedEndArchived) {
             return None;
         }
+        // A later input of the same turn has ended the activation: nobody may start its task.
+        if let Action::Send { act, attempt, .. } = &action
+            && !active.awaits(*act, *attempt)
+            && !seeded_bug!(EndedTaskSent)
+        {
+            return None;
+        }
         let message = Outgoing::of(active, action);
         if seeded_bug!(ClosedBeforeArchived)
             && let Outgoing::Finish { reopened, .. } = &message

@@ -20,6 +20,7 @@ pub(super) async fn send(
         }
         Outgoing::CancelTask { call } => {
             calls.cancel(&call.task);
+            stores.cancel(&call);
             Some(Outgoing::CancelTask { call })
         }
         outgoing => stores.send(outgoing).await,

@@ -22,6 +22,8 @@ mod shard_keeper;
 mod start_desk;
 mod store_desk;
 mod takeover_notes;
+mod timer_gate;
+mod withdrawal;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -32,11 +34,10 @@ use dashmap::DashMap;
 use futures_util::future::join_all;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
-use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::{ResultKey, Token};
-use sinew_shard::{Call, ShardConfig};
+use sinew_shard::ShardConfig;
 use sinew_source::SchemaCache;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -145,15 +146,6 @@ impl Shared {
             return Arc::clone(&gate);
         }
         Arc::clone(&self.gates.entry(agent.to_owned()).or_insert_with(|| Arc::new(Gate::new())))
-    }
-
-    /// Tells an agent that a task is given up. Nobody may be listening, and the task may never have been taken.
-    async fn cancel_task(&self, call: &Call) {
-        let (agent, task) = (call.ask.target.name(), &call.task);
-        let control = Control::Cancel { execution: call.execution.clone() };
-        if let Err(error) = self.mesh.tasks().control(agent, task, &control).await {
-            debug!(agent, %task, %error, "the agent could not be told");
-        }
     }
 
     /// Parts that the endpoints of workflows need.

@@ -3,20 +3,20 @@
 //! Each job may be repeated after a crash, always under the same ids; so it is tried until it succeeds, and only the end of
 //! a drain waits for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
 use sinew_mesh::send::PutOutcome;
-use sinew_mesh::{HeaderMap, MeshError, crash};
+use sinew_mesh::{MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::ModelTotals;
-use sinew_protocol::{Fault, Subject, TaskId, Token};
-use sinew_shard::outgoing::{child_cancel, child_start, rejected_child_outcome};
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
+use sinew_shard::outgoing::{child_start, rejected_child_outcome};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
@@ -26,6 +26,7 @@ use super::Shared;
 use super::intake::{BackInput, Handle};
 use super::lost_results::{self, StoredTask};
 use super::store_desk::closed_execution;
+use super::withdrawal::{self, Withdrawals};
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
 
@@ -96,68 +97,174 @@ async fn work(
     mut jobs: mpsc::UnboundedReceiver<Vec<Job>>,
     back: mpsc::UnboundedSender<BackInput>,
 ) {
-    let mut running = JoinSet::new();
-    // Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when
-    // the shard is handed over.
-    let mut direct = JoinSet::new();
-    let mut calls: HashMap<TaskId, AbortHandle> = HashMap::new();
-    let mut settling: Vec<oneshot::Sender<()>> = Vec::new();
+    let mut worker = Worker::new(shared, back);
     loop {
-        if running.is_empty() {
-            for settled in settling.drain(..) {
+        worker.notify_settled();
+        tokio::select! {
+            batch = jobs.recv() => match batch {
+                Some(batch) => batch.into_iter().for_each(|job| worker.start(job)),
+                None => break,
+            },
+            Some(done) = worker.running.join_next() => {
+                if let Ok(done) = done {
+                    worker.handle_done(done);
+                }
+            }
+            Some(ended) = worker.direct.join_next() => {
+                if let Ok(task) = ended {
+                    worker.calls.remove(&task);
+                }
+            }
+        }
+    }
+    while let Some(done) = worker.running.join_next().await {
+        if let Ok(done) = done {
+            worker.handle_done(done);
+        }
+    }
+}
+
+/// Jobs of one outbox in progress.
+struct Worker {
+    shared: Handle,
+    back: mpsc::UnboundedSender<BackInput>,
+    running: JoinSet<Done>,
+    /// Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when the
+    /// shard is handed over.
+    direct: JoinSet<TaskId>,
+    calls: HashMap<TaskId, AbortHandle>,
+    /// Tasks whose message is being stored.
+    storing: HashSet<TaskId>,
+    /// Cancelled tasks whose message was being stored then: they are withdrawn once that has ended.
+    cancelled: HashMap<TaskId, Call>,
+    withdrawals: Withdrawals,
+    settling: Vec<oneshot::Sender<()>>,
+}
+
+/// What ended in the outbox.
+enum Done {
+    /// The message of a task; a [`StoredTask`] if it was stored before.
+    Stored(TaskId, Option<StoredTask>),
+    /// The withdrawal of a task of this execution.
+    Withdrawn(ExecutionId),
+    /// Something that nothing depends on.
+    Other,
+}
+
+impl Worker {
+    fn new(shared: Handle, back: mpsc::UnboundedSender<BackInput>) -> Self {
+        Self {
+            shared,
+            back,
+            running: JoinSet::new(),
+            direct: JoinSet::new(),
+            calls: HashMap::new(),
+            storing: HashSet::new(),
+            cancelled: HashMap::new(),
+            withdrawals: Withdrawals::default(),
+            settling: Vec::new(),
+        }
+    }
+
+    fn notify_settled(&mut self) {
+        if self.running.is_empty() {
+            for settled in self.settling.drain(..) {
                 let _ = settled.send(());
             }
         }
-        tokio::select! {
-            batch = jobs.recv() => {
-                let Some(batch) = batch else { break };
-                for job in batch {
-                    match job {
-                        Job::Send(Outgoing::Evaluation { call, caller }) => {
-                            let task = call.task.clone();
-                            calls.insert(task, direct.spawn(perform_evaluation(call, caller, back.clone())));
-                        }
-                        Job::Send(Outgoing::CancelEvaluation { task }) => {
-                            if let Some(evaluation) = calls.remove(&task) {
-                                evaluation.abort();
-                            }
-                        }
-                        Job::Send(Outgoing::Task { call, meta, .. }) if shared.is_direct(&call) => {
-                            let task = call.task.clone();
-                            let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
-                            calls.insert(task, direct.spawn(done));
-                        }
-                        Job::Send(Outgoing::CancelTask { call }) if !shared.is_workflow(&call) => {
-                            if let Some(call) = calls.remove(&call.task) {
-                                call.abort();
-                            }
-                            let shared = Arc::clone(&shared);
-                            running.spawn(async move {
-                                shared.cancel_task(&call).await;
-                                None
-                            });
-                        }
-                        Job::Pursue(stored) => {
-                            let task = stored.call.task.clone();
-                            let pursued = lost_results::pursue(Arc::clone(&shared), stored, back.clone());
-                            calls.insert(task, direct.spawn(pursued));
-                        }
-                        Job::Settled(settled) => settling.push(settled),
-                        Job::Send(outgoing) => {
-                            running.spawn(perform(Arc::clone(&shared), outgoing, back.clone()));
-                        }
-                    }
+    }
+
+    fn start(&mut self, job: Job) {
+        let (shared, back) = (Arc::clone(&self.shared), self.back.clone());
+        match job {
+            Job::Send(Outgoing::Evaluation { call, caller }) => {
+                let task = call.task.clone();
+                self.calls.insert(task, self.direct.spawn(perform_evaluation(call, caller, back)));
+            }
+            Job::Send(Outgoing::CancelEvaluation { task }) => {
+                if let Some(evaluation) = self.calls.remove(&task) {
+                    evaluation.abort();
                 }
             }
-            Some(done) = running.join_next() => if let Ok(Some(stored)) = done {
-                let task = stored.call.task.clone();
-                let pursued = lost_results::pursue(Arc::clone(&shared), stored, back.clone());
-                calls.insert(task, direct.spawn(pursued));
-            },
-            Some(ended) = direct.join_next() => if let Ok(task) = ended { calls.remove(&task); },
+            Job::Send(Outgoing::Task { call, meta, .. }) if shared.is_direct(&call) => {
+                let task = call.task.clone();
+                self.calls.insert(task, self.direct.spawn(super::direct::call(shared, call, meta, back)));
+            }
+            Job::Send(Outgoing::Task { call, meta, chain }) => {
+                self.storing.insert(call.task.clone());
+                self.running.spawn(store_task(shared, call, meta, chain, back));
+            }
+            Job::Send(Outgoing::CancelTask { call }) => self.cancel(call),
+            Job::Send(finish @ Outgoing::Finish { .. }) => {
+                // An archived execution is not looked at after a crash, so its tasks leave their queues first.
+                if let Some(finish) = self.withdrawals.admit(finish) {
+                    self.perform(finish);
+                }
+            }
+            Job::Send(outgoing) => self.perform(outgoing),
+            Job::Pursue(stored) => self.pursue(stored),
+            Job::Settled(settled) => self.settling.push(settled),
         }
     }
-    while running.join_next().await.is_some() {}
+
+    fn perform(&mut self, outgoing: Outgoing) {
+        let (shared, back) = (Arc::clone(&self.shared), self.back.clone());
+        self.running.spawn(async move {
+            perform(&shared, outgoing, &back).await;
+            Done::Other
+        });
+    }
+
+    fn pursue(&mut self, stored: StoredTask) {
+        let task = stored.call.task.clone();
+        let pursued = lost_results::pursue(Arc::clone(&self.shared), stored, self.back.clone());
+        self.calls.insert(task, self.direct.spawn(pursued));
+    }
+
+    /// Cancels a task. One whose message is being stored is withdrawn after that, or it would stay in its queue.
+    fn cancel(&mut self, call: Call) {
+        if let Some(call) = self.calls.remove(&call.task) {
+            call.abort();
+        }
+        self.withdrawals.begin(&call.execution);
+        if self.storing.contains(&call.task) {
+            if let Some(before) = self.cancelled.insert(call.task.clone(), call) {
+                self.end_withdrawal(&before.execution);
+            }
+            return;
+        }
+        self.withdraw(call);
+    }
+
+    fn withdraw(&mut self, call: Call) {
+        let shared = Arc::clone(&self.shared);
+        self.running.spawn(async move {
+            let execution = call.execution.clone();
+            withdrawal::withdraw(&shared, &call).await;
+            Done::Withdrawn(execution)
+        });
+    }
+
+    fn handle_done(&mut self, done: Done) {
+        match done {
+            Done::Stored(task, stored) => {
+                self.storing.remove(&task);
+                match (self.cancelled.remove(&task), stored) {
+                    (Some(call), _) => self.withdraw(call),
+                    (None, Some(stored)) => self.pursue(stored),
+                    (None, None) => {}
+                }
+            }
+            Done::Withdrawn(execution) => self.end_withdrawal(&execution),
+            Done::Other => {}
+        }
+    }
+
+    fn end_withdrawal(&mut self, execution: &ExecutionId) {
+        if let Some(finish) = self.withdrawals.end(execution) {
+            self.perform(finish);
+        }
+    }
 }
 
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
@@ -171,49 +278,36 @@ async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSend
     task
 }
 
-/// Does one thing, however often it takes. Returns a task whose message was stored already.
-async fn perform(
+/// Stores the message of a task, however often that has to be tried.
+async fn store_task(
     shared: Handle,
-    outgoing: Outgoing,
+    call: Call,
+    meta: Arc<ExecutionMeta>,
+    chain: Vec<String>,
     back: mpsc::UnboundedSender<BackInput>,
-) -> Option<StoredTask> {
-    match outgoing {
-        Outgoing::Task { call, meta, chain } => {
-            // The semaphore is never closed.
-            let permit = TASK_SENDS.acquire().await;
-            // Boxed, because thousands may wait for a permit, and sending is a large future.
-            let sent = Box::pin(insist(|| send(&shared, &call, &meta, &chain))).await;
-            drop(permit);
-            match sent {
-                Ok(TaskPlace::Waiting) => {}
-                Ok(TaskPlace::PassedOver(place)) => return Some(StoredTask { call, meta, place }),
-                Err(error) => {
-                    let agent = Token::of(call.ask.target.name());
-                    let result = Err(Fault::from(error).with_retryable(false));
-                    let input = ShardInput::task_result(call.execution, call.task, agent, result);
-                    let _ = back.send(input.into());
-                }
-            }
+) -> Done {
+    let task = call.task.clone();
+    // The semaphore is never closed.
+    let permit = TASK_SENDS.acquire().await;
+    // Boxed, because thousands may wait for a permit, and sending is a large future.
+    let sent = Box::pin(insist(|| send(&shared, &call, &meta, &chain))).await;
+    drop(permit);
+    match sent {
+        Ok(TaskPlace::Waiting) => Done::Stored(task, None),
+        Ok(TaskPlace::PassedOver(place)) => Done::Stored(task, Some(StoredTask { call, meta, place })),
+        Err(error) => {
+            let agent = Token::of(call.ask.target.name());
+            let result = Err(Fault::from(error).with_retryable(false));
+            let input = ShardInput::task_result(call.execution, call.task, agent, result);
+            let _ = back.send(input.into());
+            Done::Stored(task, None)
         }
-        other => Box::pin(perform_rest(&shared, other, &back)).await,
     }
-    None
 }
 
-/// Does one thing that is not a task.
-async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSender<BackInput>) {
+/// Sends a message that is neither a task nor its cancellation, however often that has to be tried.
+async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSender<BackInput>) {
     match outgoing {
-        Outgoing::CancelTask { call } => {
-            let command = child_cancel(&call);
-            let child = command.execution();
-            let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
-            let shard = child.shard(shared.shards);
-            let body: Bytes = command.to_json().into();
-            let sent = insist(|| {
-                shared.mesh.commands().send(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone())
-            });
-            report(&sent.await);
-        }
         Outgoing::Finish { ref record, ref outcome, reopened, usage, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
             let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
@@ -240,6 +334,7 @@ async fn perform_rest(shared: &Handle, outgoing: Outgoing, back: &mpsc::Unbounde
             }
         }
         Outgoing::Task { .. }
+        | Outgoing::CancelTask { .. }
         | Outgoing::CancelEvaluation { .. }
         | Outgoing::Evaluation { .. }
         | Outgoing::StartAnswer { .. } => {}
@@ -321,7 +416,7 @@ pub(super) async fn answer(
 }
 
 /// Tries until it works or cannot work.
-async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() -> F) -> Result<T, MeshError> {
+pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() -> F) -> Result<T, MeshError> {
     let mut wait = BACKOFF.0;
     loop {
         match again().await {
@@ -336,7 +431,7 @@ async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() ->
 }
 
 /// Says what could not be done; true if it was.
-fn report<T>(done: &Result<T, MeshError>) -> bool {
+pub(super) fn report<T>(done: &Result<T, MeshError>) -> bool {
     if let Err(error) = done {
         warn!(%error, code = error.code(), "an effect could not be performed");
     }

@@ -34,6 +34,7 @@ use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::start_desk::StartDesk;
 use super::store_desk::StoreDesk;
 use super::takeover_notes::{StoredNote, clear_own_note};
+use super::timer_gate::{HAND_IN_TIME, Outage, TimerGate};
 use crate::measures::execution_gauges::ExecutionGauges;
 use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
 use crate::measures::round_time::RoundTime;
@@ -96,6 +97,7 @@ pub(super) struct Shard {
     left: VecDeque<ReceivedMessage>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
+    timers: TimerGate,
     care: TakeoverCare,
     note: StoredNote,
     /// The purge of the journal that is under way.
@@ -201,7 +203,8 @@ impl Shard {
         let mut desk = OpeningDesk { outbox, calls, stores, note };
         desk.fold(&shared, &mut opening).await?;
         let OpeningDesk { outbox, calls, stores, note } = desk;
-        let (state, mut care) = opening.finish();
+        let (mut state, mut care) = opening.finish();
+        state.hold_task_timers(clock.now() + HAND_IN_TIME.as_millis() as Time);
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
@@ -217,6 +220,7 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
+        let timers = TimerGate::new(stores.connections());
         let queue_lengths = (id == TELLING_SHARD).then(|| tell_queue_lengths(shared.mesh.clone()));
         Ok(Self {
             shared,
@@ -232,6 +236,7 @@ impl Shard {
             arrived: Vec::new(),
             left: VecDeque::new(),
             clock,
+            timers,
             care,
             note,
             purge: None,
@@ -251,7 +256,7 @@ impl Shard {
         // A point in time, not a while: questions and other wake-ups must not put it off.
         let mut latest = tokio::time::Instant::now();
         loop {
-            let due = self.state.next_timeout().map(|at| until(&self.clock, at));
+            let due = self.check_timers().await;
             if self.care.check_end(due.is_some_and(|due| due.is_zero())) {
                 self.note.release(&mut self.care).await?;
             }
@@ -322,6 +327,25 @@ impl Shard {
         }
     }
 
+    /// Returns the time until timers may fire; zero if some are due and the inbox was read. `None` without timers.
+    async fn check_timers(&mut self) -> Option<Duration> {
+        let at = self.state.next_timeout()?;
+        let due = until(&self.clock, at);
+        if !due.is_zero() {
+            return Some(due);
+        }
+        if self.timers.is_needed(at) {
+            let asked_at = self.clock.now();
+            let ends = self.inbox.ends().await;
+            let outage = self.timers.handle_ends(asked_at, ends, self.stores.connections());
+            if outage == Outage::Ended {
+                self.state.hold_task_timers(self.clock.now() + HAND_IN_TIME.as_millis() as Time);
+            }
+        }
+        let is_read = self.timers.ends().is_some_and(|ends| ends.are_reached(&self.state.positions()));
+        Some(if is_read { Duration::ZERO } else { self.timers.wait() })
+    }
+
     /// Takes the starts that have been asked for, as many as one turn may have.
     fn take_requests(&mut self, requests: &mut Vec<StartRequest>) {
         while requests.len() < self.care.batch(BATCH)
@@ -337,7 +361,10 @@ impl Shard {
         messages: Vec<ReceivedMessage>,
         inputs: Vec<ShardInput>,
     ) -> Result<(), End> {
-        let due = self.state.due_executions(self.clock.now(), MAX_CAREFUL_BATCH);
+        let due = match self.timers.ends() {
+            Some(ends) => self.state.due_executions(&ends, MAX_CAREFUL_BATCH),
+            None => Vec::new(),
+        };
         let mut left = Vec::new();
         // Groups with messages come last, and have nothing else.
         for group in self.care.split_turn(due, inputs, messages, work_item) {
@@ -401,10 +428,10 @@ impl Shard {
         for input in inputs {
             self.state.handle_input(now, input, &*self.shared);
         }
-        match due {
-            DueWork::None => {}
-            DueWork::All => self.state.handle_timeout(now),
-            DueWork::Of(due) => self.state.handle_timeout_of(now, &due),
+        match (due, self.timers.ends()) {
+            (DueWork::None, _) | (_, None) => {}
+            (DueWork::All, Some(ends)) => self.state.handle_timeout(&ends),
+            (DueWork::Of(due), Some(ends)) => self.state.handle_timeout_of(&ends, &due),
         }
         time.part("decided");
         effects::tell(self.state.take_notices());

@@ -3,14 +3,14 @@
 //! A record, a task or a commit under way is one entry of a map. A message that is not acknowledged as stored goes the way
 //! that reads back: commits through [`Journal::settle`], everything else through the outbox, under the same condition.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use sinew_mesh::history::{ClosedExecution, LARGEST_MESSAGE};
 use sinew_mesh::publisher::{PublishReport, PublishTicket, StreamPublisher};
 use sinew_mesh::{AppendError, Journal, MeshError, crash};
-use sinew_protocol::{Subject, Token};
-use sinew_shard::{Outgoing, PendingCommit, ShardInput};
+use sinew_protocol::{ExecutionId, Subject, Token};
+use sinew_shard::{Call, Outgoing, PendingCommit, ShardInput};
 use tokio::time::Instant;
 
 use super::intake::Handle;
@@ -35,6 +35,8 @@ pub(super) struct StoreDesk {
     inputs: Vec<ShardInput>,
     /// Jobs for the outbox that were not taken yet.
     jobs: Vec<Job>,
+    /// Open executions some of whose tasks were cancelled: the outbox archives their ends after the withdrawals.
+    with_withdrawals: HashSet<ExecutionId>,
 }
 
 impl StoreDesk {
@@ -50,7 +52,13 @@ impl StoreDesk {
             checked: Instant::now(),
             inputs: Vec::new(),
             jobs: Vec::new(),
+            with_withdrawals: HashSet::new(),
         })
+    }
+
+    /// Returns how often this process has connected to the broker.
+    pub(super) fn connections(&self) -> u64 {
+        self.publisher.connections()
     }
 
     /// Appends a commit behind the position that its owner knows. Other acknowledgements that come meanwhile are kept.
@@ -101,6 +109,11 @@ impl StoreDesk {
 
     /// Sends a message. Gives it back if it cannot be sent from here.
     pub(super) async fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        if let Outgoing::Finish { record, .. } = &outgoing
+            && self.with_withdrawals.remove(&record.meta.execution)
+        {
+            return Some(outgoing);
+        }
         let ticket = match &outgoing {
             Outgoing::Finish { record, .. } if record.meta.parent.is_none() => {
                 let Some(closed) = closed_execution(&outgoing) else { return Some(outgoing) };
@@ -126,6 +139,22 @@ impl StoreDesk {
         self.pending.insert(ticket, outgoing);
         self.due.push_back((Instant::now() + ACKNOWLEDGEMENT_TIMEOUT, ticket));
         None
+    }
+
+    /// Takes note that a task was cancelled. If it is being stored now, it is withdrawn once more when that has ended.
+    pub(super) fn cancel(&mut self, call: &Call) {
+        self.with_withdrawals.insert(call.execution.clone());
+        for pending in self.pending.values_mut() {
+            if matches!(pending, Outgoing::Task { call: stored, .. } if stored.task == call.task) {
+                *pending = Outgoing::CancelTask { call: call.clone() };
+            }
+        }
+        // A task that was stored before must not be asked for again.
+        self.jobs.retain(|job| match job {
+            Job::Send(Outgoing::Task { call: other, .. }) => other.task != call.task,
+            Job::Pursue(stored) => stored.call.task != call.task,
+            Job::Send(_) | Job::Settled(_) => true,
+        });
     }
 
     /// Waits for an acknowledgement. Nothing is lost when the wait is given up.
@@ -186,6 +215,10 @@ impl StoreDesk {
 
     fn take(&mut self, report: PublishReport) {
         let Some(outgoing) = self.pending.remove(&report.ticket) else { return };
+        if let Outgoing::CancelTask { .. } = outgoing {
+            self.jobs.push(Job::Send(outgoing));
+            return;
+        }
         let Some(place) = report.stored else {
             self.jobs.push(match (outgoing, report.taken) {
                 (Outgoing::Task { call, meta, .. }, place @ Some(_)) => {

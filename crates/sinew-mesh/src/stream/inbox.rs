@@ -154,6 +154,13 @@ impl ShardCommands<'_> {
         }))
     }
 
+    /// Returns whether a result is stored under a subject, as far as the server that answers knows. Agents may ask about
+    /// their own results.
+    pub async fn has_result(self, subject: &str) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
+        Ok(self.mesh.stored(&stream, subject).await?.is_some())
+    }
+
     /// Returns the body of the stored result of a task; `None` if there is none under this subject.
     pub async fn stored_result(self, result: &Subject) -> Result<Option<Bytes>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
@@ -224,6 +231,13 @@ impl Inbox {
     /// How many messages waited when the inbox was opened.
     pub fn waiting(&self) -> u64 {
         self.commands.pending() + self.results.pending()
+    }
+
+    /// Returns the places of the last command and the last result that were received, or of messages behind them that the
+    /// leaders of the streams have.
+    pub fn ends(&self) -> impl Future<Output = Result<(u64, u64), MeshError>> + Send + use<> {
+        let (commands, results) = (self.commands.end(), self.results.end());
+        async move { tokio::try_join!(commands, results) }
     }
 
     /// Returns an input that has arrived already. Polls the connection once and does not wait.

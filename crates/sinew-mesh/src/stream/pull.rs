@@ -108,6 +108,11 @@ impl Pull {
         Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard, look })
     }
 
+    /// When the server made the consumer.
+    pub(crate) fn made(&self) -> OffsetDateTime {
+        self.consumer.cached_info().created
+    }
+
     /// Messages that were asked for and have not come.
     pub(crate) fn asked(&self) -> usize {
         self.asked
@@ -387,6 +392,15 @@ impl Reader {
         match &self.state {
             State::Open { pull, .. } => pull.consumer.cached_info().num_pending,
             State::Opening(_) | State::Rewound => 0,
+        }
+    }
+
+    /// Returns the place of the last message that was given, or of the next one if the stream's leader has it.
+    pub(crate) fn end(&self) -> impl Future<Output = Result<u64, MeshError>> + Send + use<> {
+        let (mesh, Reading { stream, filter, after, .. }) = (self.mesh.clone(), self.reading.clone());
+        async move {
+            let next = mesh.unread(&stream, &filter, after).await?;
+            Ok(next.map_or(after, |message| message.sequence))
         }
     }
 

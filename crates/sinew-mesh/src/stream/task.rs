@@ -11,11 +11,13 @@ use std::time::Duration;
 use async_nats::client::Request;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
+use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::ConsumerErrorKind;
 use async_nats::{HeaderMap, Subject as Name};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use serde::{Deserialize, Serialize};
 use sinew_protocol::stream::bucket;
 use sinew_protocol::subject::below;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
@@ -25,8 +27,9 @@ use tokio::time::sleep;
 use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::stream::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
+use crate::stream::pull::{Item, Lost, Pull, answer, consumer_error, milliseconds, pause, unreachable};
 use crate::stream::quarantine::SuspectMessage;
+use crate::stream::stored::MessageQuery;
 
 /// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
 /// every five seconds that they work.
@@ -55,6 +58,8 @@ pub struct AgentQueue {
     /// Delivered, and not yet given to anybody.
     waiting: VecDeque<Item>,
     state: WorkState,
+    /// When the server made the queue: milliseconds since 1970 UTC, 0 before it was opened.
+    made: u64,
 }
 
 enum WorkState {
@@ -164,6 +169,7 @@ impl TaskExchange<'_> {
             at_once: at_once.max(1),
             waiting: VecDeque::new(),
             state: WorkState::Opening(opening(self.mesh.clone(), agent.clone())),
+            made: 0,
         }
     }
 
@@ -200,12 +206,61 @@ impl TaskExchange<'_> {
         }))
     }
 
+    /// Removes a task from its agent's queue. Returns false if the stream does not have it: it was never stored, or was removed
+    /// before. An agent that has already received the task keeps its delivery. Executors may do this.
+    pub async fn withdraw(
+        self,
+        agent: &Token,
+        execution: &ExecutionId,
+        task: &TaskId,
+    ) -> Result<bool, MeshError> {
+        const WHAT: &str = "remove a task from its queue";
+        let (agent, execution, task) = (agent.clone(), execution.clone(), task.clone());
+        let subject = self.mesh.subject(&Subject::Task { agent, execution, task });
+        let stream = bucket(self.mesh.namespace(), "TASKS");
+        let Some(stored) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
+            return Ok(false);
+        };
+        let request = format!("STREAM.MSG.DELETE.{stream}");
+        let call = format!("$JS.API.{request}");
+        let jetstream = self.mesh.jetstream();
+        let query = RemovedMessage { seq: stored.sequence, no_erase: true };
+        let removed = jetstream.request::<_, _, Response<RemovalStatus>>(request, &query);
+        let removed = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, removed)).await??;
+        match removed.map_err(|error| unreachable(WHAT, &error))? {
+            Response::Ok(status) => Ok(status.success),
+            Response::Err { error } => {
+                // Another executor may have removed it meanwhile.
+                if self.mesh.message(&stream, &MessageQuery::last(&subject)).await?.is_none() {
+                    return Ok(false);
+                }
+                let (status, code) = (error.code() as u64, error.error_code().0);
+                Err(MeshError::of_answer(WHAT, status, code, error.to_string()))
+            }
+        }
+    }
+
     /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
     /// Returns the place of the last task that it has given out, 0 before the first: it never gives out what is stored at or
     /// below that place later, as happens in a cluster whose streams lost their ends with its power.
     pub async fn make_queue(self, agent: &Token) -> Result<u64, MeshError> {
         consumer(self.mesh, agent).await.map(|queue| queue.cached_info().delivered.stream_sequence)
     }
+}
+
+/// Request to remove one message of a stream.
+#[derive(Serialize)]
+struct RemovedMessage {
+    seq: u64,
+    /// Its bytes need not be overwritten.
+    no_erase: bool,
+}
+
+/// The server's answer to such a request.
+#[derive(Deserialize)]
+struct RemovalStatus {
+    #[serde(default)]
+    success: bool,
 }
 
 /// The name of the consumer that an agent's queue is.
@@ -247,6 +302,7 @@ impl AgentQueue {
             match &mut self.state {
                 WorkState::Opening(opening) => {
                     let pull = opening.as_mut().await;
+                    self.made = milliseconds(pull.made());
                     self.state = WorkState::Open(Box::new(pull));
                 }
                 WorkState::Open(pull) => {
@@ -279,7 +335,7 @@ impl AgentQueue {
         let body = message.payload;
         if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
             let slot = WorkSlot::take(&self.slots);
-            let place = Place { seq, delivered, time };
+            let place = Place { seq, delivered, time, queue_made: self.made };
             return Some(Delivery {
                 agent,
                 execution,
@@ -410,6 +466,7 @@ struct Place {
     seq: u64,
     delivered: u64,
     time: u64,
+    queue_made: u64,
 }
 
 /// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
@@ -436,6 +493,12 @@ impl Delivery {
     /// How often it was delivered, this time included.
     pub fn delivered(&self) -> u64 {
         self.place.delivered
+    }
+
+    /// Returns true if the task may have been done before: it was delivered more than once, or it is older than its queue,
+    /// which was made anew and delivers every task of the stream again.
+    pub fn may_be_done(&self) -> bool {
+        self.place.delivered > 1 || self.place.time < self.place.queue_made
     }
 
     /// Its place in the stream.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 use sinew_engine::{
     ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, NodeDecision, PersonRequest,
-    SharedJson, TaskRequest,
+    SharedJson, TaskRequest, Time,
 };
 use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
@@ -13,6 +13,12 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
 use crate::in_flight::FactObserver;
 use crate::program::{Library, Program};
 use crate::state::{OutputCheck, ShardConfig};
+use crate::timer_check::InboxEnds;
+
+/// The ends of an inbox that was read.
+pub(crate) const fn read_inbox(at: Time) -> InboxEnds {
+    InboxEnds { at, commands: 0, results: 0 }
+}
 
 /// A dialect without rules of its own: agents get the first input, and their output is the node's.
 pub(crate) struct PlainDialect;

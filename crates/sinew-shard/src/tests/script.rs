@@ -1,7 +1,7 @@
 //! Stories of one shard in short hand: a line is an input, `|`, and all that follows from it.
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
-//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `all COMMANDS` (`;` between them: one turn).
+//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (task timers are held until then), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
 //! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child.
 //!
@@ -20,7 +20,9 @@ use sinew_protocol::journal::{Commit, ExecutionRecord};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token};
 
-use super::kit::{FactCounter, NoSchemas, answer, config, execution, key, library, program_by_digest};
+use super::kit::{
+    FactCounter, NoSchemas, answer, config, execution, key, library, program_by_digest, read_inbox,
+};
 use crate::call::{Call, TaskKey};
 use crate::care::TakeoverCare;
 use crate::in_flight::ShardReport;
@@ -30,6 +32,7 @@ use crate::notice::ShardNotice;
 use crate::opening::ShardOpening;
 use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject};
 use crate::state::{ShardConfig, ShardState};
+use crate::timer_check::InboxEnds;
 
 /// A shard with its journal and its archive.
 pub(super) struct Story {
@@ -125,7 +128,8 @@ impl Story {
         match words[..] {
             ["at", ms, ..] => {
                 self.now = 1_000 + ms.parse::<Time>().unwrap();
-                self.state.handle_timeout(self.now);
+                let results = if line.ends_with(" unread") { u64::MAX } else { 0 };
+                self.state.handle_timeout(&InboxEnds { results, ..read_inbox(self.now) });
             }
             ["archive", id, ..] => {
                 let execution = self.id(id);
@@ -153,6 +157,7 @@ impl Story {
             }
             ["takeover"] => self.takeover(follows, &[]),
             ["hold", id] => self.takeover(follows, &[id]),
+            ["outage", ms] => self.state.hold_task_timers(1_000 + ms.parse::<Time>().unwrap()),
             ["lose"] => self.loses = true,
             ["again"] => {
                 let (stream, subject, body) = self.messages.last().unwrap().clone();

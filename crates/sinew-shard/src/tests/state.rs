@@ -11,7 +11,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{NodeOutput, NodeResult};
 use sinew_protocol::{ExecutionId, Subject, Token};
 
-use super::kit::{FactCounter, NoSchemas, config, execution, program};
+use super::kit::{FactCounter, NoSchemas, config, execution, program, read_inbox};
 use super::script::{Story, check_with};
 use crate::in_flight::ShardReport;
 use crate::intake::{InboxMessage, InputStream, Lookup, PendingInput, ShardInput};
@@ -207,10 +207,10 @@ fn deadlines_that_have_passed_are_told_in_order() {
     story.tell("at 100");
     story.tell("start y nap");
     assert_eq!(story.state.next_timeout(), Some(1_700));
-    assert!(story.state.due_executions(1_699, 9).is_empty());
-    assert_eq!(story.state.due_executions(9_999, 9), [execution("x"), execution("y")]);
-    assert_eq!(story.state.due_executions(9_999, 1), [execution("x")]);
-    story.state.handle_timeout_of(1_750, &[execution("x"), execution("y")]);
+    assert!(story.state.due_executions(&read_inbox(1_699), 9).is_empty());
+    assert_eq!(story.state.due_executions(&read_inbox(9_999), 9), [execution("x"), execution("y")]);
+    assert_eq!(story.state.due_executions(&read_inbox(9_999), 1), [execution("x")]);
+    story.state.handle_timeout_of(&read_inbox(1_750), &[execution("x"), execution("y")]);
     assert_eq!(story.state.next_timeout(), Some(1_800), "only the one that is due");
 }
 

@@ -28,8 +28,23 @@ impl SimulatedAgents {
         let place =
             if mesh.is_stormy && mesh.dice.chance(5) { self.open[nth] } else { self.open.swap_remove(nth) };
         let Subject::Task { agent, execution, task } = mesh.bus.tasks[place].subject.clone() else { return };
+        if mesh.bus.withdrawn.contains(&task) {
+            mesh.invariants.reach("tasks withdrawn");
+            return;
+        }
+        if mesh.invariants.is_late(&execution, &task, mesh.bus.now) {
+            return mesh.invariants.reach("tasks refused");
+        }
+        let token = ResultToken::of(&key(), &task);
+        let subject =
+            Subject::Result { shard: shard_of(&execution), agent, execution: execution.clone(), task, token };
+        let Subject::Result { agent, task, .. } = &subject else { return };
+        // Agents ask for the result of a task that they may have done.
+        if mesh.bus.result(&subject).is_none() {
+            mesh.invariants.taken(&execution, task);
+        }
         // Only where a timeout is set.
-        if agent == Token::of("b") && mesh.dice.chance(20) {
+        if *agent == Token::of("b") && mesh.dice.chance(20) {
             return;
         }
         let result = match mesh.dice.roll(10) {
@@ -37,9 +52,7 @@ impl SimulatedAgents {
             1 => Err(Fault::error("hard", "never").with_retryable(false)),
             _ => Ok(json!({ "task": task.as_str() })),
         };
-        let token = ResultToken::of(&key(), &task);
-        let body = answer(&task, result).into();
-        let subject = Subject::Result { shard: shard_of(&execution), agent, execution, task, token };
+        let body = answer(task, result).into();
         mesh.bus.put_once(subject, body);
     }
 }

@@ -1,12 +1,12 @@
 //! A bus in memory: streams whose subjects are written once, journals with a fence, the archive and the fleet's bucket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::{Time, decode_round};
 use sinew_protocol::journal::ExecutionRecord;
-use sinew_protocol::{ExecutionId, Subject};
+use sinew_protocol::{ExecutionId, Subject, TaskId};
 
 use crate::intake::{InboxMessage, InputStream};
 use crate::membership::{FleetView, LastHeartbeat, ShardOwners};
@@ -16,6 +16,8 @@ use crate::membership::{FleetView, LastHeartbeat, ShardOwners};
 pub(super) struct BusMessage {
     pub(super) subject: Subject,
     pub(super) body: Bytes,
+    /// When it was stored, by the broker's clock.
+    pub(super) at: Time,
 }
 
 /// A place in one of the streams.
@@ -38,6 +40,8 @@ pub(super) struct Bus {
     /// Names of all subjects of tasks and of the streams, with the place of the message.
     places: HashMap<String, usize>,
     pub(super) tasks: Vec<BusMessage>,
+    /// Tasks that were removed from their queues.
+    pub(super) withdrawn: BTreeSet<TaskId>,
     /// Messages of each shard's journal, with their sequences.
     pub(super) journals: BTreeMap<u32, Vec<(u64, Bytes)>>,
     pub(super) history: BTreeMap<ExecutionId, ExecutionRecord>,
@@ -73,15 +77,20 @@ impl Bus {
         };
         let place = *self.places.entry(subject.name("ns")).or_insert(stream.len());
         if place == stream.len() {
-            stream.push(BusMessage { subject, body });
+            stream.push(BusMessage { subject, body, at: self.now });
         }
         &stream[place].body
     }
 
-    /// Returns the stored result with this subject.
+    /// Returns the body of the stored result with this subject.
     pub(super) fn result(&self, subject: &Subject) -> Option<&Bytes> {
+        self.result_message(subject).map(|message| &message.body)
+    }
+
+    /// Returns the stored result with this subject.
+    pub(super) fn result_message(&self, subject: &Subject) -> Option<&BusMessage> {
         let place = self.places.get(&subject.name("ns"))?;
-        Some(&self.results[*place].body)
+        Some(&self.results[*place])
     }
 
     /// Position of a journal: the sequence of its last message.

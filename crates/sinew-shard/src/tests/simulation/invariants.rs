@@ -16,6 +16,7 @@
 //! | I13 | results without proof or from other agents never count |
 //! | I14 | timers fire, and never early |
 //! | I15 | facts carry the broker's time |
+//! | I16 | a result that was stored before the deadline of its attempt counts, whoever reads it when |
 //! | I17 | nothing but late results follows an end, and a command is decided once |
 //! | I18 | a paused execution dispatches nothing |
 //! | I20 | a map has no more items under way than its limit |
@@ -25,6 +26,7 @@
 //! | I30 | reports tell committed facts only |
 //! | I31 | an execution keeps its plan, its caller and its id |
 //! | I32 | an id that is taken begins nothing for others |
+//! | I33 | no agent takes a task from its queue after the execution is closed |
 //! | O1 | the shard of a living owner is not claimed |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +36,7 @@ use sinew_engine::{ATTEMPT_TIMED_OUT, ActivationId, Fact, Time};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionRecord, Positions, Verdict};
 use sinew_protocol::subject::Operation;
-use sinew_protocol::{ExecutionId, Subject, TaskId};
+use sinew_protocol::{ExecutionId, ResultToken, Subject, TaskId};
 
 use super::bus::{Bus, MessagePlace};
 use super::model::{Model, ModelAttempt, ModelExecution};
@@ -46,6 +48,7 @@ use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
 use crate::outgoing::child_result;
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
+use crate::tests::kit::key;
 
 /// Attempts of the plans that retry: one and two more.
 const MAX_TRIES: u32 = 3;
@@ -171,6 +174,19 @@ impl Invariants {
         self.sent.insert(call.task.clone());
     }
 
+    /// Returns true if the deadline of a task has passed: agents do not start it.
+    pub(super) fn is_late(&self, execution: &ExecutionId, task: &TaskId, now: Time) -> bool {
+        let one = self.model.executions.get(execution);
+        let attempt = one.and_then(|one| one.attempt_of(task.as_str()));
+        attempt.and_then(|(_, attempt)| attempt.deadline).is_some_and(|deadline| deadline <= now)
+    }
+
+    /// An agent takes a task from its queue.
+    pub(super) fn taken(&mut self, execution: &ExecutionId, task: &TaskId) {
+        let is_open = self.model.executions.get(execution).is_some_and(|one| one.is_open);
+        assert!(is_open, "I33: {task} is taken although {execution} is closed");
+    }
+
     pub(super) fn archived(&mut self, record: &ExecutionRecord) {
         let one = &self.model.executions[&record.meta.execution];
         let stored = one.stored.record();
@@ -216,7 +232,7 @@ impl Invariants {
         }
         match entry.kind {
             EntryKind::Closed => return self.closed(bus, id),
-            EntryKind::Checkpoint => self.checkpoint(shard, entry),
+            EntryKind::Checkpoint => self.checkpoint(bus, shard, entry),
             EntryKind::Rounds => {
                 if let Some(meta) = entry.meta.clone().filter(|_| !entry.rounds.is_empty()) {
                     assert!(!self.model.executions.contains_key(id), "I1: {id} begins twice");
@@ -245,7 +261,7 @@ impl Invariants {
         }
         for round in &entry.rounds {
             assert!(one.stored.hold.is_none(), "I22: {id} is held and worked on");
-            self.round(&mut one, round);
+            self.round(bus, &mut one, round);
         }
         self.model.executions.insert(id.clone(), one);
     }
@@ -266,14 +282,14 @@ impl Invariants {
     }
 
     /// A checkpoint repeats what is known, and may add to it.
-    fn checkpoint(&mut self, shard: u32, entry: &Entry) {
+    fn checkpoint(&mut self, bus: &Bus, shard: u32, entry: &Entry) {
         let id = &entry.execution;
         self.reach("checkpoints");
         let meta = entry.meta.clone().unwrap();
         let Some(mut one) = self.model.executions.remove(id) else {
             // Begun in the same commit.
             let mut one = ModelExecution::new(shard, meta);
-            entry.rounds.iter().for_each(|round| self.round(&mut one, round));
+            entry.rounds.iter().for_each(|round| self.round(bus, &mut one, round));
             return self.keep_checkpoint(one, entry);
         };
         assert_eq!(*one.stored.meta, meta, "I31: an execution keeps its plan and caller");
@@ -290,7 +306,7 @@ impl Invariants {
             }
         }
         for round in &entry.rounds[one.stored.rounds.count()..] {
-            self.round(&mut one, round);
+            self.round(bus, &mut one, round);
         }
         self.keep_checkpoint(one, entry);
     }
@@ -320,19 +336,19 @@ impl Invariants {
         assert!(!is_repeated, "I17: command {} on {execution} is obeyed twice", verdict.id);
     }
 
-    fn round(&mut self, one: &mut ModelExecution, bytes: &[u8]) {
+    fn round(&mut self, bus: &Bus, one: &mut ModelExecution, bytes: &[u8]) {
         let round = one.fold(bytes);
         let round =
             round.unwrap_or_else(|error| panic!("I7: a round of {} does not fold: {error}", one.describe()));
         assert!(round.at <= self.now, "I15: {} has a round of the future", one.describe());
         for fact in &round.facts {
-            self.fact(one, round.at, fact);
+            self.fact(bus, one, round.at, fact);
             one.take(fact);
         }
         assert!(one.items_in_flight() <= MAP_LIMIT, "I20: {}", one.describe());
     }
 
-    fn fact(&mut self, one: &ModelExecution, at: Time, fact: &Fact) {
+    fn fact(&mut self, bus: &Bus, one: &ModelExecution, at: Time, fact: &Fact) {
         let id = &one.stored.meta.execution;
         let may_follow_end = matches!(fact, Fact::Late { .. } | Fact::Reopened { .. });
         assert!(!one.has_ended || may_follow_end, "I17: {fact:?} follows the end of {id}");
@@ -357,6 +373,7 @@ impl Invariants {
                     Err(fault) if fault.code == ATTEMPT_TIMED_OUT => {
                         let is_early = attempted.deadline.is_some_and(|deadline| at < deadline);
                         assert!(!is_early, "I14: an attempt of {id} times out early");
+                        check_timeout(bus, one, attempted);
                         self.reach("timeouts");
                     }
                     Err(_) => self.reach("failed attempts"),
@@ -419,6 +436,16 @@ fn check_child(bus: &Bus, one: &ModelExecution) {
     let succeeded = child_result(outcome).is_ok();
     let told = answer["status"] == "success";
     assert_eq!(told, succeeded, "I29: {} told its parent another end", one.describe());
+}
+
+/// An attempt times out only if its result was not stored before its deadline.
+fn check_timeout(bus: &Bus, one: &ModelExecution, attempted: &ModelAttempt) {
+    let (Some(agent), Some(deadline)) = (attempted.agent.clone(), attempted.deadline) else { return };
+    let (execution, task) = (one.stored.meta.execution.clone(), attempted.task.clone());
+    let (shard, token) = (one.shard, ResultToken::of(&key(), &task));
+    let stored = bus.result_message(&Subject::Result { shard, agent, execution, task, token });
+    let in_time = stored.is_some_and(|result| result.at < deadline);
+    assert!(!in_time, "I16: {} loses a result that was stored in time", one.describe());
 }
 
 fn is_timeout<T>(result: &Result<T, sinew_protocol::Fault>) -> bool {

@@ -1,6 +1,6 @@
 //! Messages of stored commits on their way out, and the calls of agents that answer directly.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -50,17 +50,47 @@ pub(super) struct SimulatedOutbox {
     owner: Token,
     sendings: Vec<Sending>,
     calls: BTreeMap<TaskId, DirectCall>,
+    /// Tasks that this outbox has withdrawn or is withdrawing.
+    cancelled: BTreeSet<TaskId>,
     /// Inputs for the shard's owner that come from here.
     pub(super) back: VecDeque<ShardInput>,
 }
 
 impl SimulatedOutbox {
     pub(super) fn new(owner: Token) -> Self {
-        Self { owner, sendings: Vec::new(), calls: BTreeMap::new(), back: VecDeque::new() }
+        Self {
+            owner,
+            sendings: Vec::new(),
+            calls: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            back: VecDeque::new(),
+        }
     }
 
     pub(super) fn push(&mut self, sending: Sending) {
+        if let Sending::New(Outgoing::CancelTask { call }) = &sending {
+            self.cancelled.insert(call.task.clone());
+        }
         self.sendings.push(sending);
+    }
+
+    /// Returns true if a message has to wait: the task that it cancels is being stored, or tasks of the execution whose end it
+    /// archives are being withdrawn.
+    fn waits(&self, sending: &Sending) -> bool {
+        let others = self.sendings.iter().filter_map(|sending| match sending {
+            Sending::New(outgoing) => Some(outgoing),
+            Sending::Answer { .. } | Sending::Report(_) => None,
+        });
+        match sending {
+            Sending::New(Outgoing::CancelTask { call }) => others.into_iter().any(|other| {
+                matches!(other, Outgoing::Task { call: stored, .. } if stored.task == call.task)
+            }),
+            Sending::New(Outgoing::Finish { record, .. }) => others.into_iter().any(|other| {
+                let execution = &record.meta.execution;
+                matches!(other, Outgoing::CancelTask { call } if call.execution == *execution)
+            }),
+            Sending::New(_) | Sending::Answer { .. } | Sending::Report(_) => false,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,6 +105,10 @@ impl SimulatedOutbox {
     pub(super) fn send_one(&mut self, mesh: &mut HostileMesh) {
         let nth = mesh.dice.roll(self.sendings.len() as u64) as usize;
         let sending = self.sendings.swap_remove(nth);
+        if self.waits(&sending) {
+            self.sendings.push(sending);
+            return;
+        }
         match mesh.deliver() {
             Delivery::Acknowledged => self.perform(mesh, sending),
             Delivery::AnswerLost => {
@@ -117,6 +151,11 @@ impl SimulatedOutbox {
                     }
                 } else {
                     let (execution, task) = (call.execution.clone(), call.task.clone());
+                    if mesh.bus.withdrawn.contains(&task) {
+                        // Only an owner that lost its shard sends it now.
+                        assert!(!self.cancelled.contains(&task), "I33: {task} is sent after its withdrawal");
+                        return mesh.invariants.reach("tasks of former owners");
+                    }
                     let body = Bytes::from(serde_json::to_vec(&*call.ask.input).unwrap());
                     let subject = Subject::Task { agent, execution, task };
                     let stored = mesh.bus.put_once(subject, body.clone());
@@ -133,6 +172,7 @@ impl SimulatedOutbox {
             Outgoing::CancelEvaluation { .. } | Outgoing::StartAnswer { .. } => {}
             Outgoing::CancelTask { call } => {
                 self.calls.remove(&call.task);
+                mesh.bus.withdrawn.insert(call.task.clone());
                 if is_for_workflow(&call, |_| false) {
                     self.command(mesh, &child_cancel(&call));
                 }

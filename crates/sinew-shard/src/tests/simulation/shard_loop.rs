@@ -18,6 +18,7 @@ use crate::manager::LoopEnd;
 use crate::outgoing::Outgoing;
 use crate::state::{PendingCommit, ShardState};
 use crate::takeover_note::WorkItem;
+use crate::timer_check::InboxEnds;
 use crate::tests::kit::{FactCounter, NoSchemas, key, library, program_by_digest};
 
 /// Messages of one turn.
@@ -150,7 +151,7 @@ impl ShardLoop {
         let count = mesh.dice.roll(self.outbox.back.len() as u64 + 1) as usize;
         let inputs: Vec<ShardInput> = self.outbox.back.drain(..count).collect();
         if self.care.is_needed(inputs.iter().filter_map(ShardInput::execution)) {
-            let due = self.state.due_executions(mesh.bus.now, 64);
+            let due = self.state.due_executions(&self.inbox_ends(&mesh.bus), 64);
             let item = |place: &MessagePlace| mesh.bus.message(*place).work_item();
             self.groups = self.care.split_turn(due, inputs, messages, item).into();
             self.is_noted = false;
@@ -200,9 +201,10 @@ impl ShardLoop {
         for input in decoded.into_iter().chain(inputs) {
             self.state.handle_input(now, input, &NoSchemas);
         }
+        let ends = self.inbox_ends(&mesh.bus);
         match due {
-            Some(due) => self.state.handle_timeout_of(now, due),
-            None => self.state.handle_timeout(now),
+            Some(due) => self.state.handle_timeout_of(&ends, due),
+            None => self.state.handle_timeout(&ends),
         }
         mesh.invariants.noticed(self.state.take_notices());
         self.pending = self.state.poll_commit();
@@ -213,6 +215,16 @@ impl ShardLoop {
             self.end_turn(mesh);
         }
         Ok(())
+    }
+
+    /// Returns where the streams of the shard end now.
+    fn inbox_ends(&self, bus: &Bus) -> InboxEnds {
+        let shard = self.shard();
+        let end = |stream| {
+            let last = bus.stream(stream).iter().rposition(|message| is_of_shard(message, shard));
+            last.map_or(0, |place| place as u64 + 1)
+        };
+        InboxEnds { at: bus.now, commands: end(InputStream::Commands), results: end(InputStream::Results) }
     }
 
     /// Makes an input of a message.

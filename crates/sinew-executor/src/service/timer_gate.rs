@@ -1,0 +1,83 @@
+//! The check before timers of a shard fire: whatever was stored before they were due is read first, and after an outage agents
+//! have time to hand in their results.
+
+use std::time::Duration;
+
+use sinew_engine::Time;
+use sinew_mesh::MeshError;
+use sinew_shard::InboxEnds;
+use tokio::time::Instant;
+use tracing::debug;
+
+/// How long timers that end the work of agents are held after a takeover or an outage. Agents reconnect within 4 s and repeat a
+/// result that was not stored within a second.
+pub(super) const HAND_IN_TIME: Duration = Duration::from_secs(6);
+/// Pause before the ends of the inbox are asked for again: after an error, or while the inbox does not reach them.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+const REPEAT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Permission for due timers of one shard to fire.
+pub(super) struct TimerGate {
+    ends: Option<InboxEnds>,
+    /// When the ends are asked for again if timers are due.
+    next: Instant,
+    /// Whether the broker did not answer the last time.
+    is_lost: bool,
+    /// Connections of this process when it answered last.
+    connections: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outage {
+    /// The broker was there all the time, as far as this process knows.
+    None,
+    /// It is there again.
+    Ended,
+}
+
+impl TimerGate {
+    pub(super) fn new(connections: u64) -> Self {
+        Self { ends: None, next: Instant::now(), is_lost: false, connections }
+    }
+
+    /// Returns true if the ends of the inbox have to be asked for, because the last answer does not cover a timer.
+    pub(super) fn is_needed(&self, due: Time) -> bool {
+        let is_covered = self.ends.is_some_and(|ends| due <= ends.at);
+        Instant::now() >= self.next || !(is_covered || self.is_lost)
+    }
+
+    /// Takes the ends of the inbox that were asked for at a time of the broker's clock.
+    pub(super) fn handle_ends(
+        &mut self,
+        at: Time,
+        ends: Result<(u64, u64), MeshError>,
+        connections: u64,
+    ) -> Outage {
+        match ends {
+            Ok((commands, results)) => {
+                self.ends = Some(InboxEnds { at, commands, results });
+                self.next = Instant::now() + REPEAT_PAUSE;
+                let was_lost = std::mem::take(&mut self.is_lost);
+                let before = std::mem::replace(&mut self.connections, connections);
+                if was_lost || before != connections { Outage::Ended } else { Outage::None }
+            }
+            Err(error) => {
+                debug!(%error, "due timers wait until the broker answers");
+                (self.ends, self.is_lost) = (None, true);
+                self.next = Instant::now() + RETRY_PAUSE;
+                Outage::None
+            }
+        }
+    }
+
+    /// Returns the ends up to which the inbox has to be read before timers that were due by then fire.
+    pub(super) fn ends(&self) -> Option<InboxEnds> {
+        self.ends
+    }
+
+    /// Returns how long the loop may wait for messages before it checks again.
+    pub(super) fn wait(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+}

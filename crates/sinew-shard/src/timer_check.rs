@@ -1,0 +1,28 @@
+//! Which due timers of a shard may fire.
+//!
+//! A message that was stored before a timer was due counts more than the timer, also when its owner reads it later: after a
+//! takeover, a lost connection, or a process that was stopped. So timers wait for the inbox.
+
+use sinew_engine::Time;
+
+use crate::bug::seeded_bug;
+use sinew_protocol::journal::Positions;
+
+/// Ends of a shard's inbox at one time, as the streams' leader reported them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxEnds {
+    /// When the leader was asked, by the broker's clock.
+    pub at: Time,
+    /// Sequence of a command that was stored by then, and of no earlier one that the owner has not received.
+    pub commands: u64,
+    /// The same for results.
+    pub results: u64,
+}
+
+impl InboxEnds {
+    /// Returns true if everything up to these ends was handled.
+    pub fn are_reached(&self, positions: &Positions) -> bool {
+        let is_read = positions.commands >= self.commands && positions.results >= self.results;
+        is_read || seeded_bug!(TimersBeforeInbox)
+    }
+}
