@@ -212,6 +212,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
             let name = output_name(&context);
             let mut result = WorkflowNodeResult::of_output(context.task(), &name, value);
             result.usage = reply::usage(&context);
+            result.worked_ms = Some(u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX));
             let answer = result.to_bytes();
             // A larger output lies in the object store, as the output of any task does.
             if answer.len() <= INLINE_LIMIT {

@@ -42,7 +42,7 @@ pub(crate) async fn task(
         Err(error) => {
             let fault =
                 Fault::error(ARTIFACTS, format!("the artifacts of the task cannot be stored: {error}"));
-            build(context, &EndedTask { result: Err(fault), retries: ended.retries }, &[], usage)
+            build(context, &EndedTask { result: Err(fault), ..*ended }, &[], usage)
         }
     }
 }
@@ -64,6 +64,7 @@ pub(crate) async fn node_result(
         Ok(artifacts) => {
             let mut result = WorkflowNodeResult::of_end(task, &ended.result, &artifacts);
             (result.usage, result.retry_count) = (usage(context), ended.retries);
+            result.worked_ms = Some(worked_ms(ended));
             (result.events, result.logs) = (context.take_events(), context.take_log());
             result.to_bytes().into()
         }
@@ -84,10 +85,15 @@ fn build(context: &Context, ended: &EndedTask, artifacts: &[ResultArtifact], usa
     result_task(Draft { artifacts, usage, events, logs, ..draft(context.about(), ended) })
 }
 
+fn worked_ms(ended: &EndedTask) -> u64 {
+    u64::try_from(ended.worked.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn draft<'a>(about: &'a TaskProperties, ended: &EndedTask) -> Draft<'a> {
     Draft {
         session: &about.session,
         retries: ended.retries,
+        worked_ms: Some(worked_ms(ended)),
         vocabulary: about.vocabulary,
         timestamp: TaskStatus::with_timestamp(TaskState::Completed).timestamp,
         ..Draft::new(&about.task, ended.result.clone())

@@ -38,12 +38,14 @@ pub(crate) struct EndedTask {
     pub(crate) result: Result<ArtifactRef, Fault>,
     /// How often the handler was called after the first time.
     pub(crate) retries: u32,
+    /// Time from the first call of the handler to the end; zero if it was not called.
+    pub(crate) worked: Duration,
 }
 
 impl EndedTask {
     /// An end before any work.
     pub(crate) fn refused(fault: Fault) -> Self {
-        Self { result: Err(bounded(fault)), retries: 0 }
+        Self { result: Err(bounded(fault)), retries: 0, worked: Duration::ZERO }
     }
 }
 
@@ -77,7 +79,8 @@ pub(crate) async fn go_on(
     halt: &CancellationToken,
     mut first: Option<FirstCall>,
 ) -> Result<EndedTask, GivenUp> {
-    let until = Instant::now() + time_left(agent, context);
+    let began = Instant::now();
+    let until = began + time_left(agent, context);
     let mut retry = 0;
     let mut context = context.clone();
     loop {
@@ -105,7 +108,7 @@ pub(crate) async fn go_on(
                 feedback.extend(fault.details);
                 context = context.again(retry, feedback);
             }
-            result => return Ok(EndedTask { result, retries: retry }),
+            result => return Ok(EndedTask { result, retries: retry, worked: began.elapsed() }),
         }
     }
 }

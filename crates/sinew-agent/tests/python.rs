@@ -16,6 +16,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::connect::Connect;
+use sinew_mesh::live::Control;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
 use sinew_protocol::permission::{Login, Role, Tenant, User, config};
@@ -284,6 +285,67 @@ async fn odd_ends_of_tasks_are_answers_and_end_no_agent() {
     assert_eq!((fault.code.as_ref(), fault.kind), ("SINEW-5104", FaultKind::Timeout));
     settled(&mesh, "odd").await;
     assert!(agent.try_wait().unwrap().is_none(), "the agent has ended");
+}
+
+/// Notes each start, then blocks its thread or its event loop.
+const BLOCKED: &str = r#"
+import asyncio, os, sys, time, sinew_agent
+
+LEDGER = os.path.join(os.path.dirname(__file__), "ledger")
+
+def note(line):
+    with open(LEDGER, "a") as ledger:
+        ledger.write(line + "\n")
+
+async def block(value):
+    note(str(value))
+    if value == "waits":
+        await asyncio.sleep(600)
+    if value == "blocks":
+        time.sleep(9)
+    return value
+
+sinew_agent.run("blocked", block)
+"#;
+
+#[tokio::test]
+async fn a_handler_that_blocks_keeps_its_task_and_a_cancelled_one_stops() {
+    let (server, mesh) = common::mesh().await;
+    make_queue(&mesh, "blocked").await;
+    let mut results = results(&mesh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = script(&folder, BLOCKED);
+    let agents = [spawn(&script, &server.url()), spawn(&script, &server.url())];
+    let ledger = folder.path().join("ledger");
+    let started = |lines: usize| {
+        let ledger = ledger.clone();
+        async move {
+            while std::fs::read_to_string(&ledger).unwrap_or_default().lines().count() < lines {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+
+    // Longer than the queue waits without a sign of life: another process would get the task.
+    asked(&mesh, "blocked", 1).send(&mesh, json!("blocks")).await;
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!("blocks")));
+
+    let task = asked(&mesh, "blocked", 2);
+    task.send(&mesh, json!("waits")).await;
+    timeout(PATIENCE, started(2)).await.unwrap();
+    let cancel = Control::Cancel { execution: task.execution.clone() };
+    mesh.tasks().control("blocked", &task.task, &cancel).await.unwrap();
+    assert_eq!(results.next().await.fault.unwrap().kind, FaultKind::Cancelled);
+
+    // A queue that is made anew delivers finished tasks again.
+    settled(&mesh, "blocked").await;
+    drop(agents);
+    let stream = mesh.admin().jetstream().get_stream("test_TASKS").await.unwrap();
+    stream.delete_consumer("agent-blocked").await.unwrap();
+    make_queue(&mesh, "blocked").await;
+    let _agent = spawn(&script, &server.url());
+    settled(&mesh, "blocked").await;
+    assert_eq!(std::fs::read_to_string(&ledger).unwrap(), "blocks\nwaits\n", "each task was started once");
 }
 
 #[tokio::test]

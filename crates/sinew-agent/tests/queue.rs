@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sinew_agent::{Agent, Context};
+use sinew_agent::{Agent, Context, Failure};
+use sinew_mesh::Mesh;
 use sinew_mesh::artifact::Place;
 use sinew_mesh::live::Control;
-use sinew_protocol::a2a::Part;
+use sinew_protocol::a2a::{Part, TaskState};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::{NodeOutput, TaskExtra};
-use sinew_protocol::{FaultKind, header};
+use sinew_protocol::{ExecutionId, FaultKind, header};
 use tokio::sync::{Notify, Semaphore};
 
-use common::{asked, connect, results, serve, settled};
+use common::{Asked, asked, connect, results, serve, settled};
 
 use crate::common;
 
@@ -243,50 +244,102 @@ async fn a_task_that_kills_its_agents_is_taken_out() {
     served.stop().await;
 }
 
+/// Cancels a task as executors do.
+async fn cancel(mesh: &Mesh, task: &Asked, execution: &ExecutionId) {
+    let cancel = Control::Cancel { execution: execution.clone() };
+    mesh.tasks().control(&task.agent, &task.task, &cancel).await.unwrap();
+}
+
 #[tokio::test]
-async fn a_cancelled_task_is_answered_once_and_late_words_do_not_count() {
+async fn a_cancelled_task_ends_as_cancelled_whatever_its_handler_returns() {
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
     let begun = Arc::new(Notify::new());
     let agent = {
         let begun = Arc::clone(&begun);
-        Agent::dynamic("slow", None, None, move |_, context: Context| {
+        Agent::dynamic("slow", None, None, move |input, context: Context| {
             let begun = Arc::clone(&begun);
             async move {
                 begun.notify_one();
                 context.cancel().cancelled().await;
-                Ok(json!("a late success"))
+                if input == json!("fails") { Err(Failure::new("cancelled")) } else { Ok(json!("late")) }
             }
         })
     };
     let served = serve(&server, &mesh, agent).await;
-    let (one, other) = (asked(&mesh, "slow", 1), asked(&mesh, "slow", 2));
-    one.send(&mesh, json!(1)).await;
-    begun.notified().await;
-    // A word for a task of another execution is none.
-    let foreign = Control::Cancel { execution: other.execution.clone() };
-    mesh.tasks().control("slow", &one.task, &foreign).await.unwrap();
-    mesh.tasks()
-        .control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() })
-        .await
-        .unwrap();
-    common::sync(&mesh).await;
-    other.send(&mesh, json!(2)).await;
-    begun.notified().await;
-    assert!(one.stored(&mesh).await.is_none());
-    mesh.tasks()
-        .control("slow", &one.task, &Control::Cancel { execution: one.execution.clone() })
-        .await
-        .unwrap();
-    let result = results.next().await;
-    assert_eq!((result.task.as_str(), result.fault.unwrap().kind), (one.task.as_str(), FaultKind::Cancelled));
-    mesh.tasks()
-        .control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() })
-        .await
-        .unwrap();
-    assert_eq!(results.next().await.task, other.task.as_str());
+    let foreign = asked(&mesh, "slow", 99).execution;
+    for (n, input) in [(1, "fails"), (2, "succeeds")] {
+        let task = asked(&mesh, "slow", n);
+        task.send(&mesh, json!(input)).await;
+        begun.notified().await;
+        // Another execution cannot cancel it.
+        cancel(&mesh, &task, &foreign).await;
+        common::sync(&mesh).await;
+        assert!(task.stored(&mesh).await.is_none());
+        cancel(&mesh, &task, &task.execution).await;
+        let result = results.next().await;
+        assert_eq!(result.task, task.task.as_str());
+        assert_eq!(result.fault.unwrap().kind, FaultKind::Cancelled, "{input}");
+        assert_eq!(task.kept(&mesh).await.status.state, TaskState::Canceled, "{input}");
+    }
     settled(&mesh, "slow").await;
-    assert_eq!(results.left(&mesh).await, 0);
+    assert_eq!(results.left(&mesh).await, 0, "each task has one result");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_was_cancelled_before_it_came_does_not_start() {
+    let (server, mesh) = common::mesh().await;
+    let mut results = results(&mesh).await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let agent = {
+        let calls = Arc::clone(&calls);
+        Agent::dynamic("count", None, None, move |_, _| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            async move { Ok(json!(1)) }
+        })
+    };
+    let served = serve(&server, &mesh, agent).await;
+    let (cancelled, live) = (asked(&mesh, "count", 1), asked(&mesh, "count", 2));
+    cancel(&mesh, &cancelled, &cancelled.execution).await;
+    cancel(&mesh, &live, &cancelled.execution).await;
+    common::sync(&mesh).await;
+    cancelled.send(&mesh, json!(1)).await;
+    assert_eq!(results.next().await.fault.unwrap().kind, FaultKind::Cancelled);
+    live.send(&mesh, json!(1)).await;
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!(1)));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    settled(&mesh, "count").await;
+    served.stop().await;
+}
+
+/// A queue that is made anew delivers every task of the stream once more.
+#[tokio::test]
+async fn a_new_queue_repeats_no_finished_task() {
+    let (server, mesh) = common::mesh().await;
+    let mut results = results(&mesh).await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let agent = |calls: &Arc<AtomicUsize>| {
+        let calls = Arc::clone(calls);
+        Agent::dynamic("count", None, None, move |_, _| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            async move { Ok(json!(1)) }
+        })
+    };
+    let served = serve(&server, &mesh, agent(&calls)).await;
+    for n in 0..3 {
+        asked(&mesh, "count", n).send(&mesh, json!(n)).await;
+        results.next().await;
+    }
+    settled(&mesh, "count").await;
+    served.stop().await;
+    let stream = mesh.admin().jetstream().get_stream("test_TASKS").await.unwrap();
+    stream.delete_consumer("agent-count").await.unwrap();
+    mesh.tasks().make_queue(&sinew_protocol::Token::of("count")).await.unwrap();
+    assert_eq!(common::pending(&mesh, "count").await, (0, 3), "the new queue has all tasks");
+    let served = serve(&server, &mesh, agent(&calls)).await;
+    settled(&mesh, "count").await;
+    assert_eq!(calls.load(Ordering::SeqCst), 3, "finished tasks were done again");
     served.stop().await;
 }
 

@@ -146,6 +146,7 @@ fn reply(node: &Node) -> TaskReply {
         artifacts: list("artifacts").map(Node::to_json).collect(),
         events,
         usage: value("usage").unwrap_or_default(),
+        worked_ms: None,
     }
 }
 

@@ -575,6 +575,8 @@ pub(crate) struct AgentWorkDocument {
     #[serde(default)]
     pub(crate) longest_ms: u64,
     #[serde(default)]
+    pub(crate) longest_queued_ms: u64,
+    #[serde(default)]
     pub(crate) turns: u64,
     #[serde(default)]
     pub(crate) input_tokens: u64,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use sinew_protocol::code;
 use sinew_protocol::query::ExecutionStatus;
 
 use crate::ask::TaskRequest;
+use crate::decide::is_attempt_timeout;
 use crate::fact::{ExecutionOutcome, Fact, PersonRequest, TerminalStatus};
 use crate::graph::IndexedPlan;
 use crate::state::{ActivationPhase, ExecutionState, TimerKind};
@@ -46,9 +46,7 @@ pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -
             vec![Action::Send { act: *act, attempt: *attempt, ask: Arc::clone(ask), deadline: *deadline }]
         }
         Fact::Cancelled { act, .. } => cancel(state, *act, state.act(*act).running).into_iter().collect(),
-        Fact::Replied { act, attempt, result: Err(fault), .. }
-            if fault.code == code::ATTEMPT_TIMED_OUT.as_str() =>
-        {
+        Fact::Replied { act, attempt, result: Err(fault), .. } if is_attempt_timeout(&fault.code) => {
             cancel(state, *act, Some(*attempt)).into_iter().collect()
         }
         Fact::Ended => state.outcome.clone().map(Action::Finish).into_iter().collect(),

@@ -41,7 +41,7 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
             state.dispatch(*act, *attempt, *tries, ask);
             state.set_deadline(*act, *deadline, TimerKind::Attempt);
         }
-        Fact::Replied { act, attempt, result, retried, usage } => {
+        Fact::Replied { act, attempt, result, retried, usage, worked_ms: _ } => {
             state.note_usage(*act, result.as_ref().map_or(usage, |reply| &reply.usage));
             state.take_reply(*act, (!retried).then(|| (*attempt, result.clone())));
         }

@@ -145,6 +145,9 @@ pub struct TaskReply {
     /// Tokens, cost, model: what the agent reports beside its output.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
+    /// Milliseconds of work, as the agent reports them; the engine moves them into the fact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_ms: Option<u64>,
 }
 
 impl TaskReply {

@@ -132,6 +132,10 @@ pub enum Fact {
         /// Tokens and cost that a failed attempt told; null if it told none. Those of an answer are in the answer.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         usage: Value,
+        /// Milliseconds of work, as the agent reports them. The rest of the time since the dispatch the task waited: in a
+        /// queue, or for a place in a process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worked_ms: Option<u64>,
     },
     /// An answer came for an attempt that no longer counts; kept for the audit only.
     Late {

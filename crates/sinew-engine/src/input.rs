@@ -43,6 +43,17 @@ pub enum EngineInput {
         fault: Fault,
         /// Tokens and cost of the attempt; null if it told none.
         usage: Value,
+        /// Milliseconds of work, if the agent reports them.
+        worked_ms: Option<u64>,
+    },
+    /// The time of an attempt ran out, and no process has taken its task. Means nothing before the attempt's deadline.
+    NotTaken {
+        /// The activation.
+        act: ActivationId,
+        /// The attempt.
+        attempt: u32,
+        /// Whether a process of the agent is online.
+        is_online: bool,
     },
     /// An agent said something while working.
     Progress {

@@ -38,7 +38,7 @@ pub use adapter::{Adapter, NativeEvent, NodeDecision, OutgoingToken, RouteDecisi
 pub use apply::apply;
 pub use ask::{RequestTarget, TaskReply, TaskRequest};
 pub use ctx::{AdapterContext, NodeView};
-pub use decide::ATTEMPT_TIMED_OUT;
+pub use decide::{ATTEMPT_TIMED_OUT, is_attempt_timeout};
 pub use fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
     NewActivation, PersonAnswer, PersonRequest, Round, TerminalStatus, TokenValue,

@@ -91,6 +91,9 @@ pub struct Activation {
     pub attempt: u32,
     /// The attempt an answer is awaited for.
     pub running: Option<u32>,
+    /// When the latest attempt was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Time>,
     /// Attempts of the current ask so far.
     pub tries: u32,
     /// The current or last request.

@@ -28,10 +28,15 @@ pub struct AgentWork {
     pub open: usize,
     /// Tasks that ended with a fault.
     pub failed: usize,
-    /// Milliseconds from the tasks to their answers, summed up; open tasks count to the time of the view.
+    /// Milliseconds of work, summed up; open tasks count to the time of the view. Of agents that do not report how long they
+    /// worked, the whole time from a task to its answer.
     pub working_ms: Time,
     /// The longest of them.
     pub longest_ms: Time,
+    /// Milliseconds that tasks waited in queues before the work on them started, summed up, as far as the agent reports it.
+    pub queued_ms: Time,
+    /// The longest of them.
+    pub longest_queued_ms: Time,
     /// Tokens and price, as the agent told them.
     #[serde(flatten)]
     pub used: TaskUsage,
@@ -73,12 +78,20 @@ impl WorkRecorder {
         self.open.insert(task, (place, at));
     }
 
-    fn ended(&mut self, task: (ActivationId, u32), at: Time) -> Option<&mut AgentWork> {
+    fn ended(
+        &mut self,
+        task: (ActivationId, u32),
+        at: Time,
+        worked_ms: Option<u64>,
+    ) -> Option<&mut AgentWork> {
         let (place, sent_at) = self.open.remove(&task)?;
         let work = &mut self.found[place];
         let took = at.saturating_sub(sent_at);
-        work.working_ms += took;
-        work.longest_ms = work.longest_ms.max(took);
+        let worked = worked_ms.map_or(took, |worked| worked.min(took));
+        work.working_ms += worked;
+        work.longest_ms = work.longest_ms.max(worked);
+        work.queued_ms += took - worked;
+        work.longest_queued_ms = work.longest_queued_ms.max(took - worked);
         Some(work)
     }
 }
@@ -95,8 +108,9 @@ pub fn agent_work(record: &Record, now: Time) -> Vec<AgentWork> {
                         recorder.sent(place, &ctx.node_of(*act).id, (*act, *attempt), round.at);
                     }
                 }
-                Fact::Replied { act, attempt, result, .. } => {
-                    let Some(work) = recorder.ended((*act, *attempt), round.at) else { continue };
+                Fact::Replied { act, attempt, result, worked_ms, .. } => {
+                    let ended = recorder.ended((*act, *attempt), round.at, *worked_ms);
+                    let Some(work) = ended else { continue };
                     match result {
                         Ok(reply) => {
                             if let Some(used) = TaskUsage::of(&reply.usage) {
@@ -116,7 +130,7 @@ pub fn agent_work(record: &Record, now: Time) -> Vec<AgentWork> {
     let state = record.execution.state();
     let until = record.seen_until(now);
     for task in recorder.open.keys().copied().collect::<Vec<_>>() {
-        if let Some(work) = recorder.ended(task, until) {
+        if let Some(work) = recorder.ended(task, until, None) {
             work.open += usize::from(!state.ended);
         }
     }

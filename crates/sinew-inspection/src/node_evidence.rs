@@ -31,6 +31,12 @@ pub struct AttemptEvidence {
     pub at: Time,
     /// Input of the task.
     pub input: Value,
+    /// Milliseconds that the task waited in queues, if the agent reports how long it worked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<Time>,
+    /// Milliseconds of work, if the agent reports them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worked_ms: Option<Time>,
     /// Output of the agent, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
@@ -79,13 +85,19 @@ pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
                         attempt: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
                         at: round.at,
                         input: Value::clone(&ask.input),
+                        queued_ms: None,
+                        worked_ms: None,
                         output: None,
                         error: None,
                     });
                 }
-                Fact::Replied { act, attempt, result, .. } if places.contains(act) => {
+                Fact::Replied { act, attempt, result, worked_ms, .. } if places.contains(act) => {
                     let place = tasks.iter().rposition(|task| *task == (*act, *attempt));
-                    let told = place.and_then(|place| found.attempt_list.get_mut(place));
+                    let mut told = place.and_then(|place| found.attempt_list.get_mut(place));
+                    if let (Some(told), Some(worked)) = (&mut told, worked_ms) {
+                        told.worked_ms = Some(*worked);
+                        told.queued_ms = Some(round.at.saturating_sub(told.at).saturating_sub(*worked));
+                    }
                     match (result, told) {
                         (Ok(reply), told) => {
                             if let Some(told) = told {

@@ -112,14 +112,17 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
             chain: start.chain.clone(),
         },
         Fact::Replied { result: Err(fault), .. } if fault.code == ATTEMPT_TIMED_OUT => return None,
-        Fact::Replied { act, attempt, result: Err(fault), usage, .. } if !usage.is_null() => {
-            let (fault, usage) = (fault.clone(), usage.clone());
-            EngineInput::Failed { act: *act, attempt: *attempt, fault, usage }
-        }
-        Fact::Replied { act, attempt, result, .. } => EngineInput::Done {
+        Fact::Replied { act, attempt, result: Err(fault), usage, worked_ms, .. } => EngineInput::Failed {
             act: *act,
             attempt: *attempt,
-            result: result.as_ref().map(|reply| reply.as_ref().clone()).map_err(Clone::clone),
+            fault: fault.clone(),
+            usage: usage.clone(),
+            worked_ms: *worked_ms,
+        },
+        Fact::Replied { act, attempt, result: Ok(reply), worked_ms, .. } => EngineInput::Done {
+            act: *act,
+            attempt: *attempt,
+            result: Ok(sinew_engine::TaskReply { worked_ms: *worked_ms, ..reply.as_ref().clone() }),
         },
         Fact::Late { act, attempt } => {
             EngineInput::Done { act: *act, attempt: *attempt, result: Ok(sinew_engine::TaskReply::default()) }

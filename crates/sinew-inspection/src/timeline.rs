@@ -19,7 +19,9 @@ use crate::words;
 pub enum SpanKind {
     /// In the queue of the execution: limits of concurrency, or a person who is waited for first.
     Queued,
-    /// With an agent or a script: from the task to its answer.
+    /// In the queue of an agent, as far as the agent reports how long it worked.
+    AgentQueue,
+    /// With an agent or a script: from the task to its answer, without the time in the agent's queue.
     Agent,
     /// Until the next attempt.
     BackOff,
@@ -166,10 +168,24 @@ impl SpanRecorder {
         if self.open.get(&act).is_some_and(is_same) {
             return;
         }
+        if let Fact::Replied { worked_ms: Some(worked), .. } = fact {
+            self.split_queue(act, ctx.now, *worked);
+        }
         self.close(act, ctx.now);
         if let Some(kind) = kind {
             let span = TimelineSpan { kind, attempt: one.attempt, from: ctx.now, to: ctx.now };
             self.open.insert(act, span);
+        }
+    }
+
+    /// Splits the open span of an agent's task into the time in the agent's queue and the time of work.
+    fn split_queue(&mut self, act: ActivationId, now: Time, worked_ms: u64) {
+        let Some(span) = self.open.get_mut(&act).filter(|span| span.kind == SpanKind::Agent) else { return };
+        let began = now.saturating_sub(worked_ms).max(span.from);
+        if began > span.from {
+            let queue = TimelineSpan { kind: SpanKind::AgentQueue, to: began, ..*span };
+            span.from = began;
+            self.ended.entry(act).or_default().push(queue);
         }
     }
 

@@ -6,8 +6,9 @@ use crate::timeline::{SpanKind, Timeline, TimelineRow};
 use crate::words::{columns, count, duration};
 
 /// Kinds of time with their words, in the order of the columns.
-const KINDS: [(SpanKind, &str, &str); 6] = [
+const KINDS: [(SpanKind, &str, &str); 7] = [
     (SpanKind::Queued, "queued", "QUEUED"),
+    (SpanKind::AgentQueue, "agent_queue", "AGENT QUEUE"),
     (SpanKind::Agent, "agent", "AGENT"),
     (SpanKind::BackOff, "back_off", "BACK-OFF"),
     (SpanKind::Timer, "timer", "TIMER"),

@@ -127,6 +127,9 @@ pub struct ResultExtra {
     /// Why there is no output, with what a retry policy has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+    /// Milliseconds of work, without the time that the task waited for a process or for a place in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
@@ -151,6 +154,8 @@ pub struct Draft<'a> {
     pub text: &'a str,
     /// All artifacts of the task, the output among them.
     pub artifacts: &'a [ResultArtifact],
+    /// Milliseconds of work, without the time in queues; left out when absent.
+    pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     pub usage: Value,
     /// Events on the way.
@@ -174,6 +179,7 @@ impl<'a> Draft<'a> {
             end,
             text: "",
             artifacts: &[],
+            worked_ms: None,
             usage: Value::Null,
             events: Vec::new(),
             logs: Vec::new(),
@@ -186,8 +192,20 @@ impl<'a> Draft<'a> {
 
 /// The A2A task that says how the work ended.
 pub fn result_task(draft: Draft<'_>) -> Task {
-    let Draft { task, session, end, text, artifacts, usage, events, logs, retries, vocabulary, timestamp } =
-        draft;
+    let Draft {
+        task,
+        session,
+        end,
+        text,
+        artifacts,
+        worked_ms,
+        usage,
+        events,
+        logs,
+        retries,
+        vocabulary,
+        timestamp,
+    } = draft;
     let session = if session.is_empty() { task.as_str() } else { session };
     let (state, words, result) = match &end {
         Ok(output) => (
@@ -217,7 +235,7 @@ pub fn result_task(draft: Draft<'_>) -> Task {
     let mut status = TaskStatus::new(state);
     status.message = Some(message.with_context_id(session));
     status.timestamp = timestamp;
-    let extra = ResultExtra { fault: end.err(), usage, events, logs };
+    let extra = ResultExtra { fault: end.err(), worked_ms, usage, events, logs };
     let mut metadata = None;
     if extra != ResultExtra::default() {
         put(&mut metadata, serde_json::to_value(extra).unwrap_or_default());

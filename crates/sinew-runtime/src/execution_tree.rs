@@ -231,7 +231,7 @@ impl ExecutionTree {
                 let reply = TaskReply { usage, ..TaskReply::new(output) };
                 EngineInput::Done { act, attempt, result: Ok(reply) }
             }
-            Err(fault) => EngineInput::Failed { act, attempt, fault, usage },
+            Err(fault) => EngineInput::Failed { act, attempt, fault, usage, worked_ms: None },
         };
         let _ = self.feed(now, key.run, input, out);
     }

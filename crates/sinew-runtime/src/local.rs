@@ -193,7 +193,9 @@ impl Local {
                 self.world.tasks.remove(&key);
                 let (act, attempt) = (key.act, key.attempt);
                 let input = match (result, self.world.usages.remove(&key)) {
-                    (Err(fault), Some(usage)) => EngineInput::Failed { act, attempt, fault, usage },
+                    (Err(fault), Some(usage)) => {
+                        EngineInput::Failed { act, attempt, fault, usage, worked_ms: None }
+                    }
                     (result, _) => EngineInput::Done { act, attempt, result },
                 };
                 if let Err(refused) = self.tree.input(now(), key.run, input, &mut self.world) {

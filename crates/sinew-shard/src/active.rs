@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sinew_engine::{
     Action, ActivationId, ActivationPhase, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
-    TaskRequest, Time, decode_round, encode_round,
+    RequestTarget, TaskRequest, Time, decode_round, encode_round,
 };
 use sinew_protocol::code;
 use sinew_protocol::journal::ExecutionMeta;
@@ -18,6 +18,7 @@ use crate::events::KnownTasks;
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::summary::RowState;
+use crate::timer_check::DueTask;
 
 /// The dialect's or engine's code broke on an input.
 pub const CODE_BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
@@ -210,6 +211,21 @@ impl ActiveExecution {
     /// Returns true if a timer is due that ends the work of an agent.
     pub(crate) fn has_due_task_timer(&self, now: Time) -> bool {
         self.machine.has_due_task_timer(now)
+    }
+
+    /// Returns the tasks of agents whose time has run out.
+    pub(crate) fn due_tasks(&self, now: Time) -> Vec<DueTask> {
+        let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
+        let due = self.outstanding().into_iter().filter_map(|action| match action {
+            Action::Send { act, attempt, ask, deadline } if is_due(deadline) => {
+                let RequestTarget::Agent(agent) = &ask.target else { return None };
+                let (_, task) = self.ids.get(&(act, attempt))?;
+                let execution = self.stored.meta.execution.clone();
+                Some(DueTask { execution, task: task.clone(), agent: agent.clone(), act, attempt })
+            }
+            _ => None,
+        });
+        due.collect()
     }
 
     fn index(&mut self, act: ActivationId, attempt: u32) {

@@ -1,7 +1,9 @@
 //! Starts and other commands, obeyed or refused; results, taken or passed over.
 
 use serde_json::Value;
-use sinew_engine::{ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, Time};
+use sinew_engine::{
+    ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
+};
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::subject::Operation;
@@ -16,6 +18,7 @@ use crate::intake::{CommandInput, ResultInput, StartInput};
 use crate::notice::ShardNotice;
 use crate::outgoing::StartDecision;
 use crate::state::{OutputCheck, ShardState};
+use crate::timer_check::DueTask;
 
 /// The body of a command names something that cannot be used.
 const COMMAND_UNUSABLE: &str = code::COMMAND_UNUSABLE.as_str();
@@ -227,9 +230,17 @@ impl ShardState {
         }
     }
 
+    /// Takes note that no process has taken a task whose time has run out.
+    pub fn handle_not_taken(&mut self, now: Time, task: &DueTask, is_online: bool) {
+        self.now = self.now.max(now);
+        let input = EngineInput::NotTaken { act: task.act, attempt: task.attempt, is_online };
+        // Only a timer is taken earlier than its tick: a failure to do so leaves it to the tick.
+        let _ = self.table.input(&mut self.builder, now, &task.execution, input);
+    }
+
     /// Takes the end of a task, unless the task is over or another agent was asked.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
-        let ResultInput { execution, task, agent, mut result, mut usage, logs, is_checked } = input;
+        let ResultInput { execution, task, agent, mut result, mut usage, worked_ms, logs, is_checked } = input;
         let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
         let Some(((act, attempt), active)) = found else {
             self.notices.push(ShardNotice::ResultLate { execution, task });
@@ -265,8 +276,10 @@ impl ShardState {
             let _ = self.table.input(&mut self.builder, now, &execution, input);
         }
         let input = match result {
-            Err(fault) => EngineInput::Failed { act, attempt, fault, usage },
-            result => EngineInput::Done { act, attempt, result },
+            Err(fault) => EngineInput::Failed { act, attempt, fault, usage, worked_ms },
+            Ok(reply) => {
+                EngineInput::Done { act, attempt, result: Ok(TaskReply { worked_ms, ..reply }) }
+            }
         };
         if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {
             // The same result would break it again: it ends the attempt as a failure instead.

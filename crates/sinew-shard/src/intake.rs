@@ -104,8 +104,9 @@ impl ShardInput {
         result: Result<TaskReply, Fault>,
         logs: Vec<LogLine>,
     ) -> Self {
-        let usage = Value::Null;
-        let input = ResultInput { execution, task, agent, result, usage, logs, is_checked: false };
+        let (usage, worked_ms) = (Value::Null, None);
+        let input =
+            ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked: false };
         Self::TaskResult(Box::new(input))
     }
 
@@ -167,6 +168,8 @@ pub struct ResultInput {
     pub result: Result<TaskReply, Fault>,
     /// Tokens and cost that a failed attempt told; null if it told none.
     pub usage: Value,
+    /// Milliseconds of work, if the agent reports them.
+    pub worked_ms: Option<u64>,
     /// Messages about the work, oldest first.
     pub logs: Vec<LogLine>,
     /// Whether the output was checked against its schema.
@@ -420,7 +423,10 @@ impl PendingInput {
     pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, mut result: NodeResult) -> Self {
         let logs = std::mem::take(&mut result.logs);
         let usage = if result.fault.is_some() { std::mem::take(&mut result.usage) } else { Value::Null };
-        let input = |result| ResultInput { execution, task, agent, result, usage, logs, is_checked: false };
+        let worked_ms = result.worked_ms;
+        let is_checked = false;
+        let input =
+            |result| ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked };
         match reply_at_hand(result) {
             Ok(reply) => Self::ready(ShardInput::TaskResult(Box::new(input(reply)))),
             Err(elsewhere) => {

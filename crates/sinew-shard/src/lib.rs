@@ -59,4 +59,4 @@ pub use start_identity::StartIdentity;
 pub use state::{OutputCheck, PendingCommit, ShardConfig, ShardState};
 pub use stored::{RoundLog, StoredExecution};
 pub use takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};
-pub use timer_check::InboxEnds;
+pub use timer_check::{DueTask, InboxEnds};

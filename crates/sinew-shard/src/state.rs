@@ -24,7 +24,7 @@ use crate::outgoing::Outgoing;
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::ExecutionTable;
-use crate::timer_check::InboxEnds;
+use crate::timer_check::{DueTask, InboxEnds};
 
 /// Bytes of executions that one commit journals again.
 const COMPACTION_STEP_BYTES: usize = 512 * 1024;
@@ -315,6 +315,21 @@ impl ShardState {
             return Vec::new();
         }
         self.table.due_now(ends.at, most)
+    }
+
+    /// Returns tasks of agents whose time has run out and that [`ShardState::handle_timeout`] would end now, at most so many.
+    pub fn due_tasks(&mut self, ends: &InboxEnds, most: usize) -> Vec<DueTask> {
+        let mut tasks = Vec::new();
+        if ends.at < self.table.tasks_held_until {
+            return tasks;
+        }
+        for execution in self.due_executions(ends, most) {
+            if let Some(active) = self.table.load(&execution) {
+                tasks.extend(active.due_tasks(ends.at));
+            }
+        }
+        tasks.truncate(most);
+        tasks
     }
 
     /// Returns the request that a result answers, if the result counts now and comes from the agent that was asked.

@@ -3,10 +3,24 @@
 //! A message that was stored before a timer was due counts more than the timer, also when its owner reads it later: after a
 //! takeover, a lost connection, or a process that was stopped. So timers wait for the inbox.
 
-use sinew_engine::Time;
+use sinew_engine::{ActivationId, Time};
+use sinew_protocol::journal::Positions;
+use sinew_protocol::{ExecutionId, TaskId};
 
 use crate::bug::seeded_bug;
-use sinew_protocol::journal::Positions;
+
+/// A task of an agent whose time has run out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueTask {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The task.
+    pub task: TaskId,
+    /// The agent.
+    pub agent: String,
+    pub(crate) act: ActivationId,
+    pub(crate) attempt: u32,
+}
 
 /// Ends of a shard's inbox at one time, as the streams' leader reported them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -97,6 +97,20 @@ pub const METRICS: &[MetricDescription] = &[
         &["kind", "outcome"],
         "from the begin of a node's activation to its end, by kind of node",
     ),
+    histogram(
+        "sinew_task_schedule_to_start_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["agent"],
+        "time of tasks in queues before the work on them started, by agent: 200 names in a process, then `other`",
+    ),
+    histogram(
+        "sinew_task_start_to_close_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["agent"],
+        "time of work on tasks, as agents report it, by agent: 200 names in a process, then `other`",
+    ),
     counter("sinew_activations_failed_total", &["code"], "activations that failed, by the code of the fault"),
     counter(
         "sinew_workflow_executions_total",

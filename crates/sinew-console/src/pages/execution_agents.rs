@@ -56,7 +56,7 @@ fn agent_table(id: &str, work: &[AgentWorkDocument], online: &[AgentListRow]) ->
                     thead {
                         tr {
                             th scope="col" { "Agent" } th scope="col" { "State" } th.wide scope="col" { "Nodes" } th.number scope="col" { "Tasks" }
-                            th.number scope="col" { "Open" } th.number scope="col" { "Failed" } th.number scope="col" { "Time" } th.number scope="col" { "Longest" }
+                            th.number scope="col" { "Open" } th.number scope="col" { "Failed" } th.number scope="col" { "Time" } th.number scope="col" { "Longest" } th.number scope="col" { "Longest in queue" }
                             th.number scope="col" { "Turns" } th.number scope="col" { "Tokens in" } th.number scope="col" { "Tokens out" } th.number scope="col" { "Price" }
                         }
                     }
@@ -90,6 +90,7 @@ fn agent_row(id: &str, work: &AgentWorkDocument, online: &[AgentListRow]) -> Mar
             }
             td.number { (work.tasks) } td.number { (work.open) } td.number { (work.failed) }
             td.number { (duration(Some(work.working_ms))) } td.number { (duration(Some(work.longest_ms))) }
+            td.number { (duration(Some(work.longest_queued_ms))) }
             td.number { (tokens(work.turns)) } td.number { (tokens(work.input_tokens)) } td.number { (tokens(work.output_tokens)) }
             td.number { @match work.cost_usd { Some(cost) => { "$" (format!("{cost:.4}")) }, None => "–" } }
         }

@@ -32,8 +32,9 @@ const AXIS_HEIGHT: f64 = 22.0;
 /// Least width of a bar: what took no time is seen too.
 const MIN_BAR: f64 = 1.5;
 /// Kinds of time: word of the API, which is the class too, and words for people.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("queued", "in the queue"),
+    ("agent_queue", "in the queue of an agent"),
     ("agent", "with an agent"),
     ("back_off", "until the next attempt"),
     ("timer", "until a time"),
@@ -217,7 +218,7 @@ fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &Timel
 
 /// Whether time is spent in a span itself: a map that waits for its children is idle while they are.
 fn is_work(span: &SpanDocument) -> bool {
-    matches!(span.kind.as_str(), "agent" | "queued")
+    matches!(span.kind.as_str(), "agent" | "agent_queue" | "queued")
 }
 
 fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {

@@ -117,7 +117,7 @@ fn error_code(code: &str) -> &'static str {
 
 /// The error of a node as the original words it: a timeout has no words there.
 fn error_text(fault: &sinew_protocol::Fault) -> &str {
-    if fault.code == sinew_engine::ATTEMPT_TIMED_OUT { "" } else { &fault.message }
+    if sinew_engine::is_attempt_timeout(&fault.code) { "" } else { &fault.message }
 }
 
 /// The result object: status, sequence, nodes, error, and what it cost.

@@ -64,7 +64,9 @@ impl ExecutionState {
 impl ExecutionState {
     pub(super) fn dispatch(&mut self, act: ActivationId, attempt: u32, tries: u32, ask: &Arc<TaskRequest>) {
         self.set_phase(act, ActivationPhase::Running);
+        let at = self.at;
         let one = &mut self.acts[act as usize];
+        one.sent_at = Some(at);
         one.tries = tries;
         one.attempt = attempt;
         one.running = Some(attempt);

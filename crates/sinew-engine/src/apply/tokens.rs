@@ -119,6 +119,7 @@ impl ExecutionState {
             phase: ActivationPhase::Ready,
             attempt: 0,
             running: None,
+            sent_at: None,
             tries: 0,
             ask: None,
             asked_before: None,

@@ -20,6 +20,7 @@ use sinew_protocol::Fault;
 pub(crate) use reopen::plan_retry;
 
 use crate::adapter::Adapter;
+use crate::ask::TaskReply;
 use crate::apply::apply;
 use crate::ctx::AdapterContext;
 use crate::fact::{ExecutionMode, ExecutionOutcome, ExecutionStart, Fact, NewActivation, TerminalStatus};
@@ -30,6 +31,13 @@ use crate::{ActivationId, ROOT, Time};
 
 /// Code of the fault of an attempt whose time ran out.
 pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
+/// Code of an attempt whose time ran out before a process took its task.
+const TASK_NOT_TAKEN: &str = code::TASK_NOT_TAKEN.as_str();
+
+/// Returns true for the codes of attempts whose time ran out.
+pub fn is_attempt_timeout(code: &str) -> bool {
+    code == ATTEMPT_TIMED_OUT || code == TASK_NOT_TAKEN
+}
 const ACTIVATION_TIMED_OUT: &str = code::ACTIVATION_TIMED_OUT.as_str();
 const WALL_TIMED_OUT: &str = code::EXECUTION_TIMED_OUT.as_str();
 const BUDGET_USED_UP: &str = code::BUDGET_USED_UP.as_str();
@@ -88,6 +96,16 @@ fn entry(plan: &Plan, mode: &ExecutionMode) -> Vec<NodeIndex> {
 /// The largest progress that is kept, in bytes of JSON.
 const MAX_PROGRESS_VALUE_BYTES: u64 = 64 << 10;
 
+/// The end of one attempt, as an agent or the engine itself reports it.
+pub(crate) struct AttemptEnd {
+    act: ActivationId,
+    attempt: u32,
+    result: Result<TaskReply, Fault>,
+    /// Tokens and cost that a failed attempt reports; null if it reports none.
+    usage: Value,
+    worked_ms: Option<u64>,
+}
+
 /// One decision in the making.
 pub(crate) struct Decider<'a> {
     graph: &'a IndexedPlan,
@@ -105,8 +123,14 @@ impl Decider<'_> {
         match input {
             EngineInput::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
             _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
-            EngineInput::Done { act, attempt, result } => self.done(act, attempt, result, Value::Null),
-            EngineInput::Failed { act, attempt, fault, usage } => self.done(act, attempt, Err(fault), usage),
+            EngineInput::Done { act, attempt, mut result } => {
+                let worked_ms = result.as_mut().ok().and_then(|reply| reply.worked_ms.take());
+                self.done(AttemptEnd { act, attempt, result, usage: Value::Null, worked_ms });
+            }
+            EngineInput::Failed { act, attempt, fault, usage, worked_ms } => {
+                self.done(AttemptEnd { act, attempt, result: Err(fault), usage, worked_ms });
+            }
+            EngineInput::NotTaken { act, attempt, is_online } => self.not_taken(act, attempt, is_online),
             EngineInput::Progress { act, attempt, value } => {
                 let fits = size::too_large("progress", &value, MAX_PROGRESS_VALUE_BYTES).is_none();
                 if fits && self.is_current(act, attempt) && self.state.has_room_for_progress() {

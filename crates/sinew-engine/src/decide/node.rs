@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
 use sinew_protocol::{Fault, FaultKind};
 
-use super::{ATTEMPT_TIMED_OUT, BUDGET_USED_UP, Decider, size};
+use super::{ATTEMPT_TIMED_OUT, AttemptEnd, BUDGET_USED_UP, Decider, TASK_NOT_TAKEN, size};
 use crate::adapter::NodeDecision;
 use crate::ask::{TaskReply, TaskRequest};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, TokenValue};
-use crate::state::{ActivationEnd, ActivationPhase};
+use crate::state::{ActivationEnd, ActivationPhase, TimerKind};
 use crate::{ActivationId, ROOT, ScopeId, Time};
 
 /// Longest back-off that a fault may ask for, in milliseconds: services say when to come back, and some say a date in many years.
@@ -144,13 +144,8 @@ impl Decider<'_> {
     }
 
     /// An attempt ended.
-    pub(super) fn done(
-        &mut self,
-        act: ActivationId,
-        attempt: u32,
-        result: Result<TaskReply, Fault>,
-        usage: Value,
-    ) {
+    pub(super) fn done(&mut self, end: AttemptEnd) {
+        let AttemptEnd { act, attempt, result, usage, worked_ms } = end;
         if (act as usize) >= self.state.acts.len() || attempt == 0 || attempt > self.state.act(act).attempt {
             return; // never dispatched: not ours, and nothing to record it under
         }
@@ -166,7 +161,7 @@ impl Decider<'_> {
         let draining = self.draining();
         let wait = result.as_ref().err().filter(|_| !draining).and_then(|fault| self.retry_delay(act, fault));
         let usage = if size::too_large("usage", &usage, limit).is_some() { Value::Null } else { usage };
-        self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some(), usage });
+        self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some(), usage, worked_ms });
         self.check_cost();
         if self.state.outcome.is_some() && self.state.act(act).phase == ActivationPhase::Closed {
             return; // the budget of the execution was spent
@@ -232,10 +227,37 @@ impl Decider<'_> {
 
     /// The engine's own fault for an attempt whose time ran out.
     pub(super) fn attempt_timeout(&self, act: ActivationId) -> Fault {
+        let text = format!("timed out after {} s", seconds(self.attempt_time(act)));
+        Fault::timeout(ATTEMPT_TIMED_OUT, text)
+    }
+
+    /// Milliseconds that an attempt may take.
+    fn attempt_time(&self, act: ActivationId) -> Time {
         let one = self.state.act(act);
         let ask = one.ask.as_ref().and_then(|ask| ask.timeout_ms);
-        let ms = ask.or(self.graph.plan().node(one.node).attempt_timeout_ms).unwrap_or_default();
-        Fault::timeout(ATTEMPT_TIMED_OUT, format!("timed out after {} s", seconds(ms)))
+        ask.or(self.graph.plan().node(one.node).attempt_timeout_ms).unwrap_or_default()
+    }
+
+    /// The time of the current attempt ran out.
+    pub(super) fn attempt_timed_out(&mut self, act: ActivationId, fault: Fault) {
+        let attempt = self.state.act(act).attempt;
+        self.done(AttemptEnd { act, attempt, result: Err(fault), usage: Value::Null, worked_ms: None });
+    }
+
+    /// The time of an attempt ran out, and no process has taken its task.
+    pub(super) fn not_taken(&mut self, act: ActivationId, attempt: u32, is_online: bool) {
+        let is_due = self.state.acts.get(act as usize).and_then(|one| one.timer).is_some_and(|timer| {
+            timer.kind == TimerKind::Attempt && timer.at <= self.now
+        });
+        if !is_due || !self.is_current(act, attempt) {
+            return;
+        }
+        let agent = self.state.act(act).ask.as_ref().map(|ask| ask.target.name().to_owned());
+        let agent = agent.unwrap_or_default();
+        let why = if is_online { "its processes were busy" } else { "none is online" };
+        let time = seconds(self.attempt_time(act));
+        let text = format!("no process of agent '{agent}' took the task within {time} s: {why}");
+        self.attempt_timed_out(act, Fault::timeout(TASK_NOT_TAKEN, text));
     }
 
     fn fan(&mut self, act: ActivationId, children: Vec<ChildSpec>, limit: Option<u32>, fail_fast: bool) {
@@ -403,7 +425,8 @@ impl Decider<'_> {
         let fault = Fault::timeout(super::ACTIVATION_TIMED_OUT, text).with_retryable(false);
         if let Some(attempt) = one.running {
             let gone = Fault { code: ATTEMPT_TIMED_OUT.into(), ..fault.clone() };
-            self.emit(Fact::Replied { act, attempt, result: Err(gone), retried: false, usage: Value::Null });
+            let (result, usage) = (Err(gone), Value::Null);
+            self.emit(Fact::Replied { act, attempt, result, retried: false, usage, worked_ms: None });
         }
         self.cancel_children(act, "its map, loop or fork timed out");
         self.emit(Fact::Failed { act, fault, output: None });

@@ -35,8 +35,7 @@ impl Decider<'_> {
         match timer.kind {
             TimerKind::Attempt => {
                 let fault = self.attempt_timeout(act);
-                let attempt = self.state.act(act).attempt;
-                self.done(act, attempt, Err(fault), serde_json::Value::Null);
+                self.attempt_timed_out(act, fault);
             }
             TimerKind::Backoff => self.attempt_again(act),
             TimerKind::Sleep if self.state.act(act).began_at.is_none() => {

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::plan::graph;
 use super::script::check;
 use super::world::World;
-use crate::fact::ExecutionMode;
-use crate::{Action, EngineInput};
+use crate::fact::{ExecutionMode, Fact};
+use crate::{Action, EngineInput, TaskReply};
 
 #[test]
 fn an_attempt_is_given_up_and_tried_again() {
@@ -145,4 +145,47 @@ fn who_is_told_is_who_was_asked() {
         })
         .collect();
     assert_eq!(told, ["cancel 1 at a", "send 2 to b"]);
+}
+
+#[test]
+fn a_task_that_no_process_took_says_so() {
+    let timeout = json!({ "a": { "attempt_timeout": 100, "retry": { "limit": 1, "on": "error" } } });
+    let mut world = World::new(graph("a", timeout));
+    let (input, mode) = (json!(1), ExecutionMode::default());
+    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![] }).unwrap();
+    let not_taken = |attempt, is_online| EngineInput::NotTaken { act: 0, attempt, is_online };
+    let fault_of = |facts: &[Fact]| {
+        facts.iter().find_map(|fact| match fact {
+            Fact::Replied { result: Err(fault), .. } => Some((fault.code.to_string(), fault.message.clone())),
+            _ => None,
+        })
+    };
+    world.now = 99;
+    assert!(world.input(not_taken(1, false)).unwrap().is_empty(), "its time has not run out");
+    world.now = 100;
+    let decided = world.machine.handle(world.now, not_taken(1, false)).unwrap();
+    let fault = fault_of(decided.facts()).unwrap();
+    assert_eq!(fault.0, "SINEW-6012");
+    assert_eq!(fault.1, "no process of agent 'a' took the task within 0.1 s: none is online");
+    assert!(matches!(decided.actions[..], [Action::Cancel { attempt: 1, .. }, Action::Send { attempt: 2, .. }]));
+    world.now = 200;
+    assert!(world.input(not_taken(1, true)).unwrap().is_empty(), "the attempt is over");
+    let fault = fault_of(&world.input(not_taken(2, true)).unwrap()).unwrap();
+    assert!(fault.1.ends_with("its processes were busy"), "{fault:?}");
+}
+
+#[test]
+fn the_time_of_work_is_in_the_fact_and_nowhere_else() {
+    let mut world = World::new(graph("a", json!({ "a": { "retry": { "limit": 1, "on": "error" } } })));
+    let (input, mode) = (json!(1), ExecutionMode::default());
+    world.input(EngineInput::Start { input, mode, depth: 0, chain: vec![] }).unwrap();
+    let worked = |facts: Vec<Fact>| {
+        facts.into_iter().find_map(|fact| match fact {
+            Fact::Replied { worked_ms, result, .. } => Some((worked_ms, result.ok()?.worked_ms)),
+            _ => None,
+        })
+    };
+    let reply = TaskReply { worked_ms: Some(7), ..TaskReply::new(json!(1)) };
+    let facts = world.input(EngineInput::Done { act: 0, attempt: 1, result: Ok(reply) }).unwrap();
+    assert_eq!(worked(facts), Some((Some(7), None)));
 }

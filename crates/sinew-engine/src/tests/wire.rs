@@ -205,7 +205,8 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
         12 => {
             let result = if dice.chance(50) { Ok(Arc::new(reply(dice))) } else { Err(fault(dice)) };
             let usage = if result.is_err() && dice.chance(50) { value(dice) } else { Value::Null };
-            Fact::Replied { act, attempt, result, retried: dice.chance(50), usage }
+            let worked_ms = maybe(dice, time);
+            Fact::Replied { act, attempt, result, retried: dice.chance(50), usage, worked_ms }
         }
         13 => Fact::Late { act, attempt },
         14 => Fact::BackedOff { act, until: time(dice), ask: maybe(dice, |dice| Arc::new(ask(dice))) },
@@ -322,6 +323,7 @@ fn replies(value: &Value, count: u32, is_shared: bool) -> Round {
             result: Ok(Arc::new(TaskReply::new(value))),
             retried: false,
             usage: Value::Null,
+            worked_ms: None,
         }
     };
     Round { at: 1, facts: (0..count).map(reply).collect() }
@@ -402,7 +404,7 @@ fn ask(dice: &mut Dice) -> TaskRequest {
 fn reply(dice: &mut Dice) -> TaskReply {
     let mut values = || (0..dice.roll(3)).map(|_| value(dice)).collect();
     let (artifacts, events) = (values(), values());
-    TaskReply { output: val(dice), artifacts, events, usage: value(dice) }
+    TaskReply { output: val(dice), artifacts, events, usage: value(dice), worked_ms: None }
 }
 
 fn fault(dice: &mut Dice) -> Fault {

@@ -56,12 +56,12 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
         Kind::Progressed(pb::JournalProgressed { act, attempt, value_json }) => {
             Fact::Progressed { act, attempt, value: json(&value_json)? }
         }
-        Kind::Replied(pb::JournalReplied { act, attempt, result, retried, usage_json }) => {
+        Kind::Replied(pb::JournalReplied { act, attempt, result, retried, usage_json, worked_ms }) => {
             let result = match result.ok_or(Bad::Missing("result"))? {
                 pb::journal_replied::Result::Reply(message) => Ok(Arc::new(reply(values, message)?)),
                 pb::journal_replied::Result::Fault(message) => Err(fault(message)?),
             };
-            Fact::Replied { act, attempt, result, retried, usage: json(&usage_json)? }
+            Fact::Replied { act, attempt, result, retried, usage: json(&usage_json)?, worked_ms }
         }
         Kind::Late(pb::JournalLate { act, attempt }) => Fact::Late { act, attempt },
         Kind::BackedOff(pb::JournalBackedOff { act, until, ask: held }) => {
@@ -212,6 +212,7 @@ fn reply(values: &mut ValueReader, message: pb::JournalReply) -> Decoded<TaskRep
         artifacts: all_json(&artifacts_json)?,
         events: all_json(&events_json)?,
         usage: json(&usage_json)?,
+        worked_ms: None,
     })
 }
 

@@ -54,7 +54,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
         Fact::Progressed { act, attempt, value } => {
             Kind::Progressed(pb::JournalProgressed { act: *act, attempt: *attempt, value_json: json(value) })
         }
-        Fact::Replied { act, attempt, result, retried, usage } => Kind::Replied(pb::JournalReplied {
+        Fact::Replied { act, attempt, result, retried, usage, worked_ms } => Kind::Replied(pb::JournalReplied {
             act: *act,
             attempt: *attempt,
             result: Some(match result {
@@ -63,6 +63,7 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
             }),
             retried: *retried,
             usage_json: json(usage),
+            worked_ms: *worked_ms,
         }),
         Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
         Fact::BackedOff { act, until, ask: held } => Kind::BackedOff(pb::JournalBackedOff {
@@ -233,7 +234,8 @@ fn ask(values: &mut ValueWriter, ask: &TaskRequest) -> pb::JournalAsk {
 }
 
 fn reply(values: &mut ValueWriter, reply: &TaskReply) -> pb::JournalReply {
-    let TaskReply { output, artifacts, events, usage } = reply;
+    // The fact has the time of work.
+    let TaskReply { output, artifacts, events, usage, worked_ms: _ } = reply;
     pb::JournalReply {
         output_json: values.write(output),
         artifacts_json: all_json(artifacts),

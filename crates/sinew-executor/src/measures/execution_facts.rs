@@ -64,8 +64,9 @@ pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
 /// Measures one stored fact.
 pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
-        Fact::Replied { act, result, .. } => {
+        Fact::Replied { act, attempt, result, worked_ms, .. } => {
             conversions(ctx, *act, result);
+            task_times(ctx, (*act, *attempt), now, *worked_ms);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "succeeded");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             agent_attempt(ctx, *act, outcome);
@@ -104,6 +105,27 @@ fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static 
         }
     }
     count(outcome, 1);
+}
+
+/// Time of a task in queues, and of the work on it, where its agent reports that.
+fn task_times(
+    ctx: &AdapterContext<'_>,
+    (act, attempt): (ActivationId, u32),
+    now: Time,
+    worked_ms: Option<u64>,
+) {
+    let one = ctx.state.act(act);
+    // The next attempt may have been sent in the same round.
+    let sent = one.sent_at.filter(|_| one.attempt == attempt);
+    let (Some(worked), Some(sent)) = (worked_ms, sent) else { return };
+    let Some(ask) = one.last_task().filter(|ask| !ask.is_evaluation()) else { return };
+    let (agent, _) = AGENT_NAMES.label(ask.target.name());
+    let waited = now.saturating_sub(sent).saturating_sub(worked);
+    let record = |name: &'static str, ms: Time| {
+        metrics::histogram!(name, "agent" => agent.clone()).record(seconds(0, ms));
+    };
+    record("sinew_task_schedule_to_start_seconds", waited);
+    record("sinew_task_start_to_close_seconds", worked);
 }
 
 /// Ends of executions, by workflow. All statuses of a workflow are there from its first end on.

@@ -67,6 +67,23 @@ impl QueueViews {
     /// Returns whether the task that is stored at a place of an agent's queue is over. A view that is a little old takes it
     /// for waiting too long, and for over only if it was, or if a server lost its end meanwhile: the next look knows better.
     pub(super) async fn is_over(&self, mesh: &Mesh, agent: &Token, place: u64) -> Result<bool, MeshError> {
+        let progress = self.progress(mesh, agent).await?;
+        Ok(progress.is_some_and(|progress| progress.is_acknowledged(place)))
+    }
+
+    /// Returns whether a process was given the task that is stored at a place of an agent's queue.
+    pub(super) async fn is_given_out(
+        &self,
+        mesh: &Mesh,
+        agent: &Token,
+        place: u64,
+    ) -> Result<bool, MeshError> {
+        let progress = self.progress(mesh, agent).await?;
+        Ok(progress.is_some_and(|progress| progress.is_given_out(place)))
+    }
+
+    /// Returns how far the queue of an agent is, or was a moment ago.
+    async fn progress(&self, mesh: &Mesh, agent: &Token) -> Result<Option<QueueProgress>, MeshError> {
         // Held while the server is asked, so that others wait for the same answer.
         let mut views = self.0.lock().await;
         let progress = match views.get(agent) {
@@ -78,7 +95,7 @@ impl QueueViews {
                 progress
             }
         };
-        Ok(progress.is_some_and(|progress| progress.is_acknowledged(place)))
+        Ok(progress)
     }
 }
 

@@ -37,7 +37,7 @@ use sinew_mesh::card::Cards;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::{ResultKey, Token};
-use sinew_shard::ShardConfig;
+use sinew_shard::{DueTask, ShardConfig};
 use sinew_source::SchemaCache;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -146,6 +146,20 @@ impl Shared {
             return Arc::clone(&gate);
         }
         Arc::clone(&self.gates.entry(agent.to_owned()).or_insert_with(|| Arc::new(Gate::new())))
+    }
+
+    /// Whether a task is in its agent's queue and no process was given it. False if that is not known.
+    async fn is_queued(&self, task: &DueTask) -> bool {
+        let agent = Token::of(&task.agent);
+        let queued = async {
+            let place = self.mesh.tasks().task_place(&agent, &task.execution, &task.task).await?;
+            let Some(place) = place else { return Ok::<_, MeshError>(false) };
+            Ok(!self.queue_views.is_given_out(&self.mesh, &agent, place).await?)
+        };
+        queued.await.unwrap_or_else(|error| {
+            debug!(task = %task.task, %error, "it is not known whether a process took the task");
+            false
+        })
     }
 
     /// Parts that the endpoints of workflows need.

@@ -227,6 +227,12 @@ impl NodeCalls {
         None
     }
 
+    /// Returns true if a task waits for its turn or for an agent that was not reached: no process has it.
+    pub(super) fn is_waiting(&self, task: &TaskId) -> bool {
+        let call = self.calls.get(&ResultToken::of(&self.shared.key, task));
+        call.is_some_and(|call| call.place != CallPlace::Inside)
+    }
+
     /// Forgets a task that is given up.
     pub(super) fn cancel(&mut self, task: &TaskId) {
         drop(self.end(&ResultToken::of(&self.shared.key, task)));

@@ -16,7 +16,7 @@ use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Subject, code};
 use sinew_shard::{
-    JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
+    DueTask, JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
     ShardState, TakeoverCare, WorkGroup,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -44,6 +44,8 @@ const BATCH: usize = 512;
 /// Numbers of messages of a commit that leave together with its events, in one write: the server wakes up once for both. Of more
 /// messages the last would wait, and where there are none the events have time.
 const FEW_MESSAGES: RangeInclusive<usize> = 1..=2;
+/// Timeouts of one turn of which it is looked up whether a process has taken the task.
+const MAX_EXPLAINED_TIMEOUTS: usize = 64;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// How long an owner that loses its shard tries to clear its note.
@@ -346,6 +348,20 @@ impl Shard {
         Some(if is_read { Duration::ZERO } else { self.timers.wait() })
     }
 
+    /// Returns due tasks that no process has taken, each with whether a process of its agent is online.
+    async fn untaken_tasks(&mut self) -> Vec<(DueTask, bool)> {
+        let due = self.timers.ends().map(|ends| self.state.due_tasks(&ends, MAX_EXPLAINED_TIMEOUTS));
+        let mut untaken = Vec::new();
+        for task in due.into_iter().flatten() {
+            let is_untaken = self.calls.is_waiting(&task.task) || self.shared.is_queued(&task).await;
+            if is_untaken {
+                let is_online = self.shared.cards.get(&task.agent).is_some();
+                untaken.push((task, is_online));
+            }
+        }
+        untaken
+    }
+
     /// Takes the starts that have been asked for, as many as one turn may have.
     fn take_requests(&mut self, requests: &mut Vec<StartRequest>) {
         while requests.len() < self.care.batch(BATCH)
@@ -411,6 +427,10 @@ impl Shard {
                 None => self.starts.refer(request).await,
             }
         }
+        let untaken = match due {
+            DueWork::None => Vec::new(),
+            DueWork::All | DueWork::Of(_) => self.untaken_tasks().await,
+        };
         let note = self.care.note();
         let shared = Arc::clone(&self.shared);
         let mut turn = intake::read_all(&shared, &self.state, note, &messages, starts).await;
@@ -427,6 +447,9 @@ impl Shard {
         }
         for input in inputs {
             self.state.handle_input(now, input, &*self.shared);
+        }
+        for (task, is_online) in untaken {
+            self.state.handle_not_taken(now, &task, is_online);
         }
         match (due, self.timers.ends()) {
             (DueWork::None, _) | (_, None) => {}

@@ -138,6 +138,11 @@ pub struct QueueProgress {
 }
 
 impl QueueProgress {
+    /// Returns whether a process has been given the task stored at a place.
+    pub fn is_given_out(self, place: u64) -> bool {
+        place <= self.given_out
+    }
+
     /// Returns whether the task stored at a place was acknowledged by who worked on it. One that nobody has been given, or
     /// that is not known to be acknowledged yet, is not.
     pub fn is_acknowledged(self, place: u64) -> bool {
@@ -195,6 +200,19 @@ impl TaskExchange<'_> {
         Ok(consumers.into_iter().filter_map(length).collect())
     }
 
+    /// Returns the place of a task in the stream of tasks; `None` if the stream does not have it. Executors may ask.
+    pub async fn task_place(
+        self,
+        agent: &Token,
+        execution: &ExecutionId,
+        task: &TaskId,
+    ) -> Result<Option<u64>, MeshError> {
+        let (agent, execution, task) = (agent.clone(), execution.clone(), task.clone());
+        let subject = self.mesh.subject(&Subject::Task { agent, execution, task });
+        let stored = self.mesh.message(&bucket(self.mesh.namespace(), "TASKS"), &MessageQuery::last(&subject));
+        Ok(stored.await?.map(|stored| stored.sequence))
+    }
+
     /// Returns how far the queue of an agent is; `None` if it has none. Executors may ask.
     pub async fn queue_progress(self, agent: &Token) -> Result<Option<QueueProgress>, MeshError> {
         let Some(queue) = existing(self.mesh, agent).await? else { return Ok(None) };
@@ -215,23 +233,19 @@ impl TaskExchange<'_> {
         task: &TaskId,
     ) -> Result<bool, MeshError> {
         const WHAT: &str = "remove a task from its queue";
-        let (agent, execution, task) = (agent.clone(), execution.clone(), task.clone());
-        let subject = self.mesh.subject(&Subject::Task { agent, execution, task });
+        let Some(seq) = self.task_place(agent, execution, task).await? else { return Ok(false) };
         let stream = bucket(self.mesh.namespace(), "TASKS");
-        let Some(stored) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
-            return Ok(false);
-        };
         let request = format!("STREAM.MSG.DELETE.{stream}");
         let call = format!("$JS.API.{request}");
         let jetstream = self.mesh.jetstream();
-        let query = RemovedMessage { seq: stored.sequence, no_erase: true };
+        let query = RemovedMessage { seq, no_erase: true };
         let removed = jetstream.request::<_, _, Response<RemovalStatus>>(request, &query);
         let removed = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, removed)).await??;
         match removed.map_err(|error| unreachable(WHAT, &error))? {
             Response::Ok(status) => Ok(status.success),
             Response::Err { error } => {
                 // Another executor may have removed it meanwhile.
-                if self.mesh.message(&stream, &MessageQuery::last(&subject)).await?.is_none() {
+                if self.task_place(agent, execution, task).await?.is_none() {
                     return Ok(false);
                 }
                 let (status, code) = (error.code() as u64, error.error_code().0);

@@ -184,6 +184,9 @@ pub struct WorkflowNodeResult<'a> {
     /// Number of tries after the first by the agent itself.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub retry_count: u32,
+    /// Milliseconds of work, without the time that the task waited for a process or for a place in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
@@ -248,6 +251,7 @@ impl<'a> WorkflowNodeResult<'a> {
             error_message: None,
             fault: None,
             retry_count: 0,
+            worked_ms: None,
             usage: Value::Null,
             events: Vec::new(),
             logs: Vec::new(),
@@ -362,6 +366,7 @@ pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMes
         output,
         artifacts,
         fault,
+        worked_ms: read.worked_ms,
         usage: read.usage,
         events: read.events,
         logs: bounded_log(read.logs),

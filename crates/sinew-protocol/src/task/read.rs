@@ -27,6 +27,8 @@ pub struct NodeResult {
     pub artifacts: Vec<ResultArtifact>,
     /// Why there is no output.
     pub fault: Option<Fault>,
+    /// Milliseconds of work, without the time in queues; `None` if the agent does not report it.
+    pub worked_ms: Option<u64>,
     /// Tokens, cost, model.
     pub usage: Value,
     /// Events on the way.
@@ -111,6 +113,7 @@ pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
         output,
         artifacts,
         fault,
+        worked_ms: extra.worked_ms,
         usage: extra.usage,
         events: extra.events,
         logs: bounded_log(extra.logs),

@@ -223,6 +223,7 @@ fn a_result_with_an_output_elsewhere_is_looked_up() {
         output: NodeOutput::Address("artifact://a".to_owned()),
         artifacts: Vec::new(),
         fault: None,
+        worked_ms: Some(7),
         usage: json!(null),
         events: Vec::new(),
         logs: Vec::new(),
