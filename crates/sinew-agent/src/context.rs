@@ -15,7 +15,7 @@ use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifacts, KeptVersion};
-use crate::failure::{ARTIFACTS, CANCELLED, Failure, NO_PEER};
+use crate::failure::{ARTIFACTS, CANCELLED, Failure, NO_PEER, mesh_failed};
 use crate::feed::{EventFeed, OutgoingEvents};
 use crate::parking::TaskSlot;
 use crate::peers::{CallAnswer, Peers};
@@ -384,11 +384,11 @@ impl Context {
         }
     }
 
-    /// The agents and workflows that are there now, by name.
-    pub async fn peers(&self) -> Vec<AgentCard> {
+    /// The agents and workflows that are online now, by name. Fails while their cards cannot be read.
+    pub async fn peers(&self) -> Result<Vec<AgentCard>, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.list().await,
-            None => Vec::new(),
+            Some(peers) => peers.list().await.map_err(mesh_failed),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -485,11 +485,12 @@ impl Context {
         Box::pin(self.parked(waiting)).await
     }
 
-    /// The workflows and the other agents that are there now, as tools for a language model.
-    pub async fn tools(&self) -> Vec<ToolDeclaration> {
+    /// The workflows and the other agents that are online now, as tools for a language model. Fails while their cards cannot
+    /// be read.
+    pub async fn tools(&self) -> Result<Vec<ToolDeclaration>, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.tools(self.task_calls()).await,
-            None => Vec::new(),
+            None => Ok(Vec::new()),
         }
     }
 

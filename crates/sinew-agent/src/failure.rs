@@ -4,6 +4,7 @@ use sinew_protocol::code;
 use std::any::Any;
 use std::error::Error;
 
+use sinew_mesh::MeshError;
 use sinew_protocol::unique_keys::BadJson;
 use sinew_protocol::{Fault, FaultKind};
 use sinew_source::{Violation, violation_code};
@@ -114,6 +115,11 @@ pub(crate) fn bounded(mut fault: Fault) -> Fault {
 pub(crate) fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
     let message = format!("agent {:?} cannot be called: {}", short(agent, 100), short(reason, 500));
     Fault::error(NO_PEER, message).with_retryable(retryable).into()
+}
+
+/// Failure of a question to the mesh about its agents.
+pub(crate) fn mesh_failed(error: MeshError) -> Failure {
+    Fault::from(error).into()
 }
 
 /// At most so many characters, and a mark where something was left out.

@@ -266,8 +266,12 @@ impl Drop for UsageOnDrop {
 struct MeshPeers(Context);
 
 impl Peers for MeshPeers {
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
-        async move { self.0.peers().await.iter().map(described).collect() }.boxed()
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
+        async move {
+            let peers = self.0.peers().await.map_err(Failure::into_fault)?;
+            Ok(peers.iter().map(described).collect())
+        }
+        .boxed()
     }
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {

@@ -98,7 +98,7 @@ async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>
     let work = match NodeWork::read(&site.agent.agent.name, &task.body) {
         Ok(work) => work,
         Err(fault) => {
-            tracing::warn!(code = %fault.code, "a task at the node endpoint cannot be read");
+            sinew_mesh::log_limited!(warn, code = %fault.code, "a task at the node endpoint cannot be read");
             if let Some(id) = task_of(&task.body) {
                 answer(site, listener, &id, refusal(&id, &fault)).await;
             }
@@ -259,6 +259,7 @@ async fn carry_out(
         Err(why) => return Box::pin(give_up(site, id, why)).await,
     };
     timer.end(ended.result.as_ref().err());
+    ended.log_failure(context);
     // A task may work or wait for long: the memory for its end is there only at its end.
     let body = Box::pin(reply::node_result(&site.mesh, context, &ended, &site.halt)).await;
     drop(guard);

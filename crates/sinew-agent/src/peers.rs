@@ -16,7 +16,7 @@ use sinew_protocol::a2a::{
     A2A_VERSION, AgentCard, CoreMethod, Message, Part, PartContent, SendMessageRequest, Task,
 };
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::card::{self, PERSON_QUESTION};
+use sinew_protocol::card::{self, AgentKind, PERSON_QUESTION};
 use sinew_protocol::jsonrpc::{Method, Request, Response};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::permission::GrantedRights;
@@ -35,8 +35,10 @@ use crate::task_calls::TaskCalls;
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
 
-/// How long a first look at the cards may take.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long the card of a name that nobody has is waited for.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Reason of a failure when no agent or workflow has this name.
+const NOBODY: &str = "nobody of this name answers";
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
 /// Wait between two looks for an executor.
@@ -104,26 +106,51 @@ impl Peers {
         self.0.keeps_steps.load(Ordering::Relaxed).then(|| self.0.mesh.tasks().steps())
     }
 
-    /// The agents and workflows that are there; with rights to call some only, those.
-    pub(crate) async fn list(&self) -> Vec<AgentCard> {
-        if let Some(callees) = self.callees().await {
+    /// The agents and workflows that are online; with rights to call some only, those.
+    ///
+    /// # Errors
+    ///
+    /// The cards cannot be read now: a list without them would say that nobody is online.
+    pub(crate) async fn list(&self) -> Result<Vec<AgentCard>, MeshError> {
+        if let Some(callees) = self.callees().await? {
             return self.cards_of(callees).await;
         }
-        let cards = self.0.cards.get_or_init(|| self.0.mesh.cards().follow());
-        if timeout(LOOK, cards.ready()).await.is_err() {
-            tracing::warn!("the cards of the mesh cannot be read");
+        let cards = self.cards();
+        cards.current().await?;
+        Ok(cards.list().iter().map(|announced| announced.card.clone()).collect())
+    }
+
+    /// The card of an agent or workflow; `None` if nobody of this name is online.
+    async fn card(&self, agent: &str) -> Result<Option<AgentCard>, MeshError> {
+        if self.callees().await?.is_some() {
+            return self.0.mesh.cards().get(&Token::of(agent)).await;
         }
-        cards.list().iter().map(|announced| announced.card.clone()).collect()
+        let cards = self.cards();
+        if cards.get(agent).is_none() {
+            cards.current().await?;
+            // A workflow that was just deployed has its card a moment later.
+            let _ = timeout(ANNOUNCEMENT_TIMEOUT, cards.wait_for(agent)).await;
+        }
+        Ok(cards.get(agent).map(|announced| announced.card.clone()))
+    }
+
+    fn cards(&self) -> &Cards {
+        self.0.cards.get_or_init(|| self.0.mesh.cards().follow())
+    }
+
+    async fn rights(&self) -> Result<Option<&GrantedRights>, MeshError> {
+        let rights = self.0.rights.get_or_try_init(|| self.0.mesh.admin().rights()).await?;
+        Ok(rights.as_ref())
     }
 
     /// Returns the agents that may be called, if the rights name them one by one. `None` for a connection that may follow all
     /// cards.
-    async fn callees(&self) -> Option<Vec<Token>> {
+    async fn callees(&self) -> Result<Option<Vec<Token>>, MeshError> {
         let mesh = &self.0.mesh;
-        let rights = self.0.rights.get_or_try_init(|| mesh.admin().rights()).await.ok()?.as_ref()?;
+        let Some(rights) = self.rights().await? else { return Ok(None) };
         let stream = bucket(mesh.namespace(), "CARDS");
         if rights.may_publish(&format!("$JS.API.CONSUMER.CREATE.{stream}.>")) {
-            return None;
+            return Ok(None);
         }
         let callee = |subject: &String| {
             let start = below(mesh.namespace(), &["rpc"]);
@@ -134,16 +161,20 @@ impl Peers {
                 .is_none_or(|name| !name.starts_with(card::AGENT_CALL_PREFIX) && name != PERSON_QUESTION);
             is_agent.then_some(token)
         };
-        Some(rights.publish.iter().flatten().filter_map(callee).collect())
+        Ok(Some(rights.publish.iter().flatten().filter_map(callee).collect()))
     }
 
-    async fn cards_of(&self, agents: Vec<Token>) -> Vec<AgentCard> {
+    async fn cards_of(&self, agents: Vec<Token>) -> Result<Vec<AgentCard>, MeshError> {
         let mesh = &self.0.mesh;
         let cards = agents.iter().map(|agent| async move {
-            let card = mesh.cards().get(agent).await;
-            card.inspect_err(|error| tracing::warn!(%agent, %error, "a card cannot be read")).ok().flatten()
+            match mesh.cards().get(agent).await {
+                // Permissions of older versions allow a call and not the card.
+                Err(MeshError::Forbidden { .. }) => Ok(None),
+                card => card,
+            }
         });
-        futures_util::future::join_all(cards).await.into_iter().flatten().collect()
+        let cards = futures_util::future::try_join_all(cards).await?;
+        Ok(cards.into_iter().flatten().collect())
     }
 
     /// The bytes at an address.
@@ -181,8 +212,8 @@ impl Peers {
 
     /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
     ///
-    /// An agent is asked by an execution, if an executor answers for it: that survives the processes of both sides. Otherwise
-    /// it is asked at its own door.
+    /// Its card tells how it is called. A workflow answers under its own name. An agent is called by an execution, which
+    /// survives the processes of both sides; without the right to that, or without an executor, at its own endpoint.
     pub(crate) async fn ask(
         &self,
         context: TaskCalls<'_>,
@@ -195,17 +226,16 @@ impl Peers {
         }
         let call = self.peer_request(context, id, &request);
         let execution = card::agent_call(agent);
-        let mut open = AwaitedCall::new(&self.0.mesh, &[&execution, agent], id, context.cancel);
+        let routes = self.routes(agent, &execution).await?;
+        let doors: Vec<&str> = routes.iter().map(|(door, _)| *door).collect();
+        let mut open = AwaitedCall::new(&self.0.mesh, &doors, id, context.cancel);
         let asked = async {
-            if self.may_ask(&execution).await
-                && let Some(task) = call.ask(&execution, DoorKind::Execution).await?
-            {
-                return Ok((task, true));
+            for (door, kind) in &routes {
+                if let Some(task) = call.ask(door, *kind).await? {
+                    return Ok((task, *door == execution));
+                }
             }
-            match call.ask(agent, DoorKind::Agent).await? {
-                Some(task) => Ok((task, false)),
-                None => Err(no_peer(agent, "nobody of this name answers", true)),
-            }
+            Err(no_peer(agent, NOBODY, true))
         };
         let (task, by_execution) = tokio::select! {
             biased;
@@ -227,6 +257,29 @@ impl Peers {
         Ok(answer)
     }
 
+    /// The endpoints at which an agent or workflow is called, in the order in which they are tried. An endpoint that nobody
+    /// serves cannot tell: whoever subscribes to all subjects of a mesh keeps the server from saying so.
+    async fn routes<'a>(
+        &self,
+        agent: &'a str,
+        execution: &'a str,
+    ) -> Result<Vec<(&'a str, DoorKind)>, Failure> {
+        let unknown = |error: MeshError| no_peer(agent, &error.to_string(), error.is_transient());
+        let kind = match self.card(agent).await {
+            Ok(Some(card)) => card::kind(&card),
+            Ok(None) => return Err(no_peer(agent, NOBODY, true)),
+            // Permissions of older versions allow a call and not the card.
+            Err(MeshError::Forbidden { .. }) => AgentKind::Agent,
+            Err(error) => return Err(unknown(error)),
+        };
+        let own = match kind {
+            AgentKind::Workflow => return Ok(vec![(agent, DoorKind::Execution)]),
+            AgentKind::Agent => (agent, DoorKind::Agent),
+        };
+        let may_ask = self.may_ask(execution).await.map_err(unknown)?;
+        Ok(if may_ask { vec![(execution, DoorKind::Execution), own] } else { vec![own] })
+    }
+
     /// Asks a person by an execution of its own, and returns its output. A repeated question of the key is the same one.
     pub(crate) async fn ask_person(
         &self,
@@ -234,7 +287,9 @@ impl Peers {
         key: &str,
         input: Value,
     ) -> Result<Value, Failure> {
-        if !Box::pin(self.may_ask(PERSON_QUESTION)).await {
+        let may_ask = Box::pin(self.may_ask(PERSON_QUESTION)).await;
+        let unknown = |error: MeshError| no_peer(PERSON_QUESTION, &error.to_string(), error.is_transient());
+        if !may_ask.map_err(unknown)? {
             let name = &context.about.agent;
             let text = format!(
                 "it has no right to ask people: `sinew mesh permissions --calls {name}:{PERSON_QUESTION}`"
@@ -309,14 +364,13 @@ impl Peers {
     }
 
     /// Whether this agent may send calls to a door. Permissions of older versions do not allow all.
-    async fn may_ask(&self, door: &str) -> bool {
+    async fn may_ask(&self, door: &str) -> Result<bool, MeshError> {
         let subject = self.0.mesh.subject(&Subject::Rpc {
             agent: Token::of(door),
             method: Token::of(CoreMethod::SendMessage.wire_name()),
             caller: self.0.mesh.caller().clone(),
         });
-        let rights = self.0.rights.get_or_try_init(|| self.0.mesh.admin().rights()).await;
-        rights.is_ok_and(|rights| rights.as_ref().is_none_or(|rights| rights.may_publish(&subject)))
+        Ok(self.rights().await?.is_none_or(|rights| rights.may_publish(&subject)))
     }
 
     /// Stores an artifact of a task; gives its address.

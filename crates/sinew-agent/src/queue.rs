@@ -8,7 +8,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::send::PutOutcome;
 use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
-use sinew_mesh::{MeshError, crash};
+use sinew_mesh::{MeshError, crash, log_limited};
 use sinew_protocol::a2a::SendMessageRequest;
 use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::task::is_node_message;
@@ -174,14 +174,16 @@ async fn refuse(
     fault: &Fault,
 ) {
     // Not the fault's message: it may quote the task.
-    tracing::warn!(task = %delivery.task, code = %fault.code, "the task is refused");
+    let agent = &about.agent;
+    let Delivery { execution, task, .. } = delivery;
+    log_limited!(20, warn, %agent, %execution, %task, code = %fault.code, "the task is refused");
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
         && let Err(error) =
             site.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
-        tracing::warn!(%error, "the task could not be set aside");
+        log_limited!(warn, %error, "the task could not be quarantined");
         return;
     }
     if let Some(subject) = subject {
@@ -231,7 +233,9 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
                 body = small;
             }
             Err(error) => {
-                tracing::warn!(task, %error, "the result is not stored yet");
+                if site.mesh.connection_problem().is_none() {
+                    log_limited!(warn, task, %error, "the result is not stored yet; trying again");
+                }
                 tokio::select! {
                     () = site.halt.cancelled() => return false,
                     () = sleep(AGAIN) => {}
@@ -265,7 +269,7 @@ async fn give_back(delivery: &Delivery) {
 /// Returns whether a task has a result. Asks until the server answers: a task that may be done is not started before.
 async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
     loop {
-        match site.mesh.commands().has_result(subject).await {
+        match site.mesh.tasks().has_result(subject).await {
             Ok(is_answered) => return is_answered,
             Err(error) if error.is_transient() => {
                 tracing::debug!(task = %delivery.task, %error, "it is not known yet whether the task has a result");

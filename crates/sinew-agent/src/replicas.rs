@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use sinew_mesh::MeshError;
 use sinew_mesh::a2a_endpoint::{A2aAnswer, A2aCall, A2aOutcome, relayed_outcome};
 use sinew_mesh::async_nats::{HeaderMap, Subject};
 use sinew_mesh::replica::{HolderAnswer, ReplicaEndpoint, ReplicaLink, ReplicaMessage, TaskQuestion};
 use sinew_mesh::rpc::RpcReply;
+use sinew_mesh::{MeshError, is_granted};
 use sinew_protocol::a2a::A2aError;
 use sinew_protocol::card::CARD_INTERVAL;
 use sinew_protocol::jsonrpc::error_of;
@@ -94,15 +94,15 @@ enum ForwardOutcome {
 impl Replicas {
     /// Makes this process known to the others, and hears from them. `None` where permissions or the mesh do not allow it:
     /// then each process answers for its own tasks only.
-    pub(crate) async fn open(site: &Site) -> Option<(Arc<Self>, ReplicaEndpoint)> {
+    pub(crate) async fn open(site: &Site) -> Result<Option<(Arc<Self>, ReplicaEndpoint)>, MeshError> {
         let (name, services) = (&site.agent.agent.name, site.mesh.services());
-        if !services.may_link_replicas(name).await.unwrap_or_default() {
+        if !is_granted(services.may_link_replicas(name).await)? {
             tracing::warn!(
                 agent = name,
                 "each process of the agent answers for its own tasks only: run `sinew mesh permissions` again to let them \
                  find the tasks of others"
             );
-            return None;
+            return Ok(None);
         }
         let replicas = Self {
             link: services.replica_link(name),
@@ -111,12 +111,13 @@ impl Replicas {
         };
         let endpoint = match replicas.join().await {
             Ok(endpoint) => endpoint,
+            Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
                 tracing::warn!(agent = name, %error, "each process of the agent answers for its own tasks only");
-                return None;
+                return Ok(None);
             }
         };
-        Some((Arc::new(replicas), endpoint))
+        Ok(Some((Arc::new(replicas), endpoint)))
     }
 
     /// Asks for the other processes, and is heard by them from then on. The question comes before the subscription, so that it

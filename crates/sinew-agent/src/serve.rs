@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sinew_mesh::listen::MeshSubscription;
 use sinew_mesh::live::Control;
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, MeshError, is_granted, log_limited};
 use sinew_protocol::Subject;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::CARD_INTERVAL;
@@ -35,7 +35,7 @@ impl Agent {
     pub async fn serve(mut self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
         mesh.services().check_rpc(&self.name).await?;
-        if self.node_requests && !mesh.services().may_serve_node(&self.name).await.unwrap_or_default() {
+        if self.node_requests && !is_granted(mesh.services().may_serve_node(&self.name).await)? {
             tracing::warn!(
                 agent = self.name,
                 "the agent is asked through A2A alone: run `sinew mesh permissions` again to let it serve a node endpoint"
@@ -46,7 +46,7 @@ impl Agent {
         let card = compiled.agent.announcement().card(mesh.namespace());
         let site = Arc::new(Site::new(mesh, compiled));
         // Processes that know each other find each other's tasks, so they meet before the first call comes.
-        let (replicas, from_replicas) = Replicas::open(&site).await.unzip();
+        let (replicas, from_replicas) = Replicas::open(&site).await?.unzip();
         let endpoint = agent_endpoint::open(&site, replicas.clone()).await?;
         let name = site.agent.agent.name.clone();
         find_steps(&site).await;
@@ -111,7 +111,16 @@ async fn keep_announced(site: &Site, card: &AgentCard, own_card: &mut OwnCard) -
                 CARD_INTERVAL
             }
             Err(error) if may_pass(&error) => {
-                tracing::warn!(agent = card.name, %error, code = error.code(), "the card is not announced");
+                // A lost connection has its own line; it says nothing about the card.
+                if site.mesh.connection_problem().is_none() {
+                    log_limited!(
+                        warn,
+                        agent = card.name,
+                        %error,
+                        code = error.code(),
+                        "the card is not announced; trying again"
+                    );
+                }
                 let wait = backoff;
                 backoff = (2 * wait).min(ANNOUNCE_BACKOFF.1);
                 wait
@@ -148,15 +157,17 @@ fn may_pass(error: &MeshError) -> bool {
 
 /// Cancels tasks that their executions cancel.
 async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::ControlSubscription) {
+    let agent = &site.agent.agent.name;
     while let Some(said) = controls.next().await {
+        let task = &said.task;
         match said.control {
             Control::Cancel { execution } => {
                 site.cancelled.insert(&execution, &said.task, Instant::now());
                 if site.nodes.cancel(&execution, &said.task) {
-                    tracing::info!(%execution, task = %said.task, "the task was cancelled by its execution");
+                    log_limited!(20, info, %agent, %execution, %task, "the task was cancelled");
                 }
                 for entry in site.table.open(&execution, said.task.as_str()) {
-                    tracing::info!(%execution, task = %said.task, "the task was cancelled by its execution");
+                    log_limited!(20, info, %agent, %execution, %task, "the task was cancelled");
                     entry.cancel.cancel();
                 }
             }

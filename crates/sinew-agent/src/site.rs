@@ -137,7 +137,8 @@ impl Site {
         };
         timer.end(ended.result.as_ref().err());
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
-        tracing::info!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
+        ended.log_failure(&context);
+        tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
         open.end(task).await;
     }
 

@@ -10,7 +10,7 @@ use sinew_protocol::task::point_to;
 use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool, purpose_first};
 use sinew_source::Schema;
 
-use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
+use crate::failure::{ARTIFACTS, Failure, NO_PEER, mesh_failed, short};
 use crate::peers::{Peers, call_id};
 use crate::task_calls::TaskCalls;
 
@@ -120,11 +120,12 @@ impl PeerTool {
 }
 
 impl Peers {
-    async fn all(&self, own: &str) -> Vec<CallableTool> {
-        self.list().await.iter().filter_map(|card| CallableTool::of(card, own)).collect()
+    async fn all(&self, own: &str) -> Result<Vec<CallableTool>, Failure> {
+        let cards = self.list().await.map_err(mesh_failed)?;
+        Ok(cards.iter().filter_map(|card| CallableTool::of(card, own)).collect())
     }
 
-    pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Vec<ToolDeclaration> {
+    pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Result<Vec<ToolDeclaration>, Failure> {
         // Artifacts can be named once there is one.
         let has_artifacts = !context.artifacts.list().is_empty();
         let declared = |tool: &CallableTool| {
@@ -132,7 +133,7 @@ impl Peers {
             let of_artifact = declaration.artifact_mode().filter(|_| has_artifacts);
             [Some(declaration), of_artifact].into_iter().flatten()
         };
-        self.all(&context.about.agent).await.iter().flat_map(declared).collect()
+        Ok(self.all(&context.about.agent).await?.iter().flat_map(declared).collect())
     }
 
     /// Does what a model asked of a tool.
@@ -143,7 +144,7 @@ impl Peers {
         arguments: &Value,
     ) -> Result<Value, Failure> {
         let missing = || Fault::failure(NO_PEER, format!("nobody is there for tool {:?}", short(name, 100)));
-        let tool = self.all(&context.about.agent).await.into_iter().find(|tool| tool.is_called(name));
+        let tool = self.all(&context.about.agent).await?.into_iter().find(|tool| tool.is_called(name));
         let none = Map::new();
         let arguments = match arguments {
             Value::Null => &none,

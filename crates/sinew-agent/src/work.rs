@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use sinew_mesh::log_limited;
 use sinew_protocol::artifact::ArtifactRef;
 use sinew_protocol::embed::ResultEmbed;
 use sinew_protocol::unique_keys::read_unique;
@@ -24,6 +25,7 @@ use crate::failure::{
 };
 use crate::handler::{HandlerCall, HandlerOutput};
 use crate::handler_pace::PacedCall;
+use crate::task_properties::TaskProperties;
 
 /// How long a handler may tidy up after its task was given up.
 const TIDY_UP: Duration = Duration::from_secs(5);
@@ -43,6 +45,15 @@ pub(crate) struct EndedTask {
 }
 
 impl EndedTask {
+    /// Logs why a task failed. Not the fault's message: it may quote the task.
+    pub(crate) fn log_failure(&self, context: &Context) {
+        let Err(fault) = &self.result else { return };
+        let TaskProperties { agent, execution, task, .. } = context.about();
+        let (code, retries) = (&*fault.code, self.retries);
+        let reason = sinew_protocol::code::title(code).unwrap_or_default();
+        log_limited!(20, info, %agent, %execution, %task, code, reason, retries, "a task failed");
+    }
+
     /// An end before any work.
     pub(crate) fn refused(fault: Fault) -> Self {
         Self { result: Err(bounded(fault)), retries: 0, worked: Duration::ZERO }

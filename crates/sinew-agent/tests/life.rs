@@ -215,12 +215,12 @@ async fn handlers_call_agents_and_workflows_by_name() {
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
     let front = Agent::dynamic("front", None, None, async |_, context: Context| {
-        let names: Vec<String> = context.peers().await.into_iter().map(|card| card.name).collect();
+        let names: Vec<String> = context.peers().await?.into_iter().map(|card| card.name).collect();
         let echoed = context.call("echo", json!({"n": 1})).await?;
         let large = context.call("echo", json!("x".repeat(200_000))).await?;
         let refused = context.call("echo", json!(7)).await.unwrap_err().into_fault();
         let nobody = context.call("nobody", json!(7)).await.unwrap_err().into_fault();
-        let tools = context.tools().await;
+        let tools = context.tools().await?;
         let asked = context.call_tool("workflow_flow", &json!({"n": 2, "input_artifact": null})).await?;
         let bad = context.call_tool("workflow_flow", &json!({"n": "two"})).await.unwrap_err().into_fault();
         // The result of a call is an artifact of the caller: the next call names it.
@@ -234,7 +234,7 @@ async fn handlers_call_agents_and_workflows_by_name() {
             .map(|meta| meta.version)
             .collect();
         assert_eq!(versions, [0, 1]);
-        let later: Vec<String> = context.tools().await.into_iter().map(|tool| tool.name).collect();
+        let later: Vec<String> = context.tools().await?.into_iter().map(|tool| tool.name).collect();
         assert!(later.contains(&"workflow_flow_from_artifact".to_owned()), "{later:?}");
         context.artifacts().put_json("in.json", &json!({"n": 3}))?;
         let named = context.call_tool("workflow_flow", &json!({"input_artifact": "in.json"})).await?;

@@ -51,9 +51,9 @@ impl People for PeopleOfPeer {
 }
 
 impl Peers for LocalPeers {
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
         let described = self.agents.iter().map(|agent| agent.as_peer());
-        std::future::ready(described.collect()).boxed()
+        std::future::ready(Ok(described.collect())).boxed()
     }
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {

@@ -38,8 +38,8 @@ pub struct PeerCall {
 
 /// The other agents that are there.
 pub trait Peers: Send + Sync {
-    /// Returns the agents and workflows that are there now.
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>>;
+    /// Returns the agents and workflows that are online now. Fails while that cannot be known.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>>;
     /// Asks an agent and waits for its output.
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer>;
 }
@@ -63,8 +63,8 @@ impl From<Result<Value, Fault>> for PeerAnswer {
 pub(crate) struct NoPeers;
 
 impl Peers for NoPeers {
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
-        std::future::ready(Vec::new()).boxed()
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
+        std::future::ready(Ok(Vec::new())).boxed()
     }
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {

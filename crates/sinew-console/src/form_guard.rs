@@ -92,7 +92,7 @@ pub(crate) async fn guard_pages(
         Err(None) if is_form => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
         Err(None) => Redirect::to(&sign_in_address(&parts.uri).to_string()).into_response(),
         Err(Some(error)) => {
-            tracing::info!(path = %parts.uri.path(), %error, "a form was refused");
+            tracing::debug!(path = %parts.uri.path(), %error, "a form was refused");
             error_page(&PageRequest::of(&parts, &state), &error).into_response()
         }
     };

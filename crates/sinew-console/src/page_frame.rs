@@ -107,10 +107,13 @@ pub(crate) enum LiveSource {
 pub(crate) const EXECUTIONS_CHANGE: &str = "executions";
 pub(crate) const AGENTS_CHANGE: &str = "agents";
 
+/// Text that is sought among the agents when a page asks whether the mesh answers.
+const PROBED_AGENT: &str = "?";
+
 /// Mark of the place where a page grows.
 const GROWTH_MARK: &str = "<!-- grows here -->";
 
-/// Seconds between two looks of a page that has no stream.
+/// Seconds between two looks at the mesh.
 const POLL_SECONDS: u32 = 5;
 
 impl ConsolePage {
@@ -165,6 +168,9 @@ impl ConsolePage {
             LiveSource::List(kind) => (None, Some(*kind)),
         };
         let changes = list.map(|_| ApiPath::of(&["changes"]).address());
+        // A list of one name that reads the cards of the mesh: no answer of the API costs less.
+        let probe = events.map(|_| ApiPath::of(&["agents"]).with("text", PROBED_AGENT).address());
+        let poll = (events.is_some() || list.is_some()).then_some(POLL_SECONDS);
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -184,7 +190,8 @@ impl ConsolePage {
                     header.top {
                         a.brand href=(PageAddress::of(&[])) { "Sinew" }
                         @if self.has_navigation { (navigation(self.section)) }
-                        span #live role="status" data-events=[events] data-list=[list] data-changes=[changes] data-poll=[list.map(|_| POLL_SECONDS)] {}
+                        span #live role="status" data-events=[events] data-list=[list] data-changes=[changes] data-probe=[probe] data-poll=[poll] {}
+                        @if poll.is_some() { time #as-of {} }
                     }
                     main #main tabindex="-1" { (self.body) }
                 }

@@ -5,12 +5,13 @@
 //! rests on a message that may be lost.
 
 use sinew_protocol::code;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
+use sinew_mesh::card::Cards;
 use sinew_mesh::event::{Event, EventFilter, EventStart as ReadFrom};
 use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
@@ -105,6 +106,8 @@ impl ClientError {
 pub struct Client {
     mesh: Mesh,
     programs: Programs,
+    /// The one view of the agents, opened when it is first needed.
+    cards: Arc<OnceLock<Cards>>,
     starts: Arc<StartWay>,
 }
 
@@ -133,14 +136,14 @@ impl Client {
     pub async fn new(mesh: Mesh, adapters: Adapters) -> Result<Self, ClientError> {
         mesh.admin().layout().await?;
         let workflows = mesh.workflows().follow();
-        workflows.ready().await;
+        workflows.current().await?;
         let programs = Programs::new(mesh.clone(), adapters, workflows);
-        Ok(Self { programs, mesh, starts: Arc::default() })
+        Ok(Self { programs, mesh, cards: Arc::default(), starts: Arc::default() })
     }
 
     /// A client that shares an executor's connection and plans.
     pub(crate) fn over(mesh: Mesh, programs: Programs) -> Self {
-        Self { mesh, programs, starts: Arc::default() }
+        Self { mesh, programs, cards: Arc::default(), starts: Arc::default() }
     }
 
     /// Returns a client that shares connection and plans, and whose commands name another caller; see
@@ -148,12 +151,17 @@ impl Client {
     #[must_use]
     pub fn on_behalf_of(&self, caller: Token) -> Self {
         // Another caller has other rights.
-        Self { mesh: self.mesh.on_behalf_of(caller), programs: self.programs.clone(), starts: Arc::default() }
+        Self { mesh: self.mesh.on_behalf_of(caller), starts: Arc::default(), ..self.clone() }
     }
 
     /// The mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
+    }
+
+    /// The agents of the mesh, as a view that all clones of the client share.
+    pub fn cards(&self) -> &Cards {
+        self.cards.get_or_init(|| self.mesh.cards().follow())
     }
 
     /// Deployed workflows and plans.
@@ -356,12 +364,27 @@ impl Client {
 
     /// Tells whether an executor serves the shard of an execution.
     pub async fn has_owner(&self, execution: &ExecutionId) -> Result<bool, ClientError> {
-        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        self.is_served(execution.shard(self.mesh.admin().layout().await?.shards)).await
+    }
+
+    async fn is_served(&self, shard: u32) -> Result<bool, ClientError> {
         match self.mesh.services().ask_shard(shard, &Query::Status {}).await {
-            Err(MeshError::NobodyAnswers { .. }) => Ok(false),
-            // An owner that is slow is an owner.
-            Ok(_) | Err(MeshError::NoAnswer { .. }) => Ok(true),
+            Ok(_) => Ok(true),
+            Err(error) if is_silent(&error) => self.is_owned(shard, &error).await,
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells whether an executor owns a shard whose owner has not answered.
+    async fn is_owned(&self, shard: u32, silence: &MeshError) -> Result<bool, ClientError> {
+        if matches!(silence, MeshError::NobodyAnswers { .. }) {
+            return Ok(false);
+        }
+        // A server whose messages somebody observes does not report that nobody listens: heartbeats tell.
+        match self.mesh.fleet().serves(shard).await {
+            // Without the right to read them, a slow owner counts as an owner.
+            Err(MeshError::Forbidden { .. }) => Ok(true),
+            serves => Ok(serves?),
         }
     }
 
@@ -400,8 +423,7 @@ impl Client {
                     let reader = self.fold(shard).await?;
                     let starts = self.stored_starts(shard, reader.positions().commands).await?;
                     let mut open = reader.summaries(|digest| self.programs.ready(digest));
-                    // An owner that is slow is an owner.
-                    let has_owner = matches!(error, MeshError::NoAnswer { .. });
+                    let has_owner = self.is_owned(shard, &error).await?;
                     for summary in open.iter_mut().filter(|_| !has_owner) {
                         (summary.waiting, summary.agents) = (Some(NO_OWNER.to_owned()), Vec::new());
                     }
@@ -446,10 +468,11 @@ impl Client {
         }
         let shards = self.mesh.admin().layout().await?.shards.get();
         let asked = (0..shards).map(|shard| async move {
-            let answer = self.mesh.services().ask_shard(shard, &Query::Status {}).await;
-            matches!(answer, Err(MeshError::NobodyAnswers { .. })).then_some(shard)
+            let is_owned = self.is_served(shard).await?;
+            Ok::<_, ClientError>((!is_owned).then_some(shard))
         });
-        Ok(futures_util::future::join_all(asked).await.into_iter().flatten().collect())
+        let unowned = futures_util::future::try_join_all(asked).await?;
+        Ok(unowned.into_iter().flatten().collect())
     }
 
     /// Reads a shard's journal: for shards that nobody owns.

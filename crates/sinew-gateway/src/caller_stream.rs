@@ -58,7 +58,7 @@ impl HttpBody for CallerStream {
         let stream = self.get_mut();
         while stream.looks.poll_tick(cx).is_ready() {
             if !stream.state.gate.still_opens(&stream.caller) {
-                tracing::info!(caller = %stream.caller.label(), "a stream ended with the right of its caller");
+                sinew_mesh::log_limited!(20, info, caller = %stream.caller.label(), "a stream ended with the right of its caller");
                 return Poll::Ready(None);
             }
         }

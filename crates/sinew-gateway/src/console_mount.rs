@@ -10,6 +10,7 @@ use sinew_console::{
     ApiPort, ConsoleMode, ConsoleOptions, PROVIDER_RETURN, ProviderSignIn, ProviderVisit, SignInPort,
     console_router,
 };
+use sinew_mesh::log_limited;
 use tower::ServiceExt as _;
 
 use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};
@@ -42,8 +43,14 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     let gate = Arc::clone(state);
     let sign_in = state.gate.is_required().then(|| {
         let provider = gate.gate.sign_in_host().map(|_| OpenIdSignIn::shared(&gate));
-        SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| gate.gate.begin_session(key))
-            .with_provider(provider)
+        SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| {
+            let session = gate.gate.begin_session(key);
+            if session.is_none() {
+                log_limited!(info, "a key did not sign in");
+            }
+            session
+        })
+        .with_provider(provider)
     });
     // `with_state` gives the router any state it is merged into.
     console_router(ConsoleOptions { api: port, mode, is_secure, sign_in }).with_state(())
@@ -88,7 +95,10 @@ impl ProviderSignIn for OpenIdSignIn {
         let (cookie, query) = (cookie.to_owned(), uri.query().unwrap_or_default().to_owned());
         Box::pin(async move {
             let ended = self.state.gate.end_visit(&redirect, &cookie, &query).await;
-            ended.map_err(|refusal| refusal.to_string())
+            ended.map_err(|refusal| {
+                log_limited!(info, %refusal, "a provider signed nobody in");
+                refusal.to_string()
+            })
         })
     }
 }

@@ -65,12 +65,11 @@ impl Gateway {
         } else {
             None
         };
-        let cards = mesh.cards().follow();
         let client = Client::new(mesh, options.adapters).await?;
-        cards.ready().await;
+        client.cards().current().await?;
         let draining = CancellationToken::new();
         let web = records.as_ref().map(|records| records.web.clone());
-        let operations = A2aOperations::with_webhooks(client, cards, &options, web);
+        let operations = A2aOperations::with_webhooks(client, &options, web);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let own_url = own_url(&options, scheme, address);
         let pushes = match &records {

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, Limited};
 use sinew_console::{ConsoleCaller, ConsoleMode};
+use sinew_mesh::log_limited;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
 use tower::Service as _;
@@ -43,15 +44,15 @@ pub(crate) async fn answer_allowed(
     request: Request,
 ) -> Response {
     if let Err(problem) = check_host(state, request.headers(), request.uri()) {
-        tracing::info!(path = %request.uri().path(), ?problem, "a request was refused");
+        log_limited!(info, path = %request.uri().path(), ?problem, "a request was refused");
         read_refused(request.version(), request.into_body()).await;
         return problem.into_response();
     }
     let Ok(in_flight) = Arc::clone(&state.in_flight).try_acquire_owned() else {
-        tracing::info!(path = request.uri().path(), "a request was refused: too many are answered");
+        log_limited!(info, path = request.uri().path(), "a request was refused: too many are answered");
         let text = "the gateway answers as many requests as it may; try again in a moment";
         let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
-        return ([(header::RETRY_AFTER, "1")], problem).into_response();
+        return problem.into_response();
     };
     let (mut parts, mut body) = request.into_parts();
     let caller = match state.gate.caller_of(&parts).await {
@@ -78,7 +79,7 @@ pub(crate) async fn answer_allowed(
     let body_places = match taken {
         Ok(places) => places,
         Err(problem) => {
-            tracing::info!(path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
+            log_limited!(info, path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
             return problem.into_response();
         }
     };
@@ -94,11 +95,11 @@ pub(crate) async fn answer_allowed(
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     if EXCESS.contains(&response.status()) {
         let status = response.status().as_u16();
-        tracing::info!(path = uri.path(), caller = %caller.label(), status, "a request was refused");
+        log_limited!(info, path = uri.path(), caller = %caller.label(), status, "a request was refused");
     }
     let response = end_with_caller(response, state, &caller);
     count_stream(response, places.caller()).unwrap_or_else(|| {
-        tracing::info!(path = uri.path(), caller = %caller.label(), "a stream too many was refused");
+        log_limited!(info, path = uri.path(), caller = %caller.label(), "a stream too many was refused");
         let text = "as many streams of this caller are open as may be";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
     })
@@ -145,9 +146,10 @@ pub(crate) fn refuse_credentials(
     headers: &HeaderMap,
     uri: &Uri,
 ) -> Response {
-    tracing::info!(path = uri.path(), %refusal, "a request was refused");
+    log_limited!(info, path = uri.path(), %refusal, "a request was refused");
     let (status, code) = match refusal {
         AccessRefusal::NoKeys => (StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_CALLER_UNKNOWN),
+        AccessRefusal::UnreadKeys => (StatusCode::SERVICE_UNAVAILABLE, code::NATS_DID_NOT_ANSWER),
         refusal if refusal.lacks_scope() => (StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED),
         _ => (StatusCode::UNAUTHORIZED, code::GATEWAY_CALLER_UNKNOWN),
     };
@@ -166,7 +168,7 @@ pub(crate) fn refuse_role(
     needed: AccessRole,
 ) -> Response {
     let path = uri.path();
-    tracing::info!(path, caller = %caller.label(), role = caller.role.as_str(), "a request was refused");
+    log_limited!(info, path, caller = %caller.label(), role = caller.role.as_str(), "a request was refused");
     let text = format!("this needs a key with the role {}", needed.as_str());
     let problem = HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text);
     let mut response = problem.into_response();
@@ -180,7 +182,7 @@ pub(crate) fn refuse_role(
 
 /// Refuses a request beyond the limits of its caller.
 fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> Response {
-    tracing::info!(path, caller = %caller.label(), ?refusal, "a request was refused");
+    log_limited!(info, path, caller = %caller.label(), ?refusal, "a request was refused");
     let (text, seconds) = match refusal {
         MeterRefusal::Rate(wait) => {
             ("this caller sends more requests a second than it may", wait.as_secs() + 1)

@@ -10,6 +10,9 @@ use sinew_protocol::code::{self, Code};
 /// Media type of problem details.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// Seconds after which a client may repeat a request that was refused for now.
+pub(crate) const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
 /// A refusal with its HTTP status and operator code.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpProblem {
@@ -82,6 +85,9 @@ impl IntoResponse for HttpProblem {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (self.status, body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_SECONDS);
+        }
         response
     }
 }

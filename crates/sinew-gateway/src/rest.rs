@@ -15,6 +15,7 @@ use sinew_protocol::unique_keys::check_unique_keys;
 
 use crate::a2a_request;
 use crate::access::CallerIdentity;
+use crate::http_error::RETRY_SECONDS;
 use crate::operations::{Endpoint, OperationReply, short};
 use crate::request_body::{BodyError, is_json, read_body};
 use crate::sse::{self, EventWording};
@@ -221,7 +222,11 @@ pub(crate) fn status_of(error: &A2aError) -> StatusCode {
 
 fn refuse(error: &A2aError, status: StatusCode, media_type: &'static str) -> Response {
     let body = serde_json::to_vec(&error_body(error, status)).unwrap_or_default();
-    respond(status, body.into(), media_type)
+    let mut response = respond(status, body.into(), media_type);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_SECONDS);
+    }
+    response
 }
 
 fn respond(status: StatusCode, body: Bytes, media_type: &'static str) -> Response {

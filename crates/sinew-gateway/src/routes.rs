@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::json;
+use sinew_operations::failure::Failure;
 use sinew_protocol::a2a::CoreMethod;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::code;
@@ -227,11 +228,14 @@ async fn serve(
     let operations = state.operations_of(&caller);
     let endpoint = match path.get("agent") {
         None => Endpoint::Mesh,
-        Some(name) if operations.has_card(name) => Endpoint::Agent(name.clone()),
-        Some(name) => {
-            let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
-            return HttpProblem::not_found(text).into_response();
-        }
+        Some(name) => match operations.find(|all| all.has_card(name).then_some(())).await {
+            Ok(Some(())) => Endpoint::Agent(name.clone()),
+            Ok(None) => {
+                let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
+                return HttpProblem::not_found(text).into_response();
+            }
+            Err(error) => return HttpProblem::from(Failure::from(error)).into_response(),
+        },
     };
     let activated = activated_extensions(&state, &operations, &endpoint, &request).filter(|_| work.is_a2a());
     let mut response = match work {

@@ -29,8 +29,12 @@ impl WebhookTriggers {
     }
 
     /// The trigger of this name; `None` if there is none.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<WebhookTrigger>> {
-        let id = Token::parse(name).ok()?;
-        self.0.get(&Subject::Access { kind: AccessKind::Hook, id })
+    ///
+    /// # Errors
+    ///
+    /// The view has none, and the mesh does not tell whether it is older than the trigger.
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<WebhookTrigger>>, MeshError> {
+        let Ok(id) = Token::parse(name) else { return Ok(None) };
+        self.0.find(&Subject::Access { kind: AccessKind::Hook, id }).await
     }
 }

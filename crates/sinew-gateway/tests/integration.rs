@@ -13,6 +13,7 @@ mod api_answers;
 mod binding_equivalence;
 mod bindings;
 mod bindings_support;
+mod broker_pauses;
 mod cards;
 mod console;
 mod decisions;

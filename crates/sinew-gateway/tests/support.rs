@@ -268,6 +268,16 @@ impl GatewayWorld {
         ids.chain(closed.iter().map(|one| one.execution.to_string())).collect::<BTreeSet<_>>().len()
     }
 
+    /// Halts the broker, as a machine that hangs would.
+    pub(crate) async fn pause_broker(&self) {
+        self.server.pause().await.unwrap();
+    }
+
+    /// Lets the halted broker continue.
+    pub(crate) fn resume_broker(&self) {
+        self.server.resume().unwrap();
+    }
+
     /// Ends the gateway as a supervisor would, and the executor.
     pub(crate) async fn end(mut self) {
         self.stop.cancel();

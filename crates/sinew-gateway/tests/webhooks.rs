@@ -12,9 +12,9 @@ use sinew_protocol::webhook::{WebhookScheme, WebhookTrigger};
 
 use crate::support::{GatewayWorld, PATIENCE, SINGLE, now};
 
-const SECRET: &str = "a secret of this test";
+pub(crate) const SECRET: &str = "a secret of this test";
 
-fn trigger(name: &str, scheme: WebhookScheme, input: &[(&str, &str)]) -> WebhookTrigger {
+pub(crate) fn trigger(name: &str, scheme: WebhookScheme, input: &[(&str, &str)]) -> WebhookTrigger {
     let input = input.iter().map(|(member, pointer)| ((*member).to_owned(), (*pointer).to_owned()));
     WebhookTrigger {
         name: Token::of(name),
@@ -31,7 +31,7 @@ fn tag(secret: &str, told: &str) -> String {
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, secret.as_bytes()), told.as_bytes()).as_ref())
 }
 
-fn github(secret: &str, body: &str) -> (&'static str, String) {
+pub(crate) fn github(secret: &str, body: &str) -> (&'static str, String) {
     ("X-Hub-Signature-256", format!("sha256={}", tag(secret, body)))
 }
 

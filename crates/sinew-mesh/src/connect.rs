@@ -24,6 +24,7 @@ use sinew_protocol::{Token, id::is_token};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::connection_log::ConnectionLog;
 use crate::context::{Context, Contexts};
 use crate::denied::DeniedOperations;
 use crate::error::MeshError;
@@ -335,6 +336,7 @@ impl ConnectionMaker {
         let held = route.clone();
         let (changes, losses) = mpsc::unbounded_channel();
         let explained = AtomicBool::new(false);
+        let log = ConnectionLog::new(self.settings.address());
         let client = options
             // Unlike the request ids below it, which the library counts up, the prefix cannot be guessed.
             .custom_inbox_prefix(format!("{}.{}", self.prefix, random_token()))
@@ -343,7 +345,7 @@ impl ConnectionMaker {
             .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
             .event_callback(move |event| {
                 let _ = &held;
-                log(&event);
+                log.write(&event);
                 heard.hear(&event);
                 let change = match event {
                     // Denied publishes and subscriptions leave the connection as it is.
@@ -665,17 +667,6 @@ fn reconnect_after(attempt: usize, chance: f64) -> Duration {
     let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     let longest = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
     longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
-}
-
-fn log(event: &Event) {
-    match event {
-        Event::Connected | Event::Draining | Event::Closed => tracing::info!(%event, "NATS connection"),
-        Event::Disconnected
-        | Event::LameDuckMode
-        | Event::SlowConsumer(_)
-        | Event::ServerError(_)
-        | Event::ClientError(_) => tracing::warn!(%event, "NATS connection"),
-    }
 }
 
 fn bad(setting: &'static str, reason: String) -> MeshError {

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -54,6 +56,100 @@ async fn a_connection_comes_back_by_itself() {
     while mesh.admin().verify().await.is_err() {
         assert!(tokio::time::Instant::now() < until, "it did not come back");
     }
+}
+
+/// Collects what is logged on this thread.
+#[derive(Clone, Default)]
+struct LogCatcher(Arc<Mutex<String>>);
+
+struct FieldWriter<'a>(&'a mut String);
+
+impl tracing::field::Visit for FieldWriter<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl tracing::Subscriber for LogCatcher {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        if event.metadata().target().starts_with("sinew") {
+            let mut log = self.0.lock().unwrap();
+            event.record(&mut FieldWriter(&mut log));
+            log.push('\n');
+        }
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The lines of a log with this text.
+fn lines(log: &LogCatcher, text: &str) -> Vec<String> {
+    log.0.lock().unwrap().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+}
+
+/// Waits until a line with this text is logged. The log is written by tasks of this thread.
+async fn logged(log: &LogCatcher, text: &str) {
+    let found = async {
+        while lines(log, text).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(30), found).await;
+    assert!(found.is_ok(), "{text:?} is not logged: {}", log.0.lock().unwrap());
+}
+
+#[tokio::test]
+async fn a_lost_broker_makes_one_line_and_its_return_another() {
+    let log = LogCatcher::default();
+    // With one subscriber alone, a thread without one that reaches a call site first turns it off for all.
+    let _second = tracing::Dispatch::new(LogCatcher::default());
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let mut server = server("").await;
+    let address = server.url().replace("nats://", "");
+    let _mesh = to(server.url()).open().await.unwrap();
+    logged(&log, "connected to NATS").await;
+    server.kill9().await.unwrap();
+    logged(&log, "the connection to NATS was lost").await;
+    server.restart().await.unwrap();
+    logged(&log, "connected to NATS again after").await;
+    let (lost, back) = (lines(&log, "was lost"), lines(&log, "again after"));
+    assert_eq!((lost.len(), back.len()), (1, 1), "{}", log.0.lock().unwrap());
+    assert!([&lost[0], &back[0]].iter().all(|line| line.contains(&address)), "{lost:?} {back:?}");
+    assert!(lines(&log, "has an error").is_empty(), "{}", log.0.lock().unwrap());
+}
+
+/// A client that publishes faster than a process reads must not fill its log.
+#[tokio::test]
+async fn messages_that_come_too_fast_make_few_log_lines() {
+    const DROPPED: u64 = 20_000;
+    /// Messages that the client library keeps for a subscription that is not read.
+    const KEPT: u64 = 65_536;
+    let log = LogCatcher::default();
+    let _second = tracing::Dispatch::new(LogCatcher::default());
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let server = server("").await;
+    let mesh = to(server.url()).open().await.unwrap();
+    let _unread = mesh.client().subscribe("flood").await.unwrap();
+    let mut behind = mesh.client().subscribe("flood.end").await.unwrap();
+    mesh.client().flush().await.unwrap();
+    let began = std::time::Instant::now();
+    let flood = async_nats::connect(server.url()).await.unwrap();
+    for _ in 0..KEPT + DROPPED {
+        flood.publish("flood", "".into()).await.unwrap();
+    }
+    flood.publish("flood.end", "".into()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), behind.next()).await.unwrap().unwrap();
+    logged(&log, "messages were dropped").await;
+    let (lines, seconds) = (lines(&log, "messages were dropped").len(), began.elapsed().as_secs() + 1);
+    assert!(lines as u64 <= seconds, "{lines} lines in {seconds} s");
 }
 
 /// A seed that the server does not know.

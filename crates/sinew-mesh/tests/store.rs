@@ -101,6 +101,29 @@ async fn raw(mesh: &Mesh, name: &str, body: Vec<u8>) {
     mesh.admin().jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
 }
 
+/// What a view does not contain may exist while the server does not answer.
+#[tokio::test]
+async fn a_view_of_a_halted_server_proves_no_absence() {
+    let (server, mesh) = started::mesh().await;
+    let workflows = mesh.workflows().follow();
+    workflows.current().await.unwrap();
+    assert!(workflows.get("billing").is_none());
+    server.pause().await.unwrap();
+    // Callers at once share an answer, and none waits for that of another.
+    let asked = futures_util::future::join_all((0..20).map(|_| workflows.current()));
+    let answers = tokio::time::timeout(SOON, asked).await.unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Err(MeshError::Unreachable { .. }))), "{answers:?}");
+    server.resume().unwrap();
+    tokio::time::timeout(SOON, async { while workflows.current().await.is_err() {} }).await.unwrap();
+    // From then on the view has at once what was deployed before it is asked.
+    for n in 0..20 {
+        let name = format!("billing {n}");
+        mesh.workflows().deploy(&deployment(&name, 1)).await.unwrap();
+        workflows.current().await.unwrap();
+        assert!(workflows.get(&name).is_some(), "{name} was deployed before the view was asked");
+    }
+}
+
 #[tokio::test]
 async fn workflows_have_names_and_versions() {
     let (mut server, mesh) = started::mesh().await;

@@ -24,6 +24,9 @@ use crate::mesh_operator::online;
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
 /// Time for an answer, unless the caller sets one.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
+/// Time for the endpoint of an agent to answer a question that changes nothing. Without an answer the agent is asked by an
+/// execution, which is right for an agent with an endpoint, too.
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for an agent to hear that a task is cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -161,14 +164,15 @@ type Exchanged = (Result<Value, Fault>, Value);
 
 /// Asks at the endpoint of the agent, or, if there is none and the agent is alive, at the one of the execution that asks it.
 async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) -> Result<Exchanged, Failure> {
-    let direct = exchange(mesh, question, question.agent, id).await;
-    let Err(failure) = direct else { return direct };
-    if failure.code != code::NOBODY_ANSWERS.as_str() || !reads_queue(mesh, question.agent).await {
-        return Err(failure);
+    let agent = question.agent;
+    if !reads_queue(mesh, agent).await? || fetch_card(mesh, agent, ENDPOINT_TIMEOUT).await.is_ok() {
+        return exchange(mesh, question, agent, id).await;
     }
-    let (output, usage) = match exchange(mesh, question, &agent_call(question.agent), id).await {
+    let (output, usage) = match exchange(mesh, question, &agent_call(agent), id).await {
         // No executor is there to ask.
-        Err(other) if other.code == code::NOBODY_ANSWERS.as_str() => return Err(failure),
+        Err(failure) if failure.code == code::NOBODY_ANSWERS.as_str() => {
+            return Err(MeshError::NobodyAnswers { what: format!("agent {agent}") }.into());
+        }
         exchanged => exchanged?,
     };
     let output = output.map(|output| match output {
@@ -179,20 +183,18 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
 }
 
 /// Whether a name is that of an agent that was there lately, and no workflow.
-async fn is_agent(mesh: &Mesh, name: &str) -> bool {
-    let cards = online(mesh).await;
-    cards.get(name).is_some_and(|announced| card::kind(&announced.card) == AgentKind::Agent)
+async fn is_agent(mesh: &Mesh, name: &str) -> Result<bool, Failure> {
+    let cards = online(mesh).await?;
+    Ok(cards.get(name).is_some_and(|announced| card::kind(&announced.card) == AgentKind::Agent))
 }
 
 /// Whether an agent was heard of lately and takes tasks from a queue.
-async fn reads_queue(mesh: &Mesh, agent: &str) -> bool {
-    let cards = online(mesh).await;
+async fn reads_queue(mesh: &Mesh, agent: &str) -> Result<bool, Failure> {
+    let cards = online(mesh).await?;
     let is_heard = cards.age(agent).is_some_and(|age| age < CARD_LATE_AFTER);
-    is_heard
-        && cards.get(agent).is_some_and(|announced| {
-            card::kind(&announced.card) == AgentKind::Agent
-                && card::delivery(&announced.card) == Delivery::Queue
-        })
+    let reads_queue =
+        |card: &AgentCard| card::kind(card) == AgentKind::Agent && card::delivery(card) == Delivery::Queue;
+    Ok(is_heard && cards.get(agent).is_some_and(|announced| reads_queue(&announced.card)))
 }
 
 async fn exchange(
@@ -231,7 +233,7 @@ async fn exchange(
     );
     let reply = match first.await {
         Err(MeshError::NoAnswer { .. }) if Instant::now() < until => {
-            if is_agent(mesh, endpoint).await {
+            if is_agent(mesh, endpoint).await? {
                 return answered_late(mesh, question, &params, until).await;
             }
             // The same message is the same call.

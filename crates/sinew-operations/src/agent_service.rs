@@ -115,7 +115,11 @@ async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> 
     let mut found = Vec::new();
     let mut patience = FIRST_ANSWER;
     while found.len() < MAX_PROCESSES {
-        let Ok(Some(answer)) = timeout(patience, answers.next()).await else { break };
+        let Ok(Some(answer)) = timeout(patience, answers.next()).await else {
+            // A server that is silent has not passed the question on.
+            mesh.admin().rights().await?;
+            break;
+        };
         // A status instead of an answer says that nobody serves.
         if answer.status.is_some() {
             break;

@@ -100,8 +100,15 @@ impl MeshOperator {
             .buffered(AT_ONCE)
             .collect()
             .await;
-        // One that ended while we looked waits no more.
-        let mut rows: Vec<OpenApproval> = records.iter().flatten().flat_map(open_approvals).collect();
+        let mut rows = Vec::new();
+        for record in records {
+            match record {
+                Ok(record) => rows.extend(open_approvals(&record)),
+                Err(failure) if failure.is_mesh_silent() => return Err(failure),
+                // One that ended while we looked waits no more.
+                Err(_) => {}
+            }
+        }
         rows.sort_by_key(|row| row.wait.until.unwrap_or(u64::MAX));
         Ok(rows)
     }

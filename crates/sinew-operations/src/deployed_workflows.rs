@@ -15,7 +15,7 @@ use sinew_source::Span;
 
 use crate::deployment::find_deployed;
 use crate::failure::{Failure, FailureKind};
-use crate::mesh_operator::{MeshOperator, online};
+use crate::mesh_operator::MeshOperator;
 use crate::workflow_file::Loaded;
 
 /// One deployed workflow in a list.
@@ -112,15 +112,15 @@ impl VersionRow {
 
 impl MeshOperator {
     /// Tools by workflow: of what is deployed, and of workflows that others announce.
-    pub async fn tools(&self) -> BTreeMap<String, WorkflowTool> {
-        let announced = online(self.mesh()).await.list();
+    pub async fn tools(&self) -> Result<BTreeMap<String, WorkflowTool>, Failure> {
+        let announced = self.online().await?.list();
         let mut found: Vec<WorkflowTool> =
             announced.iter().filter_map(|one| WorkflowTool::from_card(&one.card)).collect();
-        for version in self.workflows().await.list() {
+        for version in self.workflows().await?.list() {
             let card = serde_json::from_value(version.deployment.card.clone()).ok();
             found.extend(card.as_ref().and_then(WorkflowTool::from_card));
         }
-        found.into_iter().map(|tool| (tool.workflow.clone(), tool)).collect()
+        Ok(found.into_iter().map(|tool| (tool.workflow.clone(), tool)).collect())
     }
 
     /// Says what removing a workflow would remove.

@@ -18,7 +18,7 @@ use sinew_runtime::local;
 use sinew_source::Diagnostics;
 
 use crate::failure::{Failure, FailureKind};
-use crate::mesh_operator::MeshOperator;
+use crate::mesh_operator::{MeshOperator, online};
 use crate::workflow_file::{Loaded, Options, unique_names};
 use crate::workflow_search::{diagnostic_values, find_workflows, nothing_found};
 
@@ -165,8 +165,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
 
 /// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
 async fn refuse_names_of_agents(mesh: &Mesh, loaded: &Loaded) -> Result<(), Failure> {
-    let cards = mesh.cards().follow();
-    cards.ready().await;
+    let cards = online(mesh).await?;
     for lowered in &loaded.workflows {
         let name = &lowered.plan.name;
         if let Some(announced) = cards.get(name)
@@ -214,7 +213,7 @@ pub async fn find_deployed(
     name: &str,
     version: Option<&str>,
 ) -> Result<(String, String), Failure> {
-    let workflows = remote.workflows().await;
+    let workflows = remote.workflows().await?;
     let Some(latest) = workflows.get(name) else {
         let known = workflows.list();
         let names = known.iter().map(|one| one.deployment.name.as_str());

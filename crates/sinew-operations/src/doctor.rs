@@ -3,6 +3,7 @@
 mod rights;
 
 use std::future::Future;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,11 +13,16 @@ use sinew_mesh::card::Cards;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::permission::Role;
+use sinew_runtime::local;
 
+use crate::approvals::OpenApproval;
 use crate::failure::{Failure, FailureKind, known};
-use crate::mesh_operator::{MeshOperator, adapter, online};
-use crate::mesh_status::{self, MeshStatus};
+use crate::mesh_operator::{MeshOperator, adapter};
+use crate::mesh_status::{self, ExecutorStatus, MeshStatus};
 
+/// Advice about an agent that work waits for.
+const MISSING_AGENT_HINT: &str =
+    "start it: sinew serve agent FILE; or cancel the executions that wait for it";
 /// Bytes a server should take in one message: events, results and commits are cut to less.
 const PAYLOAD: usize = 1024 * 1024;
 
@@ -50,10 +56,31 @@ pub enum CheckState {
     Fail,
 }
 
-/// Checks a mesh, in the order in which one check rests on the other. A connection that failed is the first finding. `roles` are
-/// those that the credentials are to have: none means the closest ones. `fix` provisions the mesh in between.
-pub async fn examine(mesh: Result<Mesh, Failure>, roles: &[Role], fix: bool) -> Vec<DoctorCheck> {
-    Doctor::default().examine(mesh, roles, fix).await
+/// Age from which an approval that still waits is a failure, unless the operator names another.
+pub const MAX_APPROVAL_AGE: Duration = Duration::from_hours(24);
+/// Time for which an executor without a heartbeat is a failure. One that was replaced is remembered for a day.
+const MAX_EXECUTOR_SILENCE: Duration = Duration::from_hours(1);
+
+/// What is examined.
+#[derive(Clone, Debug)]
+pub struct DoctorOptions {
+    /// Roles that the credentials are to have; the closest ones if empty.
+    pub roles: Vec<Role>,
+    /// Whether the mesh is provisioned in between.
+    pub fix: bool,
+    /// Age from which an approval that still waits is a failure.
+    pub max_approval_age: Duration,
+}
+
+impl Default for DoctorOptions {
+    fn default() -> Self {
+        Self { roles: Vec::new(), fix: false, max_approval_age: MAX_APPROVAL_AGE }
+    }
+}
+
+/// Checks a mesh, in the order in which one check depends on another. A connection that failed is the first finding.
+pub async fn examine(mesh: Result<Mesh, Failure>, options: &DoctorOptions) -> Vec<DoctorCheck> {
+    Doctor::default().examine(mesh, options).await
 }
 
 /// Some work, which ends when the server does not permit a part of it.
@@ -90,7 +117,7 @@ impl Doctor {
     }
 
     /// Checks in the order in which one rests on the other.
-    async fn examine(mut self, mesh: Result<Mesh, Failure>, roles: &[Role], fix: bool) -> Vec<DoctorCheck> {
+    async fn examine(mut self, mesh: Result<Mesh, Failure>, options: &DoctorOptions) -> Vec<DoctorCheck> {
         let mesh = match mesh {
             Ok(mesh) => mesh,
             Err(Failure { message, hint, code, .. }) => {
@@ -105,8 +132,10 @@ impl Doctor {
             }
         };
         self.server(&mesh);
-        rights::check(&mut self, &mesh, roles).await;
-        if fix && let Err(error) = mesh.admin().provision(&Provision::default()).await {
+        rights::check(&mut self, &mesh, &options.roles).await;
+        if options.fix
+            && let Err(error) = mesh.admin().provision(&Provision::default()).await
+        {
             self.failed("provision", error.into());
         }
         if !self.streams(&mesh).await {
@@ -115,12 +144,15 @@ impl Doctor {
         self.problems(&mesh).await;
         let looked = permitted(&mesh, async {
             let remote = MeshOperator::new(Client::new(mesh.clone(), adapter).await?);
-            let cards = online(&mesh).await;
+            let cards = remote.online().await?;
             let status = mesh_status::read_status(&remote, &cards).await?;
-            Ok((cards, status))
+            Ok((cards, status, remote.approvals(None).await?))
         });
         match looked.await {
-            Ok((cards, status)) => self.rest(&cards, &status),
+            Ok((cards, status, approvals)) => {
+                self.rest(&cards, &status);
+                self.approvals(&approvals, local::now(), options.max_approval_age);
+            }
             Err(failure) => self.failed("mesh", failure),
         }
         self.checks
@@ -194,7 +226,14 @@ impl Doctor {
             (count, None) => self.say("executors", CheckState::Ok, words::count(count, "executor"), None),
             (count, Some(silence)) => {
                 let text = format!("{}, {silence}", words::count(count, "executor"));
-                self.say("executors", CheckState::Ok, text, None);
+                let limit = MAX_EXECUTOR_SILENCE.as_millis();
+                let is_new = |one: &ExecutorStatus| one.silent_ms.is_some_and(|ms| u128::from(ms) < limit);
+                if status.executors.iter().any(is_new) {
+                    let hint = "look for its process, and start it again: sinew serve executor";
+                    self.say("executors", CheckState::Fail, text, Some(hint));
+                } else {
+                    self.say("executors", CheckState::Ok, text, None);
+                }
             }
         }
         let unowned = status.shards.saturating_sub(status.owned);
@@ -204,8 +243,8 @@ impl Doctor {
         }
     }
 
-    fn rest(&mut self, cards: &Cards, status: &MeshStatus) {
-        self.executors(status);
+    /// Agents that are online, and those that work waits for.
+    fn agents(&mut self, status: &MeshStatus) {
         let online = status.agents.iter().filter(|agent| agent.online).count();
         match online {
             0 => self.say("agents", CheckState::Warn, "no agent is online", Some("sinew serve agent FILE")),
@@ -217,8 +256,20 @@ impl Doctor {
             let name = words::one_line(&agent.name, 60);
             let queued = words::count(usize::try_from(agent.queued).unwrap_or(usize::MAX), "task");
             let text = format!("agent '{name}' is not online; {queued} in its queue");
-            self.say("agents", CheckState::Warn, text, None);
+            self.say("agents", CheckState::Fail, text, Some(MISSING_AGENT_HINT));
         }
+        let has_queue = |name: &str| status.agents.iter().any(|agent| agent.name == name && agent.queued > 0);
+        for (name, count) in status.missing_agents.iter().filter(|(name, _)| !has_queue(name)) {
+            let (name, executions) = (words::one_line(name, 60), words::count(*count, "execution"));
+            let verb = if *count == 1 { "waits" } else { "wait" };
+            let text = format!("agent '{name}' is not online; {executions} {verb} for it");
+            self.say("agents", CheckState::Fail, text, Some(MISSING_AGENT_HINT));
+        }
+    }
+
+    fn rest(&mut self, cards: &Cards, status: &MeshStatus) {
+        self.executors(status);
+        self.agents(status);
         for refused in cards.refused() {
             let name =
                 words::one_line(&refused.agent.name().unwrap_or_else(|| refused.agent.to_string()), 60);
@@ -243,10 +294,36 @@ impl Doctor {
     }
 }
 
+impl Doctor {
+    /// Questions that wait for people for too long.
+    fn approvals(&mut self, approvals: &[OpenApproval], now: u64, max_age: Duration) {
+        let age = |one: &OpenApproval| now.saturating_sub(one.wait.since);
+        let is_old = |one: &&OpenApproval| u128::from(age(one)) >= max_age.as_millis();
+        let old = approvals.iter().filter(is_old).count();
+        let Some(oldest) = approvals.iter().max_by_key(|one| age(one)).filter(|_| old > 0) else { return };
+        let (count, age) = (words::count(old, "approval"), words::duration(age(oldest)));
+        let limit = words::duration(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
+        let text = format!(
+            "{count} waiting for {limit} or longer; execution {} for {age}",
+            words::one_line(&oldest.execution, 60)
+        );
+        self.say(
+            "approvals",
+            CheckState::Fail,
+            text,
+            Some("sinew approval list, then sinew approval approve ID"),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh_status::ExecutorStatus;
+    use std::collections::BTreeMap;
+
+    use sinew_inspection::waiting::{ShownWait, WaitKind};
+
+    use crate::mesh_status::AgentStatus;
 
     fn executor(silent_ms: Option<u64>) -> ExecutorStatus {
         let [id, version, place] = ["e", "1", "here"].map(str::to_owned);
@@ -260,18 +337,28 @@ mod tests {
         for (silences, owned, findings) in [
             (&[][..], 0, &[("executors", Fail, "no executor is there: nothing goes on")][..]),
             (&[None, None], 4, &[("executors", Ok, "2 executors")]),
+            // One that was replaced long ago is no reason to wake somebody.
+            (
+                &[None, Some(7_200_000)],
+                4,
+                &[("executors", Ok, "1 executor, 1 unreachable, last heartbeat 2h00m ago")],
+            ),
             (
                 &[None, Some(90_000), Some(12_000)],
                 2,
                 &[
-                    ("executors", Ok, "1 executor, 2 silent, heard last 12.0s ago"),
+                    ("executors", Fail, "1 executor, 2 unreachable, last heartbeat 12.0s ago"),
                     ("shards", Warn, "2 of 4 shards have no owner yet"),
                 ],
             ),
             (
                 &[Some(90_000), Some(12_000), Some(13_000)],
                 0,
-                &[("executors", Fail, "no executor lives (3 silent, heard last 12.0s ago): nothing goes on")],
+                &[(
+                    "executors",
+                    Fail,
+                    "no executor lives (3 unreachable, last heartbeat 12.0s ago): nothing goes on",
+                )],
             ),
         ] {
             let executors = silences.iter().copied().map(executor).collect();
@@ -282,7 +369,58 @@ mod tests {
                 doctor.checks.iter().map(|check| (check.what, check.state, check.message.as_str())).collect();
             assert_eq!(told, findings);
             let hint = doctor.checks[0].hint.as_deref();
-            assert_eq!(hint.is_some_and(|hint| hint.starts_with("sinew serve executor")), told[0].1 == Fail);
+            assert_eq!(hint.is_some_and(|hint| hint.contains("sinew serve executor")), told[0].1 == Fail);
         }
+    }
+
+    #[test]
+    fn work_that_waits_for_an_absent_agent_is_a_failure() {
+        let offline = AgentStatus { name: "Courier".to_owned(), queued: 3, ..AgentStatus::default() };
+        let online = AgentStatus { name: "Pricing".to_owned(), online: true, ..AgentStatus::default() };
+        let status = MeshStatus {
+            executors: vec![executor(None)],
+            agents: vec![offline, online],
+            missing_agents: BTreeMap::from([("Courier".to_owned(), 2), ("Direct".to_owned(), 1)]),
+            ..MeshStatus::default()
+        };
+        let mut doctor = Doctor::default();
+        doctor.agents(&status);
+        let told: Vec<_> = doctor.checks.iter().map(|check| (check.state, check.message.as_str())).collect();
+        let expected = [
+            (CheckState::Ok, "1 agent online"),
+            (CheckState::Fail, "agent 'Courier' is not online; 3 tasks in its queue"),
+            (CheckState::Fail, "agent 'Direct' is not online; 1 execution waits for it"),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn an_approval_that_waits_for_long_is_a_failure() {
+        let approval = |execution: &str, since: u64| OpenApproval {
+            wait: ShownWait {
+                node: None,
+                activation: None,
+                what: WaitKind::Person,
+                text: String::new(),
+                subject: String::new(),
+                is_late: false,
+                since,
+                until: None,
+                agent: None,
+                question: None,
+            },
+            execution: execution.to_owned(),
+            workflow: "review".to_owned(),
+        };
+        let approvals = [approval("new", 7_000_000), approval("old", 1_000), approval("older", 0)];
+        let check = |max_age: Duration, expected: Option<&str>| {
+            let mut doctor = Doctor::default();
+            doctor.approvals(&approvals, 7_200_000, max_age);
+            let told = doctor.checks.first().map(|check| (check.state, check.message.as_str()));
+            assert_eq!(told, expected.map(|text| (CheckState::Fail, text)));
+        };
+        check(MAX_APPROVAL_AGE, None);
+        let text = "2 approvals waiting for 1h00m or longer; execution older for 2h00m";
+        check(Duration::from_hours(1), Some(text));
     }
 }

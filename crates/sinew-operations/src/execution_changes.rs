@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
-use crate::mesh_operator::online;
 
 /// Shortest time between two reads of an execution.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,7 +71,7 @@ impl ExecutionChanges {
         let Some(remote) = remote else { return Err(does_not_go_on(&record)) };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
         let events = remote.mesh().events().follow(&filter, EventStart::Now).await?;
-        let cards = online(remote.mesh()).await;
+        let cards = remote.online().await?;
         // Events between the first read and the subscription are in this record.
         let record = Arc::new(remote.record(record.execution.id()).await?);
         let presence = MeshPresence::default();

@@ -19,7 +19,7 @@ use crate::execution_changes::FoundExecution;
 use crate::execution_start::{NewExecution, kept_outputs, version_of};
 use crate::failure::{Failure, FailureKind};
 use crate::input_check::check_input as check_start;
-use crate::mesh_operator::{MeshOperator, online};
+use crate::mesh_operator::MeshOperator;
 use crate::version_change::VersionChange;
 
 pub use sinew_inspection::retry::RetryPreview;
@@ -62,7 +62,7 @@ pub async fn plan_retry(
         ));
     }
     let mut preview = retry::preview(&found.record, &wanted).map_err(refused)?;
-    preview.latest = newest_version(found).await;
+    preview.latest = newest_version(found).await?;
     if version == RetryVersion::Latest {
         let remote = found.remote.as_ref().ok_or_else(|| {
             let text = "the newest version is known on a mesh only";
@@ -79,10 +79,11 @@ pub async fn plan_retry(
 }
 
 /// Digest of the newest version, if it is another than that of the execution.
-async fn newest_version(found: &FoundExecution) -> Option<String> {
-    let workflows = found.remote.as_ref()?.workflows().await;
-    let newest = workflows.get(&found.record.plan().name)?.deployment.digest.clone();
-    (newest != version_of(&found.record)).then_some(newest)
+async fn newest_version(found: &FoundExecution) -> Result<Option<String>, Failure> {
+    let Some(remote) = &found.remote else { return Ok(None) };
+    let newest = remote.workflows().await?.get(&found.record.plan().name);
+    let newest = newest.map(|newest| newest.deployment.digest.clone());
+    Ok(newest.filter(|newest| *newest != version_of(&found.record)))
 }
 
 /// Plans the new execution that a retry with the newest version is.
@@ -226,7 +227,7 @@ async fn check_input(found: &FoundExecution, retry: &RetryRequest) -> Result<(),
     let schema = match (&ask.input_schema, &found.remote) {
         (Some(schema), _) => Some(schema.clone()),
         (None, Some(remote)) => {
-            let announced = online(remote.mesh()).await.get(ask.target.name());
+            let announced = remote.online().await?.get(ask.target.name());
             announced.and_then(|one| card::input_schema(&one.card).cloned())
         }
         (None, None) => None,

@@ -90,6 +90,11 @@ impl Failure {
         }
     }
 
+    /// Whether the mesh did not answer, so that nothing is known.
+    pub const fn is_mesh_silent(&self) -> bool {
+        matches!(self.kind, FailureKind::Unreachable | FailureKind::TimedOut)
+    }
+
     /// Files are wrong; the diagnostics say where.
     pub fn diagnostics(diagnostics: Diagnostics) -> Self {
         let message = match diagnostics.errors() {

@@ -27,11 +27,11 @@ use sinew_runtime::Program;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Returns the agents of a mesh, once all cards are read.
-pub async fn online(mesh: &Mesh) -> Cards {
+/// Returns the agents of a mesh, for a program that looks once; see [`MeshOperator::online`].
+pub async fn online(mesh: &Mesh) -> Result<Cards, Failure> {
     let cards = mesh.cards().follow();
-    cards.ready().await;
-    cards
+    cards.current().await?;
+    Ok(cards)
 }
 
 /// No execution has this id, or begins with it.
@@ -87,11 +87,18 @@ impl MeshOperator {
         self.client.mesh()
     }
 
-    /// The workflows that are deployed on it.
-    pub async fn workflows(&self) -> Workflows {
-        let workflows = self.mesh().workflows().follow();
-        workflows.ready().await;
-        workflows
+    /// The workflows that are deployed on it; a failure if they cannot be read now.
+    pub async fn workflows(&self) -> Result<Workflows, Failure> {
+        let workflows = self.client.programs().workflows.clone();
+        workflows.current().await?;
+        Ok(workflows)
+    }
+
+    /// The agents that are online; a failure if their cards cannot be read now.
+    pub async fn online(&self) -> Result<Cards, Failure> {
+        let cards = self.client.cards().clone();
+        cards.current().await?;
+        Ok(cards)
     }
 
     /// Returns the milliseconds since the last heartbeat of each agent that is online.
@@ -102,7 +109,7 @@ impl MeshOperator {
 
     /// Returns how the mesh stands as far as an execution is concerned: its agents and its executor.
     pub async fn presence(&self, id: &ExecutionId) -> Result<MeshPresence, Failure> {
-        let cards = online(self.mesh()).await;
+        let cards = self.online().await?;
         let has_owner = Some(self.client.has_owner(id).await?);
         Ok(MeshPresence { agents: Some(Self::heartbeats(&cards)), has_owner })
     }
@@ -208,7 +215,7 @@ impl MeshOperator {
     pub async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ExecutionRow>, Failure> {
         let summaries = self.client.open().await?;
         let heartbeats = if summaries.iter().any(|summary| !summary.agents.is_empty()) {
-            Some(Self::heartbeats(&online(self.mesh()).await))
+            Some(Self::heartbeats(&self.online().await?))
         } else {
             None
         };

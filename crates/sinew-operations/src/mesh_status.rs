@@ -2,22 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sinew_inspection::view_context::MeshPresence;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
-use sinew_mesh::task::queue_name;
-use sinew_protocol::Token;
-use sinew_protocol::code;
+use sinew_mesh::task::QueueLength;
 use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
 use sinew_protocol::usage::ModelTotals;
 use sinew_runtime::local;
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::mesh_operator::status_of_word;
 use crate::mesh_operator::{MeshOperator, waiting_for};
 use crate::traffic_figures::StreamSample;
@@ -49,6 +46,9 @@ pub struct MeshStatus {
     /// Model calls behind the open executions, as far as their agents have told with results.
     #[serde(skip_serializing_if = "ModelTotals::is_empty")]
     pub models: ModelTotals,
+    /// Agents that open executions wait for and that are not online, each with the number of those executions.
+    #[serde(skip)]
+    pub missing_agents: BTreeMap<String, usize>,
     /// Open executions that no executor works on until an operator has looked at them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub set_aside: Vec<String>,
@@ -95,11 +95,11 @@ impl MeshStatus {
         self.executors.iter().filter(|executor| executor.silent_ms.is_none()).count()
     }
 
-    /// Tells of executors that fell silent, as `3 silent, heard last 12.0s ago`; `None` if there are none.
+    /// Tells of executors without a heartbeat, as `3 unreachable, last heartbeat 12.0s ago`; `None` if there are none.
     pub fn silence(&self) -> Option<String> {
         let silences = self.executors.iter().filter_map(|executor| executor.silent_ms);
         let shortest = silences.clone().min()?;
-        Some(format!("{} silent, heard last {} ago", silences.count(), words::duration(shortest)))
+        Some(format!("{} unreachable, last heartbeat {} ago", silences.count(), words::duration(shortest)))
     }
 }
 
@@ -192,6 +192,9 @@ async fn add_executions(
                 models: summary.usage,
             });
         }
+        for agent in summary.agents.iter().filter(|agent| cards.get(agent).is_none()) {
+            *status.missing_agents.entry(agent.clone()).or_default() += 1;
+        }
         status.models.add(summary.usage);
         if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
             status.set_aside.push(summary.execution.to_string());
@@ -203,37 +206,24 @@ async fn add_executions(
 
 /// Adds streams, and the queues of agents in one of them.
 async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut MeshStatus) -> Result<(), Failure> {
-    let unseen = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::new(
-            FailureKind::Failed,
-            code::NATS_SERVER_REFUSED.as_str(),
-            format!("cannot look at {what}: {error}"),
-        )
-    };
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
-        let stream =
-            mesh.admin().jetstream().get_stream(&name).await.map_err(|error| unseen(&name, &error))?;
-        let state = stream.cached_info().state.clone();
+        let state = mesh.admin().stream_info(&name).await?.state;
         if kind.kind == "QUARANTINE" {
             status.quarantined = state.messages;
         }
         if kind.kind == "TASKS" {
-            let mut consumers = stream.consumers();
-            while let Some(found) = consumers.next().await {
-                let queue = found.map_err(|error| unseen(&name, &error))?;
-                if let Some(token) =
-                    queue.name.strip_prefix("agent-").and_then(|token| Token::parse(token).ok())
-                    && queue_name(&token) == queue.name
-                {
-                    status.agents.push(AgentStatus {
-                        name: token.name().unwrap_or_else(|| token.to_string()),
-                        queued: queue.num_pending,
-                        working: queue.num_ack_pending,
-                        redelivered: queue.num_redelivered,
-                        ..AgentStatus::default()
-                    });
-                }
+            for QueueLength { agent, queued, working, redelivered } in
+                mesh.tasks().queue_lengths(usize::MAX).await?
+            {
+                let name = agent.name().unwrap_or_else(|| agent.to_string());
+                status.agents.push(AgentStatus {
+                    name,
+                    queued,
+                    working,
+                    redelivered,
+                    ..AgentStatus::default()
+                });
             }
         }
         status.streams.push(StreamStatus { name, messages: state.messages, bytes: state.bytes });
@@ -247,11 +237,7 @@ pub async fn read_streams(mesh: &Mesh) -> Result<Vec<StreamSample>, Failure> {
     let mut found = Vec::new();
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
-        let stream = mesh.admin().jetstream().get_stream(&name).await.map_err(|error| {
-            let text = format!("cannot look at {name}: {error}");
-            Failure::new(FailureKind::Failed, code::NATS_SERVER_REFUSED.as_str(), text)
-        })?;
-        let state = &stream.cached_info().state;
+        let state = mesh.admin().stream_info(&name).await?.state;
         found.push(StreamSample {
             stream: kind.kind.to_lowercase(),
             last_sequence: state.last_sequence,

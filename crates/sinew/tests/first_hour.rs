@@ -60,13 +60,16 @@ fn an_executor_that_was_killed_counts_as_silent() {
         }
         assert!(killed.elapsed() < Duration::from_mins(1), "{check}");
     };
-    assert!(check["message"].as_str().unwrap().contains("1 silent, heard last"), "{check}");
+    assert!(check["message"].as_str().unwrap().contains("1 unreachable, last heartbeat"), "{check}");
     assert!(check["hint"].as_str().unwrap().starts_with("sinew serve executor"), "{check}");
     let top = world.json(&["top", "--once"]);
     assert_eq!((&top["owned"], &top["shards"]), (&json!(0), &json!(4)), "{top}");
     assert!(top["executors"][0]["silent_ms"].as_u64().unwrap() > 4_000, "{top}");
     let top = world.ok(&["top", "--once"]);
-    assert!(top.contains("executors 0 (1 silent, heard last ") && top.contains("shards 0/4"), "{top}");
+    assert!(
+        top.contains("executors 0 (1 unreachable, last heartbeat ") && top.contains("shards 0/4"),
+        "{top}"
+    );
     assert!(top.contains("executions set aside 0  messages in quarantine 0"), "{top}");
     // The newest execution is one that no executor has taken, not the one before it.
     world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "later", "--detach"]);

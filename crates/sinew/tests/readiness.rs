@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{PRICING, Role, Said, World};
@@ -23,7 +23,11 @@ struct ProbedRole {
 impl ProbedRole {
     fn start(world: &World, name: &'static str, more: &[&str]) -> Self {
         let args = [&["serve", name, "--health-port", "0"], more].concat();
-        let mut child = world.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::of(name, world.command(&args))
+    }
+
+    fn of(name: &'static str, mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Said::by(child.stderr.take().unwrap());
         let role = Role(child);
         let told = said.wait_for("health and metrics: http://");
@@ -51,6 +55,18 @@ impl ProbedRole {
             assert!(began.elapsed() < PATIENCE, "{} does not answer {status}: {answer}", self.name);
         }
     }
+}
+
+#[test]
+fn the_next_command_works_as_soon_as_a_development_mesh_is_ready() {
+    let (world, port) = World::for_dev();
+    let args = ["dev", "--port", &port, "--ephemeral", "--gateway-port", "0", "--health-port", "0"];
+    let mut command = world.command(&args);
+    command.env_remove("NATS_URL").stdout(Stdio::null()).stderr(Stdio::piped());
+    let role = ProbedRole::of("dev", command);
+    assert_eq!(role.until(200), "ready\n");
+    let listed = world.ok(&["agent", "list", "--mesh"]);
+    assert!(listed.contains("echo"), "{listed}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Strangers {
 }
 
 impl Peers for Strangers {
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
         let plain = |name: &str| PeerDescription { name: name.to_owned(), ..PeerDescription::default() };
         let mut price = PeerDescription { name: "Price".to_owned(), ..PeerDescription::default() };
         match self.carrier {
@@ -117,7 +117,7 @@ impl Peers for Strangers {
         ) {
             all.push(price);
         }
-        std::future::ready(all).boxed()
+        std::future::ready(Ok(all)).boxed()
     }
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {

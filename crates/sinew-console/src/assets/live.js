@@ -2,13 +2,54 @@
 // Executions tell changes by server-sent events, and a lost stream goes on behind the last event. Lists are told that something
 // changed, and are read every few seconds besides. A page that nobody sees has no stream: browsers open few connections to one host.
 
+// "live" means that the mesh has answered within seconds: an open stream alone proves nothing, so a page that follows one asks
+// besides whether the mesh still answers. The time of the last answer is always shown.
+
 const sign = document.getElementById("live");
+const age = document.getElementById("as-of");
 const GATHER_MS = 250;
 const LONGEST_BREAK_MS = 15_000;
+// An answer that takes longer counts as none.
+const ANSWER_MS = 8_000;
+// Seconds after the last answer from which a page is old, beside the time between two looks.
+const GRACE_MS = 3_000;
 
 function tell(state, text) {
   sign.className = state;
+  document.body.classList.toggle("old", state === "off");
   if (sign.textContent !== text) sign.textContent = text;
+}
+
+let confirmedAt = Date.now();
+
+function showAge() {
+  const at = new Date(confirmedAt);
+  const parts = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0"));
+  age.dateTime = at.toISOString();
+  age.textContent = `as of ${parts.join(":")}`;
+}
+
+// Notes that what the page shows is what the mesh has now.
+function confirm() {
+  confirmedAt = Date.now();
+  showAge();
+}
+
+// Says why the page is old. A refusal has the title of its code, such as that the NATS server did not answer.
+function tellOld(error) {
+  if (error.isTold || sign.querySelector("a")) return;
+  const why = error.title ?? (error.name === "TimeoutError" ? "no answer from the mesh" : "connection lost");
+  tell("off", `${why}, trying again`);
+}
+
+// Says that a page is old as soon as no answer has come for longer than usual.
+function watchAge(seconds) {
+  setInterval(() => {
+    const limit = seconds * 1000 + GRACE_MS + 2 * readingMs;
+    if (!document.hidden && sign.className === "on" && Date.now() - confirmedAt > limit) {
+      tell("off", "no answer from the mesh, trying again");
+    }
+  }, 1000);
 }
 
 // A page that is answered by the sign-in says no more of the mesh. Whoever signs in, here or in another window, comes back to it.
@@ -66,19 +107,24 @@ async function refresh(isWanted = false) {
   }
   reading = (async () => {
     const begin = performance.now();
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
+    const signal = AbortSignal.timeout(ANSWER_MS + 2 * readingMs);
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store", signal });
     if (isSignIn(answer.url)) {
       tellSignedOut(answer.url);
       throw Object.assign(new Error("signed out"), { isTold: true });
     }
-    if (!answer.ok) throw Object.assign(new Error(`status ${answer.status}`), { status: answer.status });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!answer.ok) {
+      const title = fresh.querySelector(".problem strong")?.textContent ?? `the gateway answers with status ${answer.status}`;
+      throw Object.assign(new Error(title), { title });
+    }
     for (const part of document.querySelectorAll("[data-part]")) {
       const same = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
       if (same) replace(part, same, isWanted);
     }
     document.title = fresh.title;
     readingMs = performance.now() - begin;
+    confirm();
     document.dispatchEvent(new CustomEvent("page-refreshed"));
     return fresh;
   })();
@@ -128,12 +174,40 @@ function refreshSoon() {
   }, Math.max(GATHER_MS, 2 * readingMs));
 }
 
-function followEvents(address) {
+// Asks every few seconds whether the mesh answers. An open stream and an answer together prove that nothing was missed.
+function probe(address, seconds, stream) {
+  const look = async () => {
+    if (stream.isOver) return;
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+        if (!answer.ok) {
+          const problem = await answer.json().catch(() => ({}));
+          throw Object.assign(new Error("refused"), { title: problem.title || `the gateway answers with status ${answer.status}` });
+        }
+        if (stream.isOpen && !stream.isOver) {
+          confirm();
+          tell("on", "live");
+        }
+      } catch (error) {
+        if (!stream.isOver) tellOld(error);
+      }
+    }
+    setTimeout(look, seconds * 1000);
+  };
+  setTimeout(look, seconds * 1000);
+}
+
+function followEvents(address, probed, seconds) {
   let last = "";
   // The page is read on opening and has what was missed, so the stream begins behind the last event that was seen.
   const here = () => (last ? `${address}?after=${encodeURIComponent(last)}` : address);
+  const state = { isOpen: false, isOver: false };
+  probe(probed, seconds, state);
+  watchAge(seconds);
   const end = keepStream(here, (stream) => {
     stream.onopen = () => {
+      state.isOpen = true;
       tell("on", "live");
       refreshSoon();
     };
@@ -142,11 +216,13 @@ function followEvents(address) {
       refreshSoon();
     };
     stream.addEventListener("end", () => {
+      state.isOver = true;
       end();
       clearTimeout(soon);
       refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
     });
     stream.onerror = () => {
+      state.isOpen = false;
       if (!sign.querySelector("a")) tell("off", "connection lost, trying again");
       // A gateway that refuses the stream says with the page why.
       if (stream.readyState === EventSource.CLOSED) refresh().catch(() => {});
@@ -171,13 +247,13 @@ function poll(seconds) {
         await refresh();
         tell("on", "live");
       } catch (error) {
-        const why = error.status ? `the gateway answers with status ${error.status}` : "connection lost";
-        if (!error.isTold) tell("off", `${why}, trying again`);
+        tellOld(error);
       }
     }
     setTimeout(look, seconds * 1000);
   };
   tell("on", "live");
+  watchAge(seconds);
   setTimeout(look, seconds * 1000);
 }
 
@@ -186,7 +262,8 @@ const follow = () => (reading ?? Promise.resolve()).catch(() => {}).then(() => r
 document.addEventListener("address-changed", follow);
 addEventListener("popstate", follow);
 
-if (sign?.dataset.events) followEvents(sign.dataset.events);
+if (sign?.dataset.poll) showAge();
+if (sign?.dataset.events) followEvents(sign.dataset.events, sign.dataset.probe, Number(sign.dataset.poll));
 else if (sign?.dataset.poll) {
   poll(Number(sign.dataset.poll));
   followChanges(sign.dataset.changes, sign.dataset.list);

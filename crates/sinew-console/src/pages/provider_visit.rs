@@ -60,7 +60,7 @@ pub(crate) async fn end(State(state): State<Arc<ConsoleState>>, request: Request
             with_cookie(lead_on(page_after(&next)), &cookie)
         }
         Err(reason) => {
-            tracing::info!(reason, "a provider signed nobody in");
+            tracing::debug!(reason, "a provider signed nobody in");
             sign_in_page(&state, &PageRequest::of(&parts, &state), &next, Some(&reason)).into_response()
         }
     };

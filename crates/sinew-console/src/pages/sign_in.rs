@@ -77,7 +77,7 @@ pub(crate) async fn sign_in(
         let cookie = session_cookie(&state, port, &session, port.lifetime_seconds);
         return with_cookie(Redirect::to(page_after(&form.next)).into_response(), &cookie);
     }
-    tracing::info!("a key did not sign in");
+    tracing::debug!("a key did not sign in");
     sign_in_page(&state, &request, &form.next, Some(KEY_REFUSED)).into_response()
 }
 

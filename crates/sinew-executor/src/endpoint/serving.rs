@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sinew_mesh::log_limited;
+use sinew_mesh::workflow::{Deployment, WorkflowVersion};
 use sinew_protocol::card::{self, AgentKind};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +31,13 @@ pub(crate) async fn serve(
     let mut open: BTreeMap<String, CancellationToken> = BTreeMap::new();
     let mut serving = JoinSet::new();
     let mut board = CardBoard::new(Arc::clone(&shared), owned);
+    let mut known: Option<BTreeMap<String, u64>> = None;
     loop {
         let deployed = workflows.list();
+        let now = deployed.iter().map(|version| (version.deployment.name.clone(), version.seq)).collect();
+        if let Some(before) = known.replace(now) {
+            log_changes(&before, &deployed);
+        }
         let calls = built_in_workflows(&shared);
         let wanted = deployed.iter().map(|version| (version.deployment.name.clone(), EndpointKind::Workflow));
         let wanted: BTreeMap<String, EndpointKind> = calls.into_iter().chain(wanted).collect();
@@ -59,6 +66,19 @@ pub(crate) async fn serve(
         while serving.try_join_next().is_some() {}
     }
     while serving.join_next().await.is_some() {}
+}
+
+/// Logs which workflows were deployed or removed since the last look.
+fn log_changes(before: &BTreeMap<String, u64>, deployed: &[Arc<WorkflowVersion>]) {
+    for version in deployed {
+        let Deployment { name, digest, by, .. } = &version.deployment;
+        if before.get(name) != Some(&version.seq) {
+            log_limited!(20, info, workflow = name, version = digest, by, "a workflow was deployed");
+        }
+    }
+    for name in before.keys().filter(|name| !deployed.iter().any(|one| one.deployment.name == **name)) {
+        log_limited!(20, info, workflow = name, "a workflow was removed");
+    }
 }
 
 /// The names under which agents and people are asked by executions.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sinew_engine::{
     Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, TerminalStatus, Time,
 };
+use sinew_mesh::log_limited;
 use sinew_mesh::trace::TraceParent;
 use sinew_plan::NodeOperation;
 use sinew_protocol::artifact::sha256;
@@ -65,6 +66,9 @@ pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
 pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
         Fact::Replied { act, attempt, result, worked_ms, .. } => {
+            if let Err(fault) = result {
+                log_failed_task(ctx, meta, *act, fault);
+            }
             conversions(ctx, *act, result);
             task_times(ctx, (*act, *attempt), now, *worked_ms);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "succeeded");
@@ -86,9 +90,34 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
         Fact::Noted { note, .. } if note.get("schema_violation").is_some() => {
             metrics::counter!("sinew_schema_violations_total").increment(1);
         }
-        Fact::Ended => execution(ctx.state, meta, now),
+        Fact::Ended => {
+            log_failed_execution(ctx.state, meta);
+            execution(ctx.state, meta, now);
+        }
         _ => {}
     }
+}
+
+/// Logs a task whose agent failed. Not the fault's message: it may quote the task.
+fn log_failed_task(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, act: ActivationId, fault: &Fault) {
+    let Some(ask) = ctx.state.act(act).last_task().filter(|ask| !ask.is_evaluation()) else { return };
+    let (agent, code) = (ask.target.name(), known(fault));
+    let reason = code::title(&code).unwrap_or_default();
+    let (execution, workflow) = (&meta.execution, &meta.workflow);
+    log_limited!(20, info, %execution, workflow, agent, code, reason, "a task failed");
+}
+
+/// Logs an execution that ended by a failure.
+fn log_failed_execution(state: &ExecutionState, meta: &ExecutionMeta) {
+    let fault = state.outcome.as_ref().and_then(|outcome| outcome.fault.as_ref());
+    let is_failure = state.outcome.as_ref().is_some_and(|outcome| outcome.status == TerminalStatus::Failure);
+    if !is_failure {
+        return;
+    }
+    let code = fault.map(known).unwrap_or_default();
+    let reason = code::title(&code).unwrap_or_default();
+    let (execution, workflow) = (&meta.execution, &meta.workflow);
+    log_limited!(20, info, %execution, workflow, code, reason, "an execution failed");
 }
 
 /// Attempts of agents, by agent. All outcomes of an agent are there from its first one on.

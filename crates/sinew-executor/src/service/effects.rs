@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use sinew_engine::{AdapterContext, Fact, Time};
 use sinew_mesh::event::OutgoingEvent;
+use sinew_mesh::log_limited;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::message::MeshMessage;
 use sinew_shard::{FactObserver, Outgoing, ShardNotice, ShardReport};
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use super::Shared;
 use crate::measures::execution_facts;
@@ -75,7 +76,8 @@ pub(super) fn tell(notices: Vec<ShardNotice>) {
             ShardNotice::Started(_) => metrics::counter!("sinew_executions_started_total").increment(1),
             ShardNotice::StartRepeated(execution) => debug!(%execution, "a start was given twice"),
             ShardNotice::CommandDecided { execution, operation, caller, accepted } => {
-                debug!(%execution, op = operation.as_str(), %caller, accepted, "command");
+                let (op, caller) = (operation.as_str(), caller.name().unwrap_or_else(|| caller.to_string()));
+                log_limited!(20, info, %execution, op, caller, accepted, "a command was decided");
             }
             ShardNotice::ResultLate { execution, task } => {
                 metrics::counter!("sinew_results_late_total").increment(1);
@@ -83,7 +85,7 @@ pub(super) fn tell(notices: Vec<ShardNotice>) {
             }
             ShardNotice::ResultForeign { execution, task, agent } => {
                 metrics::counter!("sinew_results_foreign_total").increment(1);
-                warn!(%execution, %task, %agent, "a result from an agent that was not asked");
+                log_limited!(warn, %execution, %task, %agent, "a result from an agent that was not called");
             }
             ShardNotice::ResultUnusable { execution, task } => {
                 error!(%execution, %task, "neither the result nor its failure could be taken");

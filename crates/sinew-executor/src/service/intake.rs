@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::start::StartRequest;
-use sinew_mesh::{MeshError, ReceivedMessage, Source};
+use sinew_mesh::{MeshError, ReceivedMessage, Source, log_limited};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject};
 use sinew_shard::{
@@ -16,7 +16,7 @@ use sinew_shard::{
     ShardState, TakeoverNote, WorkItem,
 };
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
-use tracing::{debug, error, warn};
+use tracing::debug;
 
 use super::Shared;
 use super::read_room::{MAX_TURN_BYTES, SMALL_RECORD_BYTES};
@@ -251,7 +251,7 @@ pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
 async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: QuarantineReason) {
     let code = reason.code;
     // Not the reason: it may quote the message. The quarantine has both.
-    warn!(subject = %received.name, seq = received.seq, code, "message set aside");
+    log_limited!(warn, subject = %received.name, seq = received.seq, code, "a message was quarantined");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {}", reason.text);
     let suspect = || SuspectMessage {
@@ -271,5 +271,5 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: Quarant
         tokio::time::sleep(RETRY_PAUSE).await;
     }
     metrics::counter!("sinew_quarantine_lost_total").increment(1);
-    error!(subject = %received.name, seq = received.seq, code, "a message could not be set aside");
+    log_limited!(error, subject = %received.name, seq = received.seq, code, "a message could not be quarantined");
 }

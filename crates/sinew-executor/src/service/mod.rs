@@ -34,7 +34,7 @@ use dashmap::DashMap;
 use futures_util::future::join_all;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, MeshError, is_granted};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::{ResultKey, Token};
 use sinew_shard::{DueTask, ShardConfig};
@@ -220,16 +220,13 @@ impl Service {
             ages.extend(mesh.commands().stream_age(kind).await?.map(|age| (kind, age.created)));
         }
         let key = mesh.admin().result_key().await?;
-        let may_send_nodes = mesh.services().may_send_nodes().await.unwrap_or_else(|error| {
-            debug!(%error, "the rights of the connection cannot be read");
-            false
-        });
+        let may_send_nodes = is_granted(mesh.services().may_send_nodes().await)?;
         if !may_send_nodes {
             warn!(
                 "tasks are sent through A2A alone: run `sinew mesh permissions` again to let executors publish to node endpoints"
             );
         }
-        let may_serve_starts = mesh.services().may_serve_starts().await.unwrap_or_default();
+        let may_serve_starts = is_granted(mesh.services().may_serve_starts().await)?;
         if !may_serve_starts {
             warn!(
                 "starts are read from the stream of commands alone: run `sinew mesh permissions` again to let executors hear requests"

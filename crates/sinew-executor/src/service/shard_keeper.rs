@@ -13,7 +13,7 @@ use sinew_shard::{LoopEnd, ManagerAction, ShardManager};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::intake::Handle;
 use super::shard::{self, End};
@@ -129,9 +129,25 @@ impl ShardKeeper {
                 warn!(shard, owner, "the shard was given to another executor");
             }
         }
+        let before: Vec<u32> = self.loops.keys().copied().collect();
         let actions = self.manager.handle_fleet(self.began.elapsed(), &view);
         self.perform(actions).await;
+        self.log_takeovers(&before, &view);
         Ok(())
+    }
+
+    /// Logs which shards of other executors this one owns from now on, by their last owner.
+    fn log_takeovers(&self, before: &[u32], view: &FleetView) {
+        let mut taken = BTreeMap::<&str, Vec<u32>>::new();
+        for shard in self.loops.keys().filter(|shard| !before.contains(shard)) {
+            let owner = view.owners.get(shard).and_then(|(owner, _)| owner.as_deref());
+            if let Some(owner) = owner.filter(|owner| *owner != self.shared.owner.as_str()) {
+                taken.entry(owner).or_default().push(*shard);
+            }
+        }
+        for (from, shards) in taken {
+            info!(from, ?shards, "took over the shards of an executor that is gone");
+        }
     }
 
     /// Takes these steps, and those that follow from them.

@@ -3,5 +3,6 @@
 
 mod calls;
 mod nested;
+mod observed;
 mod rpc;
 mod stream;

@@ -13,7 +13,7 @@ use crate::door::rpc::{at_once, call, message, serve, state};
 use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 /// A workflow with one agent, and with this said beside.
-fn with_agent(agent: &str, more: &str) -> String {
+pub(super) fn with_agent(agent: &str, more: &str) -> String {
     format!(
         r#"
 workflow:
@@ -27,7 +27,7 @@ workflow:
 }
 
 /// A workflow with one sub-workflow.
-fn with_workflow(name: &str) -> String {
+pub(super) fn with_workflow(name: &str) -> String {
     format!(
         r#"
 workflow:
@@ -47,7 +47,7 @@ async fn agents_call_workflows_as_tools_in_both_modes() {
     mesh.deploy("outer", &with_agent("model", "")).await;
     mesh.agent("leaf", |task| Ok(task.input.clone().unwrap_or_default())).await;
     let model = Agent::dynamic("model", None, None, async |_, context: Context| {
-        let names: Vec<String> = context.tools().await.iter().map(|tool| tool.name.clone()).collect();
+        let names: Vec<String> = context.tools().await?.iter().map(|tool| tool.name.clone()).collect();
         let parameters =
             context.call_tool("workflow_inner", &json!({"n": 1, "input_artifact": null})).await?;
         let refused =

@@ -53,6 +53,8 @@ pub(crate) enum AccessRefusal {
     Token(#[from] TokenRefusal),
     #[error("this gateway cannot read the keys of the mesh: its user needs the role gateway")]
     NoKeys,
+    #[error("the keys of the mesh cannot be read now, and this one may be new: try again")]
+    UnreadKeys,
 }
 
 impl AccessRefusal {
@@ -62,9 +64,11 @@ impl AccessRefusal {
         match self {
             Self::Malformed => Some("invalid_request"),
             Self::Token(TokenRefusal::Scope) => Some("insufficient_scope"),
-            Self::Token(TokenRefusal::Provider) | Self::Missing | Self::UnknownCertificate | Self::NoKeys => {
-                None
-            }
+            Self::Token(TokenRefusal::Provider)
+            | Self::Missing
+            | Self::UnknownCertificate
+            | Self::NoKeys
+            | Self::UnreadKeys => None,
             Self::UnknownKey | Self::ExpiredKey | Self::RevokedKey | Self::Token(_) => Some("invalid_token"),
         }
     }
@@ -131,7 +135,7 @@ impl AccessGate {
     pub(crate) async fn caller_of(&self, parts: &Parts) -> Result<Option<CallerIdentity>, AccessRefusal> {
         if let Some(presented) = presented(&parts.headers)? {
             return match PresentedKey::parse(presented) {
-                Some(key) => self.owner_of(&key).map(Some),
+                Some(key) => self.find_owner(&key).await.map(Some),
                 None => self.owner_of_token(presented).await.map(Some),
             };
         }
@@ -142,7 +146,8 @@ impl AccessGate {
         }
         if let Some(PeerNames(names)) = parts.extensions.get::<PeerNames>() {
             let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
-            let key = keys.by_certificate(names, now_ms()).ok_or(AccessRefusal::UnknownCertificate)?;
+            let key = keys.find_by_certificate(names, now_ms()).await;
+            let key = key.map_err(|_| AccessRefusal::UnreadKeys)?.ok_or(AccessRefusal::UnknownCertificate)?;
             return valid(&key).map(Some);
         }
         Ok((!self.is_required).then(|| self.own.clone()))
@@ -160,6 +165,13 @@ impl AccessGate {
     pub(crate) fn has_revoked(&self, id: &Token) -> bool {
         let key = self.keys.as_ref().and_then(|keys| keys.get(id));
         key.is_some_and(|key| key.standing(now_ms()) == KeyStanding::Revoked)
+    }
+
+    /// Like [`AccessGate::owner_of`], also for a key that was made while the view of the keys could not be fed.
+    async fn find_owner(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
+        let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
+        keys.find(&presented.id).await.map_err(|_| AccessRefusal::UnreadKeys)?;
+        self.owner_of(presented)
     }
 
     fn owner_of(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {

@@ -1,9 +1,10 @@
 //! The keys of a mesh, as a live view.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sinew_mesh::record::RecordView;
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, MeshError, log_limited};
 use sinew_protocol::access::{AccessKey, KeyProof, KeyStanding};
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token};
@@ -19,21 +20,53 @@ impl KeySet {
     pub(super) async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
         // Says why at once, where a view would try for ever.
         mesh.records().access().list(&KEY_TOKENS).await?;
-        let view = mesh.records().access().follow(&KEY_TOKENS, |subject, stored| {
+        let (newest, started) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
+        let is_started = Arc::clone(&started);
+        let view = mesh.records().access().follow(&KEY_TOKENS, move |subject, stored| {
             let Subject::Access { id, .. } = subject else { return None };
             let read = AccessKey::read(id, &stored.body);
-            read.inspect_err(|error| tracing::warn!(key = id.as_str(), %error, "a key is passed over")).ok()
+            let read = read
+                .inspect_err(|error| log_limited!(warn, key = id.as_str(), %error, "a key cannot be read"))
+                .ok();
+            // The records of the first pass, and of a pass after a lost connection, are not new.
+            if newest.fetch_max(stored.revision, Ordering::Relaxed) < stored.revision
+                && is_started.load(Ordering::Relaxed)
+                && let Some(key) = &read
+            {
+                let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
+                log_limited!(20, info, key = id.as_str(), name = key.name, state, "a key was changed");
+            }
+            read
         });
         view.ready().await;
+        started.store(true, Ordering::Relaxed);
         Ok(Self(view))
+    }
+
+    /// Like [`KeySet::get`]; an error if a key that is not in the view may be stored on the mesh.
+    pub(super) async fn find(&self, id: &Token) -> Result<Option<Arc<AccessKey>>, MeshError> {
+        self.0.find(&Subject::Access { kind: AccessKind::Key, id: id.clone() }).await
     }
 
     pub(super) fn get(&self, id: &Token) -> Option<Arc<AccessKey>> {
         self.0.get(&Subject::Access { kind: AccessKind::Key, id: id.clone() })
     }
 
+    /// Like [`KeySet::by_certificate`]; an error if a key that is not in the view may be stored on the mesh.
+    pub(super) async fn find_by_certificate(
+        &self,
+        names: &[String],
+        now_ms: u64,
+    ) -> Result<Option<Arc<AccessKey>>, MeshError> {
+        if let Some(key) = self.by_certificate(names, now_ms) {
+            return Ok(Some(key));
+        }
+        self.0.current().await?;
+        Ok(self.by_certificate(names, now_ms))
+    }
+
     /// The key of the owner of a certificate with these DNS names. A key that is valid comes before those that it replaced.
-    pub(super) fn by_certificate(&self, names: &[String], now_ms: u64) -> Option<Arc<AccessKey>> {
+    fn by_certificate(&self, names: &[String], now_ms: u64) -> Option<Arc<AccessKey>> {
         let keys = self.0.list().into_iter().filter(|key| match &key.proof {
             KeyProof::CertificateName(wanted) => names.iter().any(|name| name.eq_ignore_ascii_case(wanted)),
             KeyProof::Digest(_) => false,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sinew_operations::agent_list::{AgentDetails, AgentRow};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
-use sinew_operations::doctor;
+use sinew_operations::doctor::{self, DoctorOptions};
 use sinew_operations::mesh_activity::read_activity;
 use sinew_operations::mesh_status;
 use sinew_runtime::local;
@@ -15,9 +15,9 @@ use super::api_call::{ApiCall, answer};
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
 
-pub(super) fn list(call: &ApiCall) -> Result<Response, HttpProblem> {
+pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
-    let mut rows = AgentRow::all(&call.operations.cards());
+    let mut rows = AgentRow::all(&call.operator.online().await?);
     rows.retain(|row| {
         call.operations.offers(&row.name)
             && query.matches(&[&row.name, &row.description, &row.skills.join(" ")])
@@ -25,30 +25,30 @@ pub(super) fn list(call: &ApiCall) -> Result<Response, HttpProblem> {
     answer(&rows)
 }
 
-pub(super) fn describe(call: &ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentDetails::of(&call.operations.cards(), call.path("name"))?)
+pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
+    answer(&AgentDetails::of(&call.operator.online().await?, call.path("name"))?)
 }
 
 pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
     // A name that nobody has is told with those that are like it.
-    let agent = AgentDetails::of(&call.operations.cards(), call.path("name"))?;
+    let agent = AgentDetails::of(&call.operator.online().await?, call.path("name"))?;
     answer(&ask_processes(call.operator.mesh(), &agent.name).await?)
 }
 
 pub(super) async fn examine_mesh(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
-    answer(&doctor::examine(Ok(call.operator.mesh().clone()), &[], false).await)
+    answer(&doctor::examine(Ok(call.operator.mesh().clone()), &DoctorOptions::default()).await)
 }
 
 pub(super) async fn tools(call: ApiCall) -> Result<Response, HttpProblem> {
-    let mut rows: Vec<ToolRow> = call.operator.tools().await.values().map(ToolRow::of).collect();
+    let mut rows: Vec<ToolRow> = call.operator.tools().await?.values().map(ToolRow::of).collect();
     rows.retain(|row| call.operations.offers(&row.workflow));
     answer(&rows)
 }
 
 pub(super) async fn pulse(call: ApiCall) -> Result<Response, HttpProblem> {
     call.check_whole()?;
-    answer(&mesh_status::read_status(&call.operator, &call.operations.cards()).await?)
+    answer(&mesh_status::read_status(&call.operator, &call.operator.online().await?).await?)
 }
 
 /// Minutes of activity, unless the client wants another number.

@@ -110,17 +110,17 @@ impl ListQuery {
 }
 
 /// A filter as far as the caller may see workflows; `None` if it takes no workflow of those.
-async fn offered_filter(call: &ApiCall, mut filter: RowFilter) -> Option<RowFilter> {
+async fn offered_filter(call: &ApiCall, mut filter: RowFilter) -> Result<Option<RowFilter>, HttpProblem> {
     if call.operations.offers_everything() {
-        return Some(filter);
+        return Ok(Some(filter));
     }
-    let deployed = call.operator.workflows().await.list().into_iter();
+    let deployed = call.operator.workflows().await?.list().into_iter();
     let offered = deployed.map(|one| one.deployment.name.clone()).chain(filter.workflow.clone());
     let offered = offered.filter(|name| call.operations.offers(name));
     let wanted = std::mem::take(&mut filter.workflow);
     filter.workflow = offered.filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
     // No name would stand for every name.
-    (!filter.workflow.is_empty()).then_some(filter)
+    Ok((!filter.workflow.is_empty()).then_some(filter))
 }
 
 /// Query of numbers of executions.
@@ -146,7 +146,7 @@ pub(super) async fn count(call: ApiCall) -> Result<Response, HttpProblem> {
         errors: comma_parts(error.as_deref()),
         ..RowFilter::default()
     };
-    let Some(filter) = offered_filter(&call, filter).await else {
+    let Some(filter) = offered_filter(&call, filter).await? else {
         return answer(&ExecutionCounts { is_whole: true, ..ExecutionCounts::default() });
     };
     let counts = count_executions(&call.operator, &call.state.history, &filter).await?;
@@ -163,7 +163,7 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
     let depth =
         ListDepth { limit: limit + 1, details: RowDetails::All, after, counts_rest: RestOfList::Dropped };
-    let Some(filter) = offered_filter(&call, query.filter()?).await else {
+    let Some(filter) = offered_filter(&call, query.filter()?).await? else {
         return answer(&ExecutionPage { executions: Vec::new(), next: None, unlisted_shards: 0 });
     };
     let mut executions = call.operator.list(&filter, depth).await?;

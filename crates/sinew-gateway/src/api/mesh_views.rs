@@ -39,11 +39,11 @@ const MAX_ARTIFACTS: usize = 200;
 /// happened in the latest executions are taken so often.
 pub(super) async fn map(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: DrawingQuery = call.query()?;
-    let online: Vec<AgentRow> = AgentRow::all(&call.operations.cards());
+    let online: Vec<AgentRow> = AgentRow::all(&call.operator.online().await?);
     let is_online = |name: &str| online.iter().any(|row| row.name == name);
     let (mut called, mut edges) = (BTreeSet::new(), Vec::new());
     let mut nodes = Vec::new();
-    let deployed = call.operator.workflows().await.list();
+    let deployed = call.operator.workflows().await?.list();
     let mut names = BTreeSet::new();
     for version in &deployed {
         let name = &version.deployment.name;

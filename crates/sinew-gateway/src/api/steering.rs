@@ -75,7 +75,7 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         (None, Some(agent)) if body.version.is_none() => {
             call.check_offered(agent)?;
             // Names of agents that are not online are told with those that are like them.
-            AgentDetails::of(&call.operations.cards(), agent)?;
+            AgentDetails::of(&call.operator.online().await?, agent)?;
             let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
                 .ok_or_else(|| bad_request("agent: not a name of an agent"))?;
             (program.name().to_owned(), program.graph.digest().to_string(), program)

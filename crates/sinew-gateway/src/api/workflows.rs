@@ -48,7 +48,7 @@ impl NamedQuery {
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
-    let mut rows = DeployedRow::all(&call.operator.workflows().await);
+    let mut rows = DeployedRow::all(&call.operator.workflows().await?);
     rows.retain(|row| call.operations.offers(&row.name) && query.matches(&[&row.name, &row.description]));
     answer(&rows)
 }
@@ -87,7 +87,7 @@ pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
 pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {
     let name = call.path("name");
     find_deployed(&call.operator, name, None).await?;
-    answer(&VersionRow::all(&call.operator.workflows().await, name))
+    answer(&VersionRow::all(&call.operator.workflows().await?, name))
 }
 
 pub(super) async fn source(call: ApiCall) -> Result<Response, HttpProblem> {

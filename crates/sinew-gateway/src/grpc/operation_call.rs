@@ -26,7 +26,7 @@ use crate::a2a_schema::OperationSchema;
 use crate::access::CallerIdentity;
 use crate::cards::AGENT_TENANT;
 use crate::http_error::HttpProblem;
-use crate::operations::{Endpoint, OperationReply, StreamItem, TaskStream, short};
+use crate::operations::{Endpoint, OperationReply, StreamItem, TaskStream, mesh_failed, short};
 use crate::request_body::{BodyError, read_body};
 use crate::state::GatewayState;
 
@@ -78,16 +78,18 @@ impl OperationService {
     async fn perform(&self, message: Bytes) -> Result<OperationReply, A2aError> {
         a2a_request::check_version(&self.parts)?;
         let mut params = self.schema.read_request(message)?;
-        let endpoint = self.endpoint(&mut params)?;
+        let endpoint = self.endpoint(&mut params).await?;
         let call = (self.schema.method, &*raw(&params));
         a2a_request::perform(&self.state, &self.caller, &self.parts, endpoint, call).await
     }
 
     /// Takes the endpoint out of the member `tenant`.
-    fn endpoint(&self, params: &mut Value) -> Result<Endpoint, A2aError> {
+    async fn endpoint(&self, params: &mut Value) -> Result<Endpoint, A2aError> {
         let tenant = params.get("tenant").and_then(Value::as_str).unwrap_or_default();
         let Some(name) = tenant.strip_prefix(AGENT_TENANT) else { return Ok(Endpoint::Mesh) };
-        if self.state.operations_of(&self.caller).card(name).is_none() {
+        let operations = self.state.operations_of(&self.caller);
+        let found = operations.find(|all| all.has_card(name).then_some(())).await;
+        if found.map_err(|error| mesh_failed(&error))?.is_none() {
             let text = format!("tenant: this gateway offers no workflow or agent {:?}", short(name, 64));
             return Err(A2aError::invalid_params(text));
         }

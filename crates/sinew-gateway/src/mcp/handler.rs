@@ -42,7 +42,7 @@ use super::client_input::{GivenInput, given_input, requests_of};
 use super::drain_tokens::DrainTokens;
 use super::list_changes::{serve_subscription, tell_lists};
 use super::offer_output::OfferOutput;
-use super::offers::{OfferLists, card_of, completions_of, resource_at};
+use super::offers::{OfferLists, card_of, completions_of, find_card, find_resource};
 use super::open_calls::{OpenCall, OpenCalls};
 use super::resource_uri::{ARTIFACT_TEMPLATE, ResourcePlace, TASK_TEMPLATE, task_uri};
 use super::resource_watch::ResourceWatch;
@@ -260,7 +260,7 @@ impl McpHandler {
         request: ReadResourceRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let found = resource_at(operations, &request.uri);
+        let found = find_resource(operations, &request.uri).await.map_err(|error| error_of(&error))?;
         let found = found.ok_or_else(|| unknown_resource(&request.uri))?;
         let call = CallRequest {
             input: Ok(Value::Object(found.variables)),
@@ -392,7 +392,8 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let operations = self.operations(&context)?;
-        let Some(card) = card_of(&operations, OfferKind::Tool, &request.name) else {
+        let found = find_card(&operations, OfferKind::Tool, &request.name).await;
+        let Some(card) = found.map_err(|error| error_of(&error))? else {
             return Err(unknown_offer("tool", &request.name));
         };
         let request = CallRequest {
@@ -436,7 +437,8 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let operations = self.operations(&context)?;
-        let Some(card) = card_of(&operations, OfferKind::Prompt, &request.name) else {
+        let found = find_card(&operations, OfferKind::Prompt, &request.name).await;
+        let Some(card) = found.map_err(|error| error_of(&error))? else {
             return Err(unknown_offer("prompt", &request.name));
         };
         let description = Some(card.description.clone()).filter(|text| !text.is_empty());
@@ -581,7 +583,9 @@ impl ServerHandler for McpHandler {
         let begun = &request.argument.value;
         let values = match &request.r#ref {
             Reference::Prompt(prompt) => {
-                let card = card_of(&self.operations(&context)?, OfferKind::Prompt, &prompt.name);
+                let operations = self.operations(&context)?;
+                let card = find_card(&operations, OfferKind::Prompt, &prompt.name).await;
+                let card = card.map_err(|error| error_of(&error))?;
                 card.map(|card| completions_of(&card, &request.argument.name, begun)).unwrap_or_default()
             }
             Reference::Resource(template) if template.uri == TASK_TEMPLATE => {

@@ -306,8 +306,7 @@ fn refused_beginning(headers: &HeaderMap, body: &Bytes) -> Option<Response> {
 }
 
 fn busy(text: &str) -> Response {
-    let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
-    ([(header::RETRY_AFTER, "1")], problem).into_response()
+    HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text).into_response()
 }
 
 fn malformed(status: StatusCode, text: &str) -> Response {

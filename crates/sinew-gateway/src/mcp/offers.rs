@@ -3,12 +3,12 @@
 use percent_encoding::percent_decode_str;
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate, Tool};
 use serde_json::{Map, Value};
-use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::a2a::{A2aError, AgentCard};
 use sinew_protocol::card;
 use sinew_protocol::mcp_offer::{McpOffer, OfferKind, is_resource_address};
 
 use super::tool_list::{tool_name, tool_of};
-use crate::operations::A2aOperations;
+use crate::operations::{A2aOperations, mesh_failed};
 
 /// Values that an argument of a prompt is completed with, at most.
 const MAX_COMPLETIONS: usize = 100;
@@ -67,8 +67,25 @@ pub(super) fn card_of(operations: &A2aOperations, kind: OfferKind, name: &str) -
     operations.card_by_token(name).filter(|card| McpOffer::of(card).kind == kind)
 }
 
+/// The card behind a tool or prompt of this name; an error if the mesh cannot be asked for it now.
+pub(super) async fn find_card(
+    operations: &A2aOperations,
+    kind: OfferKind,
+    name: &str,
+) -> Result<Option<AgentCard>, A2aError> {
+    operations.find(|all| card_of(all, kind, name)).await.map_err(|error| mesh_failed(&error))
+}
+
+/// Like [`resource_at`]; an error if the mesh cannot be asked for the resource now.
+pub(super) async fn find_resource(
+    operations: &A2aOperations,
+    address: &str,
+) -> Result<Option<OfferedResource>, A2aError> {
+    operations.find(|all| resource_at(all, address)).await.map_err(|error| mesh_failed(&error))
+}
+
 /// The agent that offers the resource at an address; the first by name if several do.
-pub(super) fn resource_at(operations: &A2aOperations, address: &str) -> Option<OfferedResource> {
+fn resource_at(operations: &A2aOperations, address: &str) -> Option<OfferedResource> {
     let mut found: Vec<OfferedResource> = operations
         .offered()
         .into_iter()

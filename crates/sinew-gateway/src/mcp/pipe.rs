@@ -40,11 +40,10 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let caller = CallerIdentity::own(mesh.caller().clone());
-    let cards = mesh.cards().follow();
     let client = Client::new(mesh, options.adapters).await?;
-    cards.ready().await;
-    let shared =
-        McpShared::new(A2aOperations::new(client, cards, &options), Some(caller), DrainTokens::default());
+    client.cards().current().await?;
+    let operations = A2aOperations::new(client, &options);
+    let shared = McpShared::new(operations, Some(caller), DrainTokens::default());
     let handler = McpHandler::new(Arc::new(shared));
     let pipes = AsyncRwTransport::<RoleServer, R, W>::new_server(reader, writer)
         .with_max_line_length(options.limits.body_bytes);

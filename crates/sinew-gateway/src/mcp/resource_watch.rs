@@ -6,7 +6,7 @@ use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
 use sinew_protocol::jsonrpc::raw;
 use tokio::sync::watch;
 
-use super::offers::{OfferLists, resource_at};
+use super::offers::{OfferLists, find_resource};
 use super::resource_uri::ResourcePlace;
 use crate::operations::{A2aOperations, OperationCall, OperationReply, StreamItem, TaskStream};
 
@@ -44,7 +44,7 @@ impl ResourceWatch {
                 }
             }
             Some(ResourcePlace::Artifact(_)) => Ok(Some(Self::Settled)),
-            None if resource_at(operations, address).is_some() => {
+            None if find_resource(operations, address).await?.is_some() => {
                 let offers = offers.clone();
                 let seen = Box::new(offered(&offers.borrow(), address));
                 Ok(Some(Self::Offered { address: address.to_owned(), offers, seen }))

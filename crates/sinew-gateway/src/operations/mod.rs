@@ -39,6 +39,7 @@ use story::StoryHub;
 use task_in_error::show_task_in_error;
 
 pub(crate) use client_input::{AgentAnswer, AskedInput};
+pub(crate) use peer::mesh_failed;
 pub(crate) use questions::{OpenQuestion, QuestionAnswer};
 pub use stream::{StreamItem, TaskStream};
 pub use target::{Endpoint, SKILL_EXTENSION};
@@ -116,22 +117,21 @@ struct TenantParams {
 }
 
 impl A2aOperations {
-    /// The operations on the mesh of this client; `cards` is a live view of its agents.
-    pub fn new(client: Client, cards: Cards, options: &GatewayOptions) -> Self {
-        Self::with_webhooks(client, cards, options, None)
+    /// The operations on the mesh of this client.
+    pub fn new(client: Client, options: &GatewayOptions) -> Self {
+        Self::with_webhooks(client, options, None)
     }
 
     /// The same for callers who may leave webhooks, which this client reaches.
     pub(crate) fn with_webhooks(
         client: Client,
-        cards: Cards,
         options: &GatewayOptions,
         webhooks: Option<WebClient>,
     ) -> Self {
         let shared = Arc::new(OperationsState {
             stories: StoryHub::new(client.clone()),
+            cards: client.cards().clone(),
             client,
-            cards,
             exposed: options.expose.clone(),
             default_agent: options.default_agent.clone(),
             blocking: options.limits.blocking,

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use sinew_executor::client::ClientError;
 use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, Task, TaskQueryParams};
+use sinew_protocol::card::CARD_LATE_AFTER;
 use sinew_protocol::jsonrpc::{Method, Request, Response, error_of, fault_of};
 use sinew_protocol::{Fault, code, header};
 use tokio::time::Instant;
@@ -19,6 +20,8 @@ use super::{A2aOperations, OperationCall, short};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an endpoint that nobody serves is asked again: executors open it soon after a start or a takeover.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Milliseconds after which a client may repeat what the mesh did not answer.
+const RETRY_AFTER_MS: u64 = 1_000;
 /// Time between two requests to an endpoint that nobody serves.
 const OPENING_PAUSE: Duration = Duration::from_millis(100);
 /// Requests about a task of an agent, each of which may reach another replica. Replicas ask each other for a task that they do
@@ -118,6 +121,11 @@ impl A2aOperations {
         loop {
             let left = until.saturating_duration_since(Instant::now()).max(OPENING_PAUSE);
             match self.ask_once(call, agent, method, params, REQUEST_TIMEOUT.min(left)).await {
+                // A server whose messages somebody observes does not report that nobody listens: the card tells.
+                Err(error) if error.is_silent && self.is_gone(agent) => {
+                    let error = mesh_failed(&MeshError::NobodyAnswers { what: format!("agent {agent}") });
+                    return Err(PeerError { error, was_repeated: true, is_silent: true });
+                }
                 Err(error) if error.is_silent && Instant::now() < until => {
                     was_repeated = true;
                     tokio::time::sleep(OPENING_PAUSE).await;
@@ -125,6 +133,12 @@ impl A2aOperations {
                 asked => return asked.map_err(|error| PeerError { was_repeated, ..error }),
             }
         }
+    }
+
+    /// Whether an agent has no card any more, or has not announced itself for a while.
+    fn is_gone(&self, agent: &str) -> bool {
+        let cards = &self.shared.cards;
+        !self.is_workflow(agent) && cards.age(agent).is_none_or(|age| age > CARD_LATE_AFTER)
     }
 
     /// Asks the agent of a task, as often as another replica may know the task that one does not.
@@ -215,14 +229,17 @@ pub(super) fn unanswered(later: A2aError) -> A2aError {
 }
 
 /// A failure of the mesh as an error of A2A.
-pub(super) fn mesh_failed(error: &MeshError) -> A2aError {
+pub(crate) fn mesh_failed(error: &MeshError) -> A2aError {
     let fault = match error {
         MeshError::TooLarge { .. } => Fault::invalid(error.code(), error.to_string()),
         MeshError::NobodyAnswers { .. } => {
             let text = format!("{error}: no process serves it now");
-            Fault::error(error.code(), text).with_retryable(true).with_retry_after_ms(1_000)
+            Fault::error(error.code(), text).with_retryable(true).with_retry_after_ms(RETRY_AFTER_MS)
         }
-        error => Fault::error(error.code(), error.to_string()).with_retryable(error.is_transient()),
+        error if error.is_transient() => Fault::error(error.code(), error.to_string())
+            .with_retryable(true)
+            .with_retry_after_ms(RETRY_AFTER_MS),
+        error => Fault::error(error.code(), error.to_string()),
     };
     error_of(&fault)
 }

@@ -45,7 +45,7 @@ impl A2aOperations {
             let place = self.locate(call, &task.0.clone()).await?;
             return self.send_to_task(call, &place, params, (history, push)).await;
         }
-        let agent = self.agent_of_message(call, &params)?;
+        let agent = self.agent_of_message(call, &params).await?;
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
         self.store_files(call, &agent, &mut params).await?;
@@ -110,7 +110,7 @@ impl A2aOperations {
             let place = self.locate(call, &task.0.clone()).await?;
             return self.stream_to_task(call, place, params, (history, push)).await;
         }
-        let agent = self.agent_of_message(call, &params)?;
+        let agent = self.agent_of_message(call, &params).await?;
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
         self.store_files(call, &agent, &mut params).await?;

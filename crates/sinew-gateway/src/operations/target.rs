@@ -6,13 +6,15 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sinew_mesh::MeshError;
 use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
 use sinew_protocol::access::matches_pattern;
 use sinew_protocol::card;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
-use super::{A2aOperations, MAX_TEXT, OperationCall, short};
+use super::peer::mesh_failed;
+use super::{A2aOperations, MAX_TEXT, OperationCall, OperationsState, short};
 
 /// Extension URI: a message to a whole mesh names the skill that it is for.
 pub const SKILL_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/skill/v1";
@@ -120,6 +122,26 @@ impl A2aOperations {
         cards.filter(|card| self.offers(&card.name)).collect()
     }
 
+    /// Searches the views of agents and workflows. What they do not contain is searched for again once they contain all that
+    /// the mesh has now: the views may be older than what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// The mesh does not answer, so that what was not found may exist.
+    pub(crate) async fn find<T>(&self, search: impl Fn(&Self) -> Option<T>) -> Result<Option<T>, MeshError> {
+        if let Some(found) = search(self) {
+            return Ok(Some(found));
+        }
+        self.current().await?;
+        Ok(search(self))
+    }
+
+    /// Waits until the views of agents and workflows contain all that the mesh has now.
+    async fn current(&self) -> Result<(), MeshError> {
+        let OperationsState { cards, client, .. } = &*self.shared;
+        tokio::try_join!(cards.current(), client.programs().workflows.current()).map(drop)
+    }
+
     /// Whether one of this name is there and offered.
     pub(crate) fn has_card(&self, name: &str) -> bool {
         self.offers(name) && self.shared.cards.get(name).is_some()
@@ -138,7 +160,7 @@ impl A2aOperations {
     }
 
     /// The agent that a message is for, unless it names a task.
-    pub(super) fn agent_of_message(
+    pub(super) async fn agent_of_message(
         &self,
         call: &OperationCall,
         params: &SendMessageRequest,
@@ -147,11 +169,13 @@ impl A2aOperations {
             Endpoint::Agent(name) => name.clone(),
             Endpoint::Mesh => match named_skill(params).or_else(|| self.shared.default_agent.clone()) {
                 Some(name) => name,
-                None => self.only_skill()?,
+                None => self.only_skill().await?,
             },
         };
-        let is_there = self.shared.cards.get(&name).is_some() || self.is_workflow(&name);
-        if is_there && self.offers(&name) {
+        let is_known =
+            |all: &Self| (all.shared.cards.get(&name).is_some() || all.is_workflow(&name)).then_some(());
+        let found = if self.offers(&name) { self.find(is_known).await } else { Ok(None) };
+        if found.map_err(|error| mesh_failed(&error))?.is_some() {
             return Ok(name.into());
         }
         let text = format!("this gateway offers no workflow or agent {:?}", short(&name, 64));
@@ -159,7 +183,8 @@ impl A2aOperations {
     }
 
     /// The skill that is meant if there is no other.
-    fn only_skill(&self) -> Result<String, A2aError> {
+    async fn only_skill(&self) -> Result<String, A2aError> {
+        self.current().await.map_err(|error| mesh_failed(&error))?;
         let mut names: Vec<String> = self.offered().into_iter().map(|card| card.name).collect();
         if let [only] = names.as_slice() {
             return Ok(only.clone());
@@ -189,7 +214,8 @@ impl A2aOperations {
         }
         if let Some((agent, task)) = id.split_once('.') {
             let token = Token::parse(agent).map_err(|_| absent())?;
-            let card = self.shared.cards.by_token(&token).ok_or_else(absent)?;
+            let card = self.find(|all| all.shared.cards.by_token(&token)).await;
+            let card = card.map_err(|error| mesh_failed(&error))?.ok_or_else(absent)?;
             let name = card.card.name.clone();
             if !self.offers(&name) || self.is_workflow(&name) {
                 return Err(absent());

@@ -48,7 +48,7 @@ pub(super) async fn deliver(
     let config: TaskPushNotificationConfig = match serde_json::from_value(record.config.clone()) {
         Ok(config) => config,
         Err(error) => {
-            tracing::warn!(task = record.task, %error, "a push notification config cannot be read");
+            sinew_mesh::log_limited!(20, warn, task = record.task, %error, "a push notification config cannot be read");
             return DeliveryOutcome::Refused;
         }
     };
@@ -79,12 +79,19 @@ pub(super) async fn deliver(
         // The receiver says that it is gone for good.
         Ok(answer) if answer.status == 410 => DeliveryOutcome::Refused,
         Ok(answer) => {
-            tracing::info!(task = record.task, seq, status = answer.status, "a push notification failed");
+            sinew_mesh::log_limited!(
+                20,
+                info,
+                task = record.task,
+                seq,
+                status = answer.status,
+                "a push notification failed"
+            );
             DeliveryOutcome::Failed
         }
         Err(error) => {
             let error = webhook_problem(&error);
-            tracing::info!(task = record.task, seq, error, "a push notification failed");
+            sinew_mesh::log_limited!(20, info, task = record.task, seq, error, "a push notification failed");
             DeliveryOutcome::Failed
         }
     }

@@ -9,7 +9,7 @@ use rand::Rng as _;
 use sinew_agents::WebClient;
 use sinew_mesh::record::RecordView;
 use sinew_mesh::trace::TraceParent;
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, MeshError, log_limited};
 use sinew_protocol::a2a::ErrorCode;
 use sinew_protocol::access::AccessRole;
 use sinew_protocol::push::PushSubscription;
@@ -216,7 +216,7 @@ impl HeldPush {
             Ok(Ok(events)) => events,
             // The agent tells no events of any task.
             Ok(Err(error)) if error.code == ErrorCode::UnsupportedOperation => {
-                tracing::info!(task = self.record.task, %error, "a webhook ends: its agent tells no events");
+                log_limited!(20, info, task = self.record.task, %error, "a webhook ends: its agent tells no events");
                 self.record.ended = true;
                 return self.store().await;
             }
@@ -256,10 +256,18 @@ impl HeldPush {
 
     /// Waits before the events are opened again, for longer after each attempt, and ends after the last one.
     async fn missed_events(&mut self, reason: &str) -> Result<(), LeaseLost> {
-        tracing::info!(task = self.record.task, reason, "the events of a push notification cannot be read");
+        log_limited!(
+            20,
+            info,
+            task = self.record.task,
+            reason,
+            "the events of a push notification cannot be read"
+        );
         self.record.unread += 1;
         let Some(wait) = backoff(self.record.unread, rand::rng().random()) else {
-            tracing::warn!(
+            log_limited!(
+                20,
+                warn,
                 task = self.record.task,
                 "a webhook is given up: the events of its task cannot be read"
             );
@@ -273,7 +281,12 @@ impl HeldPush {
     async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
         loop {
             if self.record.key.as_ref().is_some_and(|key| self.shared.gate.has_revoked(key)) {
-                tracing::info!(task = self.record.task, "a webhook ends: the key of its caller was revoked");
+                log_limited!(
+                    20,
+                    info,
+                    task = self.record.task,
+                    "a webhook ends: the key of its caller was revoked"
+                );
                 self.record.ended = true;
                 return self.store().await;
             }
@@ -304,7 +317,7 @@ impl HeldPush {
             }
             self.record.attempts += 1;
             let Some(wait) = backoff(self.record.attempts, rand::rng().random()) else {
-                tracing::warn!(task = self.record.task, seq, "a webhook is given up");
+                log_limited!(20, warn, task = self.record.task, seq, "a webhook is given up");
                 self.record.ended = true;
                 return self.store().await;
             };
@@ -376,7 +389,7 @@ impl HeldPush {
             Ok(None) => Err(LeaseLost),
             Err(error) => {
                 // A gateway that finds the lease over goes on.
-                tracing::info!(task = self.record.task, %error, "the state of a webhook cannot be stored");
+                log_limited!(20, info, task = self.record.task, %error, "the state of a webhook cannot be stored");
                 Err(LeaseLost)
             }
         }

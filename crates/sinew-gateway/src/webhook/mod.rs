@@ -13,6 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use sinew_executor::client::ClientError;
+use sinew_mesh::log_limited;
 use sinew_operations::deployment::find_deployed;
 use sinew_operations::failure::Failure;
 use sinew_operations::input_check::check_input;
@@ -37,7 +38,10 @@ pub(crate) async fn serve(state: Arc<GatewayState>, name: &str, request: Request
 }
 
 async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<Response, HttpProblem> {
-    let trigger = state.webhooks.as_ref().and_then(|webhooks| webhooks.get(name));
+    let trigger = match &state.webhooks {
+        Some(webhooks) => webhooks.find(name).await.map_err(Failure::from)?,
+        None => None,
+    };
     let trigger = trigger.filter(|trigger| state.operations.offers(&trigger.workflow));
     let absent = || HttpProblem::not_found(format!("there is no webhook trigger {:?}", short(name, 64)));
     let trigger = trigger.ok_or_else(absent)?;
@@ -51,7 +55,7 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
     })?;
     let now = crate::access::now_ms() / 1000;
     if let Err(refusal) = signature::verify(&trigger, &parts.headers, &body, now) {
-        tracing::info!(hook = name, %refusal, "a delivery was refused");
+        log_limited!(info, hook = name, %refusal, "a delivery was refused");
         return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, code::WEBHOOK_REFUSED, refusal.to_string()));
     }
     if signature::is_ping(&trigger, &parts.headers) {

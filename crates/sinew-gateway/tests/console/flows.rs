@@ -1,6 +1,7 @@
 //! Flows of people in a real browser: from a failure to its end, and a decision on a phone.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use serde_json::json;
 use sinew_gateway::ConsoleMode;
@@ -98,6 +99,39 @@ async fn a_live_view_outlives_its_gateway() {
     assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     browser.wait_until("document.querySelector('h1 .status').textContent.includes('succeeded')").await;
     browser.wait_until("document.getElementById('live').textContent === 'ended'").await;
+    world.end().await;
+}
+
+/// Of each kind of live page: the start page, a list of executions, one of agents, and an execution.
+#[tokio::test]
+async fn live_pages_say_that_the_broker_does_not_answer() {
+    /// Longer than a page may call old figures live: the time between two looks, and some grace.
+    const MAX_OLD_MS: u64 = 12_000;
+    let Some(browser) = Browser::start().await else { return };
+    let world = ConsoleWorld::new().await;
+    world.start("review", "asks", &json!({"amount": 1})).await;
+    world.reaches("asks", "waiting").await;
+    let base = &world.mesh.base;
+    browser.look_as(DESK, "light").await;
+    for page in ["", "/executions", "/agents", "/executions/asks"] {
+        browser.open(&format!("{base}/console{page}")).await;
+        browser.wait_until("document.getElementById('live').textContent === 'live'").await;
+        browser
+            .wait_until("/^as of \\d\\d:\\d\\d:\\d\\d$/.test(document.getElementById('as-of').textContent)")
+            .await;
+        world.mesh.pause_broker().await;
+        let paused = Instant::now();
+        browser.wait_until("document.getElementById('live').className === 'off'").await;
+        let shown = u64::try_from(paused.elapsed().as_millis()).unwrap();
+        let text = browser.script("return document.getElementById('live').textContent").await;
+        assert!(shown < MAX_OLD_MS, "{page}: live for {shown} ms without a broker: {text}");
+        assert!(text.as_str().unwrap().ends_with("trying again"), "{page}: {text}");
+        // The age of the figures is that of the last answer.
+        let age = "return Date.now() - Date.parse(document.getElementById('as-of').dateTime)";
+        assert!(browser.script(age).await.as_u64().unwrap() >= 1_000, "{page}");
+        world.mesh.resume_broker();
+        browser.wait_until("document.getElementById('live').textContent === 'live'").await;
+    }
     world.end().await;
 }
 

@@ -5,6 +5,7 @@ pub mod provision;
 pub(crate) mod server_clock;
 
 use async_nats::jetstream::Context;
+use async_nats::jetstream::stream::Info;
 use sinew_protocol::ResultKey;
 use sinew_protocol::permission::GrantedRights;
 
@@ -39,6 +40,11 @@ impl MeshAdmin<'_> {
     /// Returns the rights of this connection; `None` if it may do everything in its account.
     pub async fn rights(self) -> Result<Option<GrantedRights>, MeshError> {
         self.mesh.rights().await
+    }
+
+    /// Returns configuration and state of a stream of the mesh.
+    pub async fn stream_info(self, stream: &str) -> Result<Info, MeshError> {
+        self.mesh.stream_info(stream).await?.ok_or_else(|| self.mesh.not_provisioned())
     }
 
     /// Waits for the first operation from now on that the server does not permit on this connection. For programs that do

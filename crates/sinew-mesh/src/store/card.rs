@@ -24,8 +24,8 @@ pub use crate::card_check::{
 };
 
 use crate::store::object;
-use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
-use crate::{Mesh, MeshError};
+use crate::stream::follow::{FollowedItem, Follower, Source, follow};
+use crate::{Mesh, MeshError, log_limited};
 
 /// The most refused cards that are kept for people to look at.
 const MOST_REFUSED: usize = 1000;
@@ -86,7 +86,7 @@ impl CardDirectory<'_> {
         let stored = self.mesh.stored(&stream_name("CARDS", self.mesh.namespace()), &name).await?;
         Ok(stored.filter(|message| !message.payload.is_empty()).and_then(|message| {
             let checked = check(agent, &message.payload);
-            checked.inspect_err(|reason| tracing::warn!(%agent, %reason, "a card is refused")).ok()
+            checked.inspect_err(|reason| log_limited!(warn, %agent, %reason, "a card is refused")).ok()
         }))
     }
 
@@ -110,11 +110,12 @@ impl CardDirectory<'_> {
             namespace: namespace.to_owned(),
             ttl,
             pass: 0,
+            is_whole: false,
             seen: Instant::now(),
         };
         let following = follow(self.mesh.clone(), source, move |step| board.step(step));
         let changes = shared.version.subscribe();
-        Cards { shared, changes, _following: Arc::new(following) }
+        Cards { shared, changes, follower: Arc::new(following) }
     }
 }
 
@@ -132,15 +133,19 @@ pub(crate) fn stream_name(kind: &'static str, namespace: &str) -> String {
 pub struct Cards {
     shared: Arc<SharedCards>,
     changes: watch::Receiver<u64>,
-    _following: Arc<FollowerTask>,
+    follower: Arc<Follower>,
 }
 
 impl Cards {
     /// Waits until the view has seen everything that was there when it was made.
     pub async fn ready(&self) {
-        // The sender lives as long as the view, so there is no error to wait for.
-        let mut whole = self.shared.whole.subscribe();
-        let _gone = whole.wait_for(|whole| *whole).await;
+        self.follower.ready().await;
+    }
+
+    /// Waits until the view has all cards that are stored now; an error if that is not known in
+    /// time, so that an agent without a card may be online all the same.
+    pub async fn current(&self) -> Result<(), MeshError> {
+        self.follower.current().await
     }
 
     /// The card of the agent with this name.
@@ -210,7 +215,6 @@ struct SharedCards {
     refused: Mutex<BTreeMap<Token, KeptCards>>,
     refusals: AtomicU64,
     version: watch::Sender<u64>,
-    whole: watch::Sender<bool>,
 }
 
 struct CardEntry {
@@ -236,6 +240,8 @@ struct CardBoard {
     namespace: String,
     ttl: Duration,
     pass: u64,
+    /// Whether a pass was read to its end.
+    is_whole: bool,
     /// When the stream was last in sight.
     seen: Instant,
 }
@@ -252,11 +258,11 @@ impl CardBoard {
             FollowedItem::Whole => {
                 self.forgive(self.seen.elapsed());
                 self.seen = Instant::now();
-                self.shared.whole.send_replace(true);
+                self.is_whole = true;
             }
             FollowedItem::Tick => {
                 // Before the first view is whole, silence means nothing.
-                if *self.shared.whole.borrow() {
+                if self.is_whole {
                     self.seen = Instant::now();
                     self.expire();
                 }
@@ -304,7 +310,7 @@ impl CardBoard {
             return;
         }
         self.shared.refusals.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(agent = agent.as_str(), %reason, "a card is refused");
+        log_limited!(warn, agent = agent.as_str(), %reason, "a card is refused");
         if refused.len() < MOST_REFUSED || refused.contains_key(agent) {
             refused.insert(agent.clone(), KeptCards { reason, raw, heard: at });
         }

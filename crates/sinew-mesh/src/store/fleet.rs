@@ -149,6 +149,13 @@ impl Fleet {
         Ok(())
     }
 
+    /// Returns whether a shard has an owner with a recent heartbeat.
+    pub async fn serves(&self, shard: u32) -> Result<bool, MeshError> {
+        // The clock first: a bucket that takes long to read must not make its heartbeats look old.
+        let now = self.mesh.admin().server_clock().await?.now();
+        Ok(self.look().await?.serves(shard, now))
+    }
+
     /// Returns the owner of a shard, as the bucket states it.
     pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
         Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
@@ -219,9 +226,13 @@ impl Member {
 impl Snapshot {
     /// Returns the number of shards whose owner lives, at this time of the server.
     pub fn served_shards(&self, now: u64) -> usize {
-        let lives =
-            |owner: &String| self.members.get(owner).is_some_and(|member| member.silence_ms(now).is_none());
-        self.owners.values().filter(|(owner, _)| owner.as_ref().is_some_and(lives)).count()
+        self.owners.keys().filter(|shard| self.serves(**shard, now)).count()
+    }
+
+    /// Returns whether the owner of a shard lives, at this time of the server.
+    pub fn serves(&self, shard: u32, now: u64) -> bool {
+        let owner = self.owners.get(&shard).and_then(|(owner, _)| owner.as_ref());
+        owner.and_then(|owner| self.members.get(owner)).is_some_and(|member| member.silence_ms(now).is_none())
     }
 
     /// Takes one key; the executor's id if it is an executor's word.

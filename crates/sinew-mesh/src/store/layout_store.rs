@@ -112,6 +112,20 @@ impl Mesh {
         }
     }
 
+    /// Returns why a stream gives no message: it does not exist, or nobody answers for it now. A server that is starting says
+    /// that nobody listens for a stream that exists, and one whose messages somebody observes never says so.
+    pub(crate) async fn unanswered(&self, stream: &str, what: &'static str, reason: String) -> MeshError {
+        if let Err(error) = self.jetstream().query_account().await {
+            return self.no_account(&error);
+        }
+        match self.stream_info(stream).await {
+            Ok(Some(_)) => MeshError::Unreachable { what, reason },
+            // Most roles may not ask for the stream itself.
+            Ok(None) | Err(MeshError::Forbidden { .. }) => self.not_provisioned(),
+            Err(error) => error,
+        }
+    }
+
     pub(crate) fn not_provisioned(&self) -> MeshError {
         MeshError::NotProvisioned { namespace: self.namespace().to_owned() }
     }
@@ -138,12 +152,9 @@ impl Mesh {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
-                // No server answers for the bucket: it does not exist, or the server is still starting.
-                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
-                    match self.jetstream().query_account().await {
-                        Ok(_) => Err(self.not_provisioned()),
-                        Err(error) => Err(self.no_account(&error)),
-                    }
+                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _)
+                | DirectGetErrorKind::TimedOut => {
+                    Err(self.unanswered(&self.fleet_stream(), WHAT, error.to_string()).await)
                 }
                 DirectGetErrorKind::ErrorResponse(status, text) => {
                     Err(MeshError::Refused { what: WHAT, reason: format!("{status} {text}") })

@@ -15,7 +15,7 @@ use sinew_protocol::Subject;
 use sinew_protocol::stream::{ACCESS, PUSHES, bucket};
 use tokio::sync::watch;
 
-use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow, sweep};
+use crate::stream::follow::{FollowedItem, Follower, Source, follow, sweep};
 use crate::stream::pull::redirected;
 use crate::stream::send::PublishAnswer;
 use crate::wire::undeliverable;
@@ -85,8 +85,9 @@ impl RecordStore<'_> {
             Ok(message) => Ok(Some(StoredRecord { revision: message.sequence, body: message.payload })),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
-                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
-                    Err(self.mesh.not_provisioned())
+                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _)
+                | DirectGetErrorKind::TimedOut => {
+                    Err(self.mesh.unanswered(&name, READ, error.to_string()).await)
                 }
                 DirectGetErrorKind::ErrorResponse(status, text) => {
                     Err(MeshError::Refused { what: READ, reason: format!("{status} {text}") })
@@ -184,7 +185,6 @@ impl RecordStore<'_> {
                 if let Some(whole) = next.take() {
                     board.change(|records| *records = whole);
                     board.version.send_modify(|version| *version += 1);
-                    board.whole.send_replace(true);
                 }
             }
             FollowedItem::Tick => {}
@@ -207,7 +207,7 @@ pub struct RecordView<T> {
     changes: watch::Receiver<u64>,
     namespace: String,
     /// Ends the view with its last clone.
-    follower: Arc<FollowerTask>,
+    follower: Arc<Follower>,
 }
 
 impl<T> Clone for RecordView<T> {
@@ -224,16 +224,11 @@ impl<T> Clone for RecordView<T> {
 struct SharedRecords<T> {
     records: RwLock<BTreeMap<String, Arc<T>>>,
     version: watch::Sender<u64>,
-    whole: watch::Sender<bool>,
 }
 
 impl<T> Default for SharedRecords<T> {
     fn default() -> Self {
-        Self {
-            records: RwLock::default(),
-            version: watch::Sender::default(),
-            whole: watch::Sender::default(),
-        }
+        Self { records: RwLock::default(), version: watch::Sender::default() }
     }
 }
 
@@ -246,19 +241,38 @@ impl<T> SharedRecords<T> {
 impl<T> RecordView<T> {
     /// Waits until the view has seen everything that was stored when it was made.
     pub async fn ready(&self) {
-        let mut whole = self.shared.whole.subscribe();
-        let _gone = whole.wait_for(|whole| *whole).await;
+        self.follower.ready().await;
+    }
+
+    /// Waits until the view has everything that is stored now; an error if that is not known in
+    /// time, so that a missing record may be stored all the same.
+    pub async fn current(&self) -> Result<(), MeshError> {
+        self.follower.current().await
     }
 
     /// Whether the view has seen everything that was stored when it was made.
     pub fn is_ready(&self) -> bool {
-        *self.shared.whole.borrow()
+        self.follower.is_ready()
     }
 
     /// The record of a subject.
     pub fn get(&self, subject: &Subject) -> Option<Arc<T>> {
         let name = subject.name(&self.namespace);
         self.shared.records.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+    }
+
+    /// The record of a subject. One that the view does not have is looked for again once the view has everything that is
+    /// stored now.
+    ///
+    /// # Errors
+    ///
+    /// The mesh does not answer, so that a record that was not found may be stored.
+    pub async fn find(&self, subject: &Subject) -> Result<Option<Arc<T>>, MeshError> {
+        if let Some(found) = self.get(subject) {
+            return Ok(Some(found));
+        }
+        self.current().await?;
+        Ok(self.get(subject))
     }
 
     /// All records, in the order of their subjects.

@@ -22,7 +22,7 @@ pub use sinew_protocol::deployment::Deployment;
 
 use crate::store::card::stream_name;
 use crate::store::object::{self, ObjectBucket, digest_of};
-use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::stream::follow::{FollowedItem, Follower, Source, follow};
 use crate::stream::pull::redirected;
 use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
@@ -202,13 +202,12 @@ impl WorkflowStore<'_> {
                 if let Some(whole) = next.take() {
                     board.names(|names| *names = whole);
                     board.version.send_modify(|version| *version += 1);
-                    board.whole.send_replace(true);
                 }
             }
             FollowedItem::Tick => {}
         });
         let changes = shared.version.subscribe();
-        Workflows { shared, changes, _following: Arc::new(following) }
+        Workflows { shared, changes, follower: Arc::new(following) }
     }
 }
 
@@ -253,14 +252,13 @@ fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
 pub struct Workflows {
     shared: Arc<SharedWorkflows>,
     changes: watch::Receiver<u64>,
-    _following: Arc<FollowerTask>,
+    follower: Arc<Follower>,
 }
 
 #[derive(Default)]
 struct SharedWorkflows {
     names: RwLock<VersionsByName>,
     version: watch::Sender<u64>,
-    whole: watch::Sender<bool>,
 }
 
 impl SharedWorkflows {
@@ -272,8 +270,13 @@ impl SharedWorkflows {
 impl Workflows {
     /// Waits until the view has seen everything that was deployed when it was made.
     pub async fn ready(&self) {
-        let mut whole = self.shared.whole.subscribe();
-        let _gone = whole.wait_for(|whole| *whole).await;
+        self.follower.ready().await;
+    }
+
+    /// Waits until the view has everything that is deployed now; an error if that is not known in
+    /// time, so that a missing name may be deployed all the same.
+    pub async fn current(&self) -> Result<(), MeshError> {
+        self.follower.current().await
     }
 
     /// The latest version of the workflow with this name.

@@ -2,19 +2,25 @@
 //!
 //! Every pass begins with what the stream holds now, so whoever follows never needs to know what it missed.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_nats::connection::State;
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::consumer::pull::BatchConfig;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
+use async_nats::{HeaderMap, StatusCode};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt as _, StreamExt};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::stream::pull::{Link, redirected};
+use crate::stream::pull::{Link, answer, redirected, unreachable};
+use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
+
+const FOLLOWING: &str = "following a stream";
 
 /// Stream and subjects to follow.
 #[derive(Clone, Debug)]
@@ -51,32 +57,114 @@ pub(crate) enum FollowedItem {
     Tick,
 }
 
-/// Ends the following when dropped.
-#[derive(Debug)]
-pub(crate) struct FollowerTask(JoinHandle<()>);
+/// How much of its stream a view contains.
+#[derive(Clone, Debug, Default)]
+struct ViewProgress {
+    /// Whether a pass was read to its end.
+    is_whole: bool,
+    /// Sequence of the last message in the view.
+    seen: u64,
+    /// Why the stream cannot be followed now.
+    problem: Option<String>,
+}
 
-impl Drop for FollowerTask {
+/// A running follower. Ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    mesh: Mesh,
+    source: Source,
+    progress: watch::Receiver<ViewProgress>,
+    /// The last comparison with the leader, which callers share.
+    comparison: Mutex<Option<Comparison>>,
+    task: JoinHandle<()>,
+}
+
+/// A comparison of a view with the leader of its stream.
+#[derive(Debug)]
+struct Comparison {
+    started: Instant,
+    /// Why the view may lack something; `None` if it contained everything.
+    failure: Option<String>,
+}
+
+impl Drop for Follower {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
-/// Tells `sink` what happens on a stream, until the returned value is dropped.
+impl Follower {
+    /// Waits until the view contains everything that the stream held when the follower started.
+    pub(crate) async fn ready(&self) {
+        let mut progress = self.progress.clone();
+        let _gone = progress.wait_for(|view| view.is_whole).await;
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.progress.borrow().is_whole
+    }
+
+    /// Waits until the view contains everything that the stream holds now, as its leader reports.
+    ///
+    /// # Errors
+    ///
+    /// [`MeshError::Unreachable`] if that is not known in time: then the view proves no absence.
+    pub(crate) async fn current(&self) -> Result<(), MeshError> {
+        let called = Instant::now();
+        let mut shared = self.comparison.lock().await;
+        // Many callers at once take two questions to the leader, however long its answers take.
+        let failure = match &*shared {
+            Some(last) if last.started >= called => last.failure.clone(),
+            _ => {
+                let started = Instant::now();
+                let compared = timeout(CURRENT_TIMEOUT, self.compare()).await;
+                let late = |_| Err(self.problem());
+                let failure = compared.unwrap_or_else(late).err();
+                *shared = Some(Comparison { started, failure: failure.clone() });
+                failure
+            }
+        };
+        failure.map_or(Ok(()), |reason| Err(MeshError::Unreachable { what: FOLLOWING, reason }))
+    }
+
+    async fn compare(&self) -> Result<(), String> {
+        let Source { stream, filter, .. } = &self.source;
+        let last = match self.mesh.message(stream, &MessageQuery::last(filter)).await {
+            Ok(last) => last.map_or(0, |message| message.sequence),
+            // Some roles may read a part of a stream only, and cannot ask its leader.
+            Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => 0,
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut progress = self.progress.clone();
+        let arrived = progress.wait_for(|view| view.is_whole && view.seen >= last).await;
+        arrived.map(drop).map_err(|_| self.problem())
+    }
+
+    fn problem(&self) -> String {
+        let problem = self.progress.borrow().problem.clone();
+        problem.unwrap_or_else(|| format!("{} was not read in time", self.source.stream))
+    }
+}
+
+/// Passes to `sink` what happens on a stream, until the returned value is dropped.
 pub(crate) fn follow(
     mesh: Mesh,
     source: Source,
     mut sink: impl FnMut(FollowedItem) + Send + 'static,
-) -> FollowerTask {
-    FollowerTask(tokio::spawn(async move {
+) -> Follower {
+    let (progress, received) = watch::channel(ViewProgress::default());
+    let (shared, followed) = (mesh.clone(), source.clone());
+    let task = tokio::spawn(async move {
         loop {
-            // A pass ends only when the stream is out of sight.
-            if let Err(error) = pass(&mesh, &source, &mut sink).await {
-                tracing::debug!(%error, stream = source.stream, "looking again");
-            }
-            // Many views lose the same server at the same time; they should not all come back at once.
-            tokio::time::sleep(Duration::from_millis(rand::random_range(100..600))).await;
+            // A pass ends only when the stream cannot be read.
+            let Err(error) = pass(&mesh, &source, &progress, &mut sink).await;
+            tracing::debug!(%error, stream = source.stream, "following the stream again");
+            progress.send_modify(|view| view.problem = Some(error.to_string()));
+            // Views that lose the same server at the same time should not all return at once.
+            sleep(Duration::from_millis(rand::random_range(100..600))).await;
         }
-    }))
+    });
+    Follower { mesh: shared, source: followed, progress: received, comparison: Mutex::default(), task }
 }
 
 /// The longest a server may be silent before the stream counts as out of sight, halved.
@@ -84,11 +172,18 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often a stream that gives nothing is compared with what its leader has, and how long a message may be on its way.
 const CHECK: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
 const DELIVERY: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(2) };
-/// How long the beginning of a pass may pause before it counts as over: what was left of it has been removed meanwhile.
-const LULL: Duration = Duration::from_secs(1);
+/// How long the start of a pass may pause before its consumer is asked whether anything is left.
+const LULL: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(1) };
+/// Longest wait for a view to contain what its stream holds, and for the server to answer for it.
+const CURRENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem)) -> Result<(), MeshError> {
-    let lost = |reason: String| MeshError::Unreachable { what: "following a stream", reason };
+async fn pass(
+    mesh: &Mesh,
+    source: &Source,
+    progress: &watch::Sender<ViewProgress>,
+    sink: &mut impl FnMut(FollowedItem),
+) -> Result<Infallible, MeshError> {
+    let lost = |reason: String| MeshError::Unreachable { what: FOLLOWING, reason };
     let link = Link::new(mesh);
     let consumer = open(mesh, &source.stream, source.filter.clone(), source.from).await?;
     let (created, mut left) = (consumer.cached_info().created, consumer.cached_info().num_pending);
@@ -113,42 +208,76 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem))
             if is_read && has_come {
                 is_whole = true;
                 sink(FollowedItem::Whole);
+                let seen = leader.seen;
+                progress.send_modify(|view| *view = ViewProgress { is_whole, seen, problem: None });
             }
         }
-        tokio::select! {
-            message = messages.next() => {
-                let message = message
-                    .ok_or_else(|| lost("the messages ended".to_owned()))?
-                    .map_err(|error| lost(error.to_string()))?;
-                let info = message.info().map_err(|error| lost(error.to_string()))?;
-                if info.consumer_sequence != expected {
-                    return Err(lost("messages were lost on the way".to_owned()));
-                }
-                expected += 1;
-                heard = Instant::now();
-                // Both times are the server's, so its clock may be wrong against ours.
-                let age = Duration::try_from(created - info.published).unwrap_or_default();
-                let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
-                let (seq, pending) = (info.stream_sequence, info.pending);
-                let subject = message.subject.to_string();
-                if !message.headers.as_ref().is_some_and(is_foreign) {
-                    sink(FollowedItem::Message { subject, body: message.message.payload, seq, at });
-                }
-                leader.seen = seq;
-                if left > 0 {
-                    left = if pending == 0 { 0 } else { left - 1 };
-                }
+        let mut came = tokio::select! {
+            message = messages.next() => Some(message),
+            _ = ticks.tick() => None,
+        };
+        if came.is_none() {
+            if link.is_replaced() || mesh.client().connection_state() != State::Connected {
+                return Err(lost("the connection is away".to_owned()));
             }
-            _ = ticks.tick() => {
-                if link.is_replaced() || mesh.client().connection_state() != State::Connected {
-                    return Err(lost("the connection is away".to_owned()));
-                }
-                if left > 0 && heard.elapsed() > LULL {
+            if left > 0 && heard.elapsed() > LULL {
+                check_drained(mesh, &consumer).await?;
+                // What was delivered before the answer has arrived, because the connection keeps
+                // the order. If nothing has, the remaining messages were removed meanwhile.
+                came = messages.next().now_or_never();
+                if came.is_none() {
                     left = 0;
                 }
-                sink(FollowedItem::Tick);
             }
+            sink(FollowedItem::Tick);
         }
+        let Some(message) = came else { continue };
+        let message = message
+            .ok_or_else(|| lost("the messages ended".to_owned()))?
+            .map_err(|error| lost(error.to_string()))?;
+        let info = message.info().map_err(|error| lost(error.to_string()))?;
+        if info.consumer_sequence != expected {
+            return Err(lost("messages were lost on the way".to_owned()));
+        }
+        expected += 1;
+        heard = Instant::now();
+        // Both times are the server's, so its clock may be wrong against ours.
+        let age = Duration::try_from(created - info.published).unwrap_or_default();
+        let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
+        let (seq, pending) = (info.stream_sequence, info.pending);
+        let subject = message.subject.to_string();
+        if !message.headers.as_ref().is_some_and(is_foreign) {
+            sink(FollowedItem::Message { subject, body: message.message.payload, seq, at });
+        }
+        leader.seen = seq;
+        if is_whole {
+            progress.send_modify(|view| view.seen = seq);
+        }
+        if left > 0 {
+            left = if pending == 0 { 0 } else { left - 1 };
+        }
+    }
+}
+
+/// Asks the server whether a consumer has delivered everything, without waiting for a message.
+///
+/// # Errors
+///
+/// The server does not answer, or delivers a message: then requests of the reader were lost.
+async fn check_drained(mesh: &Mesh, consumer: &PullConsumer) -> Result<(), MeshError> {
+    let lost = |reason: String| MeshError::Unreachable { what: FOLLOWING, reason };
+    let inbox = async_nats::Subject::from(mesh.client().new_inbox());
+    let subscribed = mesh.client().subscribe(inbox.clone()).await;
+    let mut answers = subscribed.map_err(|error| unreachable(FOLLOWING, &error))?;
+    let request = BatchConfig { batch: 1, no_wait: true, ..BatchConfig::default() };
+    let requested = consumer.request_batch(request, inbox).await;
+    requested.map_err(|error| unreachable(FOLLOWING, &error))?;
+    let message = answer(mesh, FOLLOWING, CURRENT_TIMEOUT, answers.next()).await?;
+    match message.map(|message| (message.status, message.description)) {
+        Some((Some(StatusCode::NOT_FOUND), _)) => Ok(()),
+        Some((Some(status), text)) => Err(lost(format!("{status} {}", text.unwrap_or_default()))),
+        Some((None, _)) => Err(lost("a message was not delivered".to_owned())),
+        None => Err(lost("the connection is closed".to_owned())),
     }
 }
 
@@ -178,7 +307,6 @@ impl<'a> LeaderCheck<'a> {
 
     /// Whether everything has come that the leader has, or had when it was asked. An error when it does not come.
     async fn has_come(&mut self) -> Result<bool, MeshError> {
-        const WHAT: &str = "following a stream";
         match self.missing {
             Some((seq, _)) if self.seen >= seq => {
                 self.missing = None;
@@ -186,7 +314,7 @@ impl<'a> LeaderCheck<'a> {
             }
             Some((seq, since)) if since.elapsed() > DELIVERY => {
                 let reason = format!("message {seq} is stored and was not delivered");
-                return Err(MeshError::Unreachable { what: WHAT, reason });
+                return Err(MeshError::Unreachable { what: FOLLOWING, reason });
             }
             Some(_) => return Ok(false),
             None => {}
@@ -298,7 +426,11 @@ pub(crate) async fn sweep_with(
         let mut batch =
             consumer.fetch().max_messages(BATCH).messages().await.map_err(|error| lost(error.to_string()))?;
         let before = expected;
-        while let Some(message) = batch.next().await {
+        // A lost answer must not hold the reader for ever, nor pass for the end of the stream.
+        while let Some(message) = timeout(SWEEP_TIMEOUT, batch.next())
+            .await
+            .map_err(|_| lost(format!("no answer within {} s", SWEEP_TIMEOUT.as_secs())))?
+        {
             let message = message.map_err(|error| lost(error.to_string()))?;
             let info = message.info().map_err(|error| lost(error.to_string()))?;
             if info.consumer_sequence != expected {
@@ -329,12 +461,15 @@ pub(crate) async fn sweep_with(
         let _gone = stream.delete_consumer(&info.name).await;
     }
     // A copy that is behind, or is being filled again, ends early.
-    if is_whole
-        && info.cluster.is_some()
-        && let Ok(Some(unread)) = mesh.unread(stream, &filter, last).await
-        && unread.time < info.created
-    {
-        return Err(lost("a copy of the stream is behind; ask again".to_owned()));
+    if !is_whole || info.cluster.is_none() {
+        return Ok(());
     }
-    Ok(())
+    match mesh.unread(stream, &filter, last).await {
+        Ok(Some(unread)) if unread.time < info.created => {
+            Err(lost("a copy of the stream is behind; ask again".to_owned()))
+        }
+        // Some roles cannot ask the leader.
+        Ok(_) | Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

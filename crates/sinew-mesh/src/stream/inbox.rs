@@ -154,13 +154,6 @@ impl ShardCommands<'_> {
         }))
     }
 
-    /// Returns whether a result is stored under a subject, as far as the server that answers knows. Agents may ask about
-    /// their own results.
-    pub async fn has_result(self, subject: &str) -> Result<bool, MeshError> {
-        let stream = bucket(self.mesh.namespace(), Source::Results.as_str());
-        Ok(self.mesh.stored(&stream, subject).await?.is_some())
-    }
-
     /// Returns the body of the stored result of a task; `None` if there is none under this subject.
     pub async fn stored_result(self, result: &Subject) -> Result<Option<Bytes>, MeshError> {
         let stream = bucket(self.mesh.namespace(), Source::Results.as_str());

@@ -17,6 +17,7 @@ use sinew_protocol::{Subject, Token};
 use tokio::time::timeout;
 
 use crate::error::MeshError;
+use crate::log_limited;
 use crate::mesh::Mesh;
 use crate::stream::inbox::ReceivedMessage;
 use crate::stream::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
@@ -162,7 +163,14 @@ impl QuarantineStore<'_> {
             Err(error) if error.is_transient() && !matches!(error, MeshError::NoRoom { .. }) => Err(error),
             Err(error) => {
                 metrics::counter!("sinew_quarantine_lost_total").increment(1);
-                tracing::error!(stream, seq, %error, code = error.code(), "a message could not be set aside");
+                log_limited!(
+                    error,
+                    stream,
+                    seq,
+                    %error,
+                    code = error.code(),
+                    "a message could not be quarantined"
+                );
                 Ok(false)
             }
         }
@@ -190,7 +198,7 @@ impl QuarantineStore<'_> {
         let dropped =
             purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
         metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
-        tracing::warn!(dropped, "the quarantine is full: its oldest messages were removed");
+        log_limited!(warn, dropped, "the quarantine is full: its oldest messages were removed");
         Ok(())
     }
 
@@ -203,14 +211,21 @@ impl QuarantineStore<'_> {
             after_stored: 0,
             headers_only: true,
         };
+        let (stream, filter) = (reading.stream.clone(), reading.filter.clone());
         let mut reader = Reader::open(self.mesh, reading).await?;
         let mut found = VecDeque::new();
-        let mut pending = reader.pending();
+        let (mut pending, mut last) = (reader.pending(), 0);
         while pending > 0 {
-            // Messages that were counted may be removed before they are read; the reader then gets no replacement.
-            let Ok(item) = timeout(WAIT, reader.next()).await else { break };
+            let Ok(item) = timeout(WAIT, reader.next()).await else {
+                // Messages that were counted may be removed before they are read; a server that is silent removes none.
+                if self.mesh.unread(&stream, &filter, last).await?.is_none() {
+                    break;
+                }
+                let reason = "it does not deliver what is stored".to_owned();
+                return Err(MeshError::Unreachable { what: "list quarantined messages", reason });
+            };
             let item = item?;
-            pending = item.pending;
+            (pending, last) = (item.pending, item.seq);
             let Item { time, message, .. } = item;
             let headers = message.headers.unwrap_or_default();
             found.extend(self.read_quarantined(&message.subject, time, &headers, Bytes::new()));

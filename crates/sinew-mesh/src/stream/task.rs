@@ -24,12 +24,12 @@ use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::pull::{Item, Lost, Pull, answer, consumer_error, milliseconds, pause, unreachable};
 use crate::stream::quarantine::SuspectMessage;
 use crate::stream::stored::MessageQuery;
+use crate::{crash, log_limited};
 
 /// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
 /// every five seconds that they work.
@@ -124,6 +124,10 @@ pub struct QueueLength {
     pub agent: Token,
     /// Tasks that no process has taken.
     pub queued: u64,
+    /// Tasks that were taken and not answered.
+    pub working: usize,
+    /// Tasks that were taken more than once.
+    pub redelivered: usize,
 }
 
 /// How far an agent's queue is.
@@ -178,6 +182,12 @@ impl TaskExchange<'_> {
         }
     }
 
+    /// Returns whether a result is stored under a subject. Agents may ask for results of their own tasks.
+    pub async fn has_result(self, subject: &str) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), "RESULTS");
+        Ok(self.mesh.stored(&stream, subject).await?.is_some())
+    }
+
     /// Returns how many tasks wait in the queues of agents, of at most so many: of those that processes serve, and of others.
     /// Executors and operators may ask.
     pub async fn queue_lengths(self, max_queues: usize) -> Result<Vec<QueueLength>, MeshError> {
@@ -194,8 +204,14 @@ impl TaskExchange<'_> {
         let consumers = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, listed)).await???;
         let length = |consumer: Info| {
             let agent = Token::parse(consumer.name.strip_prefix("agent-")?).ok()?;
-            (queue_name(&agent) == consumer.name)
-                .then_some(QueueLength { agent, queued: consumer.num_pending })
+            let Info { num_pending: queued, num_ack_pending: working, num_redelivered: redelivered, .. } =
+                consumer;
+            (queue_name(&agent) == consumer.name).then_some(QueueLength {
+                agent,
+                queued,
+                working,
+                redelivered,
+            })
         };
         Ok(consumers.into_iter().filter_map(length).collect())
     }
@@ -365,10 +381,12 @@ impl AgentQueue {
         // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
         let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
-            tracing::warn!(subject = suspect.name, "what came on a queue is not a task");
+            log_limited!(warn, subject = suspect.name, "a message on a queue is not a task");
             match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
                 // Without the quarantine it stays in the stream, and comes again.
-                Err(error) => tracing::warn!(%error, "it could not be set aside"),
+                Err(error) => {
+                    log_limited!(warn, %error, "a message on a queue could not be quarantined");
+                }
                 Ok(_) => drop(answers.term("not a task").await),
             }
         });
@@ -415,9 +433,12 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
                 Ok(None) => None,
                 Err(error) => Some(error),
             };
-            if attempt == 1 {
-                let error = error.as_ref().map(ToString::to_string);
-                tracing::info!(%agent, error, "the queue is not there yet; waiting for it");
+            // A lost connection has its own line; it says nothing about the queue.
+            if attempt == 1 && mesh.connection_problem().is_none() {
+                match error {
+                    None => tracing::info!(%agent, "the queue does not exist yet; waiting for it"),
+                    Some(error) => tracing::info!(%agent, %error, "the queue cannot be opened; trying again"),
+                }
             }
             attempt = attempt.saturating_add(1);
         }

@@ -4,7 +4,6 @@ mod next;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -28,7 +27,7 @@ use sinew_operations::workflow_file::{Loaded, Options};
 use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
-use crate::cmd::serve::{self, Care, MessageWords, Stop};
+use crate::cmd::serve::{self, Care, MeshReadiness, MessageWords, Stop};
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -120,7 +119,8 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = read_workflows(args, &options)?;
     let (agents, ready_made) = read_agents(args)?;
     let stop = Stop::listen()?;
-    let telemetry = args.care.begin("dev", None, Arc::new(|| Ok(())), output).await?;
+    let readiness = MeshReadiness::default();
+    let telemetry = args.care.begin("dev", None, readiness.check(), output).await?;
     let (mut server, mesh_at) = if args.mesh.nats.is_some() {
         (None, args.mesh.clone())
     } else {
@@ -144,6 +144,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
         () = stop.asked() => {}
     }
+    readiness.begin(mesh.clone());
     let banner = DevBanner {
         args,
         url: mesh_at.nats.clone().unwrap_or_default(),
@@ -184,6 +185,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     gateway.drain().await;
     serving.stopped().await;
     service.drain().await;
+    readiness.end();
     drop(mesh);
     if let Some(server) = &mut server {
         server.stop().await?;

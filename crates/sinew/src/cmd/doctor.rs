@@ -1,8 +1,11 @@
 //! `sinew doctor`: one check after the other, each with what to do about it.
 
+use std::time::Duration;
+
 use clap::Args;
 use sinew_inspection::words;
-use sinew_operations::doctor::{CheckState, DoctorCheck, examine};
+use sinew_operations::doctor::{CheckState, DoctorCheck, DoctorOptions, MAX_APPROVAL_AGE, examine};
+use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_protocol::permission::Role;
 
@@ -13,15 +16,22 @@ use crate::output::Output;
 /// Arguments of `sinew doctor`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Look at a mesh from end to end: server, streams, executors, agents, what was set aside. Exits with 1 \
-                  if something is wrong; warnings alone do not. The rights of the credentials are compared with the \
-                  table of roles: what is missing is wrong, what is too wide is a warning.",
-    after_help = "Examples:\n  sinew doctor\n  sinew doctor --fix\n  sinew doctor --role agent --user greeter\n  sinew doctor -o json | jq '.[] | select(.state != \"ok\")'"
+    long_about = "Check a mesh from end to end: server, streams, executors, agents, approvals, quarantine. Exits with 1 \
+                  if a check fails, as for an executor that is unreachable, an agent that is offline while work waits \
+                  for it, or an approval that waits for too long; with --strict also on warnings. The rights of the \
+                  credentials are compared with the table of roles: a missing right fails, one too many is a warning.",
+    after_help = "Examples:\n  sinew doctor\n  sinew doctor --strict\n  sinew doctor --fix\n  sinew doctor --role agent --user greeter\n  sinew doctor -o json | jq '.[] | select(.state != \"ok\")'"
 )]
 pub(crate) struct DoctorArgs {
     /// Set right what provisioning can set right
     #[arg(long)]
     fix: bool,
+    /// Exit with 1 on warnings, too
+    #[arg(long)]
+    strict: bool,
+    /// Age from which an approval that still waits is a failure [default: 24h]
+    #[arg(long, value_name = "DURATION")]
+    max_approval_age: Option<String>,
     /// Role of these credentials [default: the closest roles]
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = role)]
     roles: Vec<Role>,
@@ -31,7 +41,13 @@ pub(crate) struct DoctorArgs {
 
 /// Does what the command line says.
 pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
-    let checks = block(async { Ok(examine(args.mesh.open("doctor").await, &args.roles, args.fix).await) })?;
+    let age = args.max_approval_age.as_deref().map(parse_duration).transpose()?;
+    let options = DoctorOptions {
+        roles: args.roles.clone(),
+        fix: args.fix,
+        max_approval_age: age.map_or(MAX_APPROVAL_AGE, Duration::from_millis),
+    };
+    let checks = block(async { Ok(examine(args.mesh.open("doctor").await, &options).await) })?;
     output.value(&checks, |checks| {
         let line = |check: &DoctorCheck| {
             let (word, color) = match check.state {
@@ -46,7 +62,11 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
         };
         checks.iter().map(line).collect::<Vec<_>>().join("\n")
     });
-    let failed = checks.iter().any(|check| check.state == CheckState::Fail);
+    let failed = checks.iter().any(|check| match check.state {
+        CheckState::Ok => false,
+        CheckState::Warn => args.strict,
+        CheckState::Fail => true,
+    });
     Ok(if failed { Exit::Failed } else { Exit::Ok })
 }
 

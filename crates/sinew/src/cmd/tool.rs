@@ -107,7 +107,7 @@ pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failur
 
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let remote = args.mesh.operator().await?;
-    let tools = remote.tools().await;
+    let tools = remote.tools().await?;
     let rows: Vec<ToolRow> = tools.values().map(ToolRow::of).collect();
     output.value(&rows, |_| {
         if tools.is_empty() {
@@ -131,7 +131,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
     let remote = args.mesh.operator().await?;
-    let tools = remote.tools().await;
+    let tools = remote.tools().await?;
     let wanted = match args.names.as_slice() {
         [] => tools.values().collect(),
         names => names.iter().map(|name| find_tool(&tools, name)).collect::<Result<Vec<_>, _>>()?,
@@ -159,7 +159,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let deadline = Deadline::from_flag(args.timeout.as_deref())?;
     let ready = deadline.within("connecting and reading the tools", async {
         let remote = args.mesh.operator().await?;
-        let tools = remote.tools().await;
+        let tools = remote.tools().await?;
         let tool = find_tool(&tools, &args.name)?;
         let content = tool_input(tool, &arguments)?;
         Ok((remote, tool.workflow.clone(), content))

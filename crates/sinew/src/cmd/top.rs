@@ -7,7 +7,6 @@ use clap::Args;
 use sinew_inspection::words;
 use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
-use sinew_operations::mesh_operator::online;
 use sinew_operations::mesh_status::{self, MeshStatus};
 use sinew_protocol::usage::ModelTotals;
 
@@ -40,7 +39,7 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
     let once = args.once || output.is_machine() || !output.live || !std::io::stdout().is_terminal();
     block(async {
         let remote = args.mesh.operator().await?;
-        let cards = online(remote.mesh()).await;
+        let cards = remote.online().await?;
         if once {
             let status = mesh_status::read_status(&remote, &cards).await?;
             output.value(&status, |status| lines(status).join("\n"));

@@ -156,7 +156,7 @@ impl ModelAgent {
         let call = place.call;
         let rules = self.rules();
         let servers = self.offered_servers(call, place.around, place.nested.is_some()).await?;
-        let peers = if need_peers(&rules) { call.peers.list().await } else { Vec::new() };
+        let peers = if need_peers(&rules) { call.peers.list().await? } else { Vec::new() };
         let places = ToolPlaces {
             rules: &rules,
             peers: &peers,

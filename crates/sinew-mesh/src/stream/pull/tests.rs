@@ -115,6 +115,62 @@ async fn a_view_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
 }
 
+/// The first message that a view reads waits until the server is halted: what the server has not sent by then is missing, and
+/// silence does not make it whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_is_not_whole_while_a_halted_server_has_the_rest() {
+    const CARDS: usize = 2_000;
+    let (server, mesh) = mesh().await;
+    for n in 0..CARDS {
+        let card = mesh.subject(&Subject::Card { agent: Token::of(&format!("agent{n}")) });
+        mesh.client().publish(card, "{}".into()).await.unwrap();
+    }
+    let source = follow::Source {
+        stream: "test_CARDS".to_owned(),
+        filter: sinew_protocol::subject::below("test", &["card"]),
+        from: DeliverPolicy::LastPerSubject,
+        tick: Duration::from_millis(20),
+    };
+    let stored =
+        async { while mesh.stream_info("test_CARDS").await.unwrap().unwrap().state.messages < 2_000 {} };
+    timeout(PATIENCE, stored).await.unwrap();
+    let (started, is_started) = tokio::sync::oneshot::channel();
+    let (go_on, halted) = std::sync::mpsc::channel::<()>();
+    let (say, mut said) = tokio::sync::mpsc::unbounded_channel();
+    let mut started = Some(started);
+    let _following = follow(mesh.clone(), source, move |item| match item {
+        FollowedItem::Message { .. } => {
+            if let Some(started) = started.take() {
+                started.send(()).unwrap();
+                tokio::task::block_in_place(|| halted.recv().unwrap());
+            }
+            drop(say.send("message"));
+        }
+        FollowedItem::Begin => drop(say.send("begin")),
+        FollowedItem::Whole => drop(say.send("whole")),
+        FollowedItem::Tick => {}
+    });
+    is_started.await.unwrap();
+    server.pause().await.unwrap();
+    go_on.send(()).unwrap();
+    let whole = async {
+        let mut messages = 0;
+        loop {
+            match said.recv().await.unwrap() {
+                "whole" => return messages,
+                "begin" => messages = 0,
+                _ => messages += 1,
+            }
+        }
+    };
+    let mut whole = std::pin::pin!(whole);
+    // Much longer than the pause after which the view asks whether anything is left.
+    let early = timeout(Duration::from_secs(2), &mut whole).await;
+    assert!(early.is_err(), "a view with {early:?} of {CARDS} messages is called whole");
+    server.resume().unwrap();
+    assert_eq!(timeout(PATIENCE, whole).await.unwrap(), CARDS);
+}
+
 #[tokio::test]
 async fn a_sweep_tells_all_or_fails_when_its_consumer_delivers_nothing() {
     let (_server, mesh) = mesh().await;

@@ -334,14 +334,14 @@ struct StubbedPeers {
 }
 
 impl Peers for StubbedPeers {
-    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerDescription>, Fault>> {
         let any = json!({"type": "object", "properties": {}});
         let described = self.stubs.keys().map(|name| PeerDescription {
             name: name.clone(),
             input_schema: Some(any.clone()),
             ..PeerDescription::default()
         });
-        std::future::ready(described.collect()).boxed()
+        std::future::ready(Ok(described.collect())).boxed()
     }
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {

@@ -24,7 +24,7 @@ use crate::output::{Format, Output};
 pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
-    let cards = online(&mesh).await;
+    let cards = online(&mesh).await?;
     let all = cards.list();
     let rows = AgentRow::all(&cards);
     output.value(&rows, |_| match output.format {
@@ -71,7 +71,7 @@ fn table(cards: &Cards, all: &[Arc<AnnouncedCard>], wide: bool) -> String {
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
-    let cards = online(&mesh).await;
+    let cards = online(&mesh).await?;
     let details = AgentDetails::of(&cards, name)?;
     output.value(&details, |agent| {
         let schema = |schema: &Option<Value>| {
@@ -99,7 +99,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
 pub(super) async fn card(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
-    let found = find_agent(&online(&mesh).await, name)?;
+    let found = find_agent(&online(&mesh).await?, name)?;
     output.value(&found.card, |card| serde_json::to_string_pretty(card).unwrap_or_default());
     Ok(Exit::Ok)
 }
@@ -110,7 +110,7 @@ pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failu
     let ready = deadline.within("connecting and looking for the agent", async {
         let mesh = args.who.on.connection.open("cli").await?;
         mesh.admin().layout().await?;
-        let found = find_agent(&online(&mesh).await, &args.who.name)?;
+        let found = find_agent(&online(&mesh).await?, &args.who.name)?;
         Ok((mesh, found))
     });
     let (mesh, found) = ready.await?;

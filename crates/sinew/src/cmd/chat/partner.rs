@@ -16,7 +16,7 @@ use sinew_operations::artifact_folder::KeptArtifacts;
 use sinew_operations::conversation_view::conversation_lines;
 use sinew_operations::failure::Failure;
 use sinew_operations::file_agents;
-use sinew_operations::mesh_operator::{MeshOperator, online};
+use sinew_operations::mesh_operator::MeshOperator;
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -100,7 +100,7 @@ impl ChatPartner {
         let operator = connection.operator().await?;
         let mesh = operator.mesh().clone();
         mesh.admin().layout().await?;
-        find_agent(&online(&mesh).await, name)?;
+        find_agent(&operator.online().await?, name)?;
         let session = session.map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
         let agent = name.to_owned();
         Ok(Self::Mesh(Box::new(MeshPartner { mesh, operator, people, agent, session, last: None })))

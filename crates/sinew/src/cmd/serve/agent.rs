@@ -2,20 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use sinew_agent::AgentError;
+use sinew_mesh::{Mesh, MeshError};
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::file_agents;
 use sinew_operations::served_agents::serve_agent;
-use sinew_protocol::code;
+use sinew_protocol::{Token, code};
 use tokio::task::JoinSet;
 
 use super::{Care, MeshReadiness, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
+
+/// Time between two looks for the card of an agent that starts.
+const CARD_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "Examples:
   sinew serve agent agent-cards/summarise.agent.yaml
@@ -81,7 +86,13 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
         serving.spawn(serve_agent(Arc::clone(agent), mesh.clone(), stop.token.clone()));
     }
     tracing::info!(agents = names.join(", "), "serving");
-    readiness.begin(mesh);
+    let announced = {
+        let (names, mesh) = (names.iter().map(|name| Token::of(name)).collect(), mesh.clone());
+        tokio::spawn(async move {
+            wait_until_announced(&mesh, names).await;
+            readiness.begin(mesh);
+        })
+    };
     let mut failed = None;
     while let Some(ended) = serving.join_next().await {
         match ended {
@@ -104,6 +115,20 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
         }
         telemetry.drain();
     }
+    announced.abort();
     super::end(telemetry).await;
     failed.map_or(Ok(Exit::Ok), Err)
+}
+
+/// Waits until agents have a card: callers find an agent by it.
+async fn wait_until_announced(mesh: &Mesh, agents: Vec<Token>) {
+    for agent in agents {
+        loop {
+            match mesh.cards().get(&agent).await {
+                // An agent that may not read its own card is taken for one that has it.
+                Ok(Some(_)) | Err(MeshError::Forbidden { .. }) => break,
+                Ok(None) | Err(_) => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod gateway;
 mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -44,7 +44,7 @@ pub(crate) enum ServeCommand {
 /// Readiness of a process that works on a mesh: not before it is connected, and not while the connection is away.
 #[derive(Clone, Default)]
 pub(crate) struct MeshReadiness {
-    mesh: Arc<OnceLock<Mesh>>,
+    mesh: Arc<Mutex<Option<Mesh>>>,
 }
 
 impl MeshReadiness {
@@ -52,14 +52,20 @@ impl MeshReadiness {
     pub(crate) fn check(&self) -> ReadinessCheck {
         let mesh = Arc::clone(&self.mesh);
         Arc::new(move || {
-            let mesh = mesh.get().ok_or_else(|| "it is not connected yet".to_owned())?;
+            let mesh = mesh.lock().unwrap_or_else(PoisonError::into_inner);
+            let mesh = mesh.as_ref().ok_or_else(|| "it has not started yet".to_owned())?;
             mesh.connection_problem().map_or(Ok(()), Err)
         })
     }
 
-    /// Notes that the process works, on this mesh.
+    /// Notes that the process serves on this mesh: the next command finds what it needs.
     pub(crate) fn begin(&self, mesh: Mesh) {
-        let _ = self.mesh.set(mesh);
+        *self.mesh.lock().unwrap_or_else(PoisonError::into_inner) = Some(mesh);
+    }
+
+    /// Notes that the process stops, and lets its connection go.
+    pub(crate) fn end(&self) {
+        *self.mesh.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -97,7 +97,7 @@ async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Fail
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
     let workflows = mesh.workflows().follow();
-    workflows.ready().await;
+    workflows.current().await?;
     let all = workflows.list();
     let rows = DeployedRow::all(&workflows);
     let now = local::now();

@@ -37,7 +37,7 @@ pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Fai
     block(async {
         let remote = args.mesh.operator().await?;
         find_deployed(&remote, &args.name, None).await?;
-        let workflows = remote.workflows().await;
+        let workflows = remote.workflows().await?;
         let rows = VersionRow::all(&workflows, &args.name);
         let mut all = workflows.versions(&args.name);
         all.reverse();
