@@ -237,10 +237,7 @@ fn cancelled() -> Fault {
 }
 
 /// Returns the answer of a handler. A cancelled task ends as cancelled, whatever its handler returns on the way out.
-fn unless_cancelled(
-    context: &Context,
-    answer: Result<HandlerOutput, Fault>,
-) -> Result<HandlerOutput, Fault> {
+fn unless_cancelled(context: &Context, answer: Result<HandlerOutput, Fault>) -> Result<HandlerOutput, Fault> {
     if context.cancel().is_cancelled() { Err(cancelled()) } else { answer }
 }
 

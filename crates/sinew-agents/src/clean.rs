@@ -1,19 +1,28 @@
 //! Makes text from outside processes fit for terminals and logs: no control characters, no secrets, no flood.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 use sinew_protocol::unique_keys::read_unique;
 
 use crate::template::Environment;
 
-/// Values that must never be shown; collected while a call resolves `${env:NAME}`.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct ResolvedSecrets(Vec<String>);
+/// Values that must never be shown: those of `${env:NAME}` in a call, and credentials of a bridge.
+#[derive(Default, Clone)]
+pub struct ResolvedSecrets(Vec<String>);
+
+impl fmt::Debug for ResolvedSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ResolvedSecrets").field(&self.0.len()).finish()
+    }
+}
 
 impl ResolvedSecrets {
     /// Shorter values would blot out ordinary words.
     const SHORTEST: usize = 4;
 
-    pub(crate) fn add(&mut self, value: &str) {
+    /// Adds a value. One of less than four bytes is not hidden.
+    pub fn add(&mut self, value: &str) {
         if value.len() < Self::SHORTEST {
             return;
         }
@@ -33,12 +42,13 @@ impl ResolvedSecrets {
         environment(name).inspect(|value| self.add(value))
     }
 
-    pub(crate) fn hide(&self, text: &str) -> String {
+    /// Hides the secrets in a text.
+    pub fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
     /// Hides secrets in the texts and keys of a value.
-    pub(crate) fn hide_in_value(&self, value: &Value) -> Value {
+    pub fn hide_in_value(&self, value: &Value) -> Value {
         if self.0.is_empty() { value.clone() } else { value_with_texts(value, &|text| self.hide(text)) }
     }
 
@@ -55,6 +65,48 @@ impl ResolvedSecrets {
             }
             _ => self.hide(text),
         }
+    }
+
+    /// Hides the secrets in the text that consecutive pieces make. A secret that several pieces share is hidden in the first
+    /// of them and leaves the others.
+    pub fn hide_in_pieces(&self, pieces: &mut [String]) {
+        for piece in pieces.iter_mut() {
+            *piece = self.hide(piece);
+        }
+        let mut nth = 0;
+        while nth + 1 < pieces.len() {
+            let Some((start, mut rest)) = self.shared_secret(&pieces[nth..]) else {
+                nth += 1;
+                continue;
+            };
+            pieces[nth].truncate(start);
+            pieces[nth].push_str("***");
+            for piece in &mut pieces[nth + 1..] {
+                let taken = rest.min(piece.len());
+                piece.drain(..taken);
+                rest -= taken;
+            }
+            nth += 1;
+        }
+    }
+
+    /// Finds a secret that begins in the first piece and ends in a later one: where it begins, and its bytes after the piece.
+    fn shared_secret(&self, pieces: &[String]) -> Option<(usize, usize)> {
+        let (first, later) = pieces.split_first()?;
+        let longest = self.0.iter().map(String::len).max()?;
+        let from = first.len().saturating_sub(longest);
+        let starts = first.char_indices().map(|(at, _)| at).filter(|at| *at >= from);
+        starts.flat_map(|at| self.0.iter().map(move |secret| (at, secret))).find_map(|(at, secret)| {
+            let mut rest = secret.strip_prefix(&first[at..]).filter(|rest| !rest.is_empty())?;
+            let length = rest.len();
+            for piece in later {
+                if piece.starts_with(rest) {
+                    return Some((at, length));
+                }
+                rest = rest.strip_prefix(piece.as_str())?;
+            }
+            None
+        })
     }
 
     /// Returns the place in a text from which more text could make a secret; the length of the text if there is none.
@@ -141,6 +193,29 @@ mod tests {
         ] {
             assert_eq!(secrets.hide_in_json_text(given), expected, "{given}");
         }
+    }
+
+    #[test]
+    fn hides_in_pieces() {
+        let mut secrets = ResolvedSecrets::default();
+        for secret in ["hunter2", "hünter"] {
+            secrets.add(secret);
+        }
+        for (given, expected) in [
+            (&["a hunter2", "b"][..], &["a ***", "b"][..]),
+            (&["a hun", "ter2 b"], &["a ***", " b"]),
+            (&["hun", "te", "", "r2"], &["***", "", "", ""]),
+            (&["h", "unter2hun", "ter2!"], &["***", "***", "!"]),
+            (&["hun", "ter", "3"], &["hun", "ter", "3"]),
+            (&["hü", "nter, hun"], &["***", ", hun"]),
+            (&["hhun", "ter2"], &["h***", ""]),
+            (&[], &[]),
+        ] {
+            let mut pieces: Vec<String> = given.iter().map(|piece| (*piece).to_owned()).collect();
+            secrets.hide_in_pieces(&mut pieces);
+            assert_eq!(pieces, expected, "{given:?}");
+        }
+        assert!(!format!("{secrets:?}").contains("hunter2"));
     }
 
     #[test]

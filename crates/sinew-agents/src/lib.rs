@@ -50,6 +50,7 @@ mod web_exchange;
 pub use agent::Agent;
 pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
 pub use call::{Call, Reply};
+pub use clean::ResolvedSecrets;
 pub use conversation_recording::ConversationRecording;
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;

@@ -17,7 +17,7 @@ pub struct PeerDescription {
     pub input_schema: Option<Value>,
     /// JSON Schema of its output.
     pub output_schema: Option<Value>,
-    /// Whether it is a workflow.
+    /// Whether its card claims that it is a workflow. Nothing is trusted because of it.
     pub is_workflow: bool,
     /// Ids and tags of its skills.
     pub skills: Vec<String>,

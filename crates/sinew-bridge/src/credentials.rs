@@ -1,12 +1,14 @@
 //! Credentials of a bridge: from the environment or files, read at each use so that rotated ones count.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use data_encoding::BASE64;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use sinew_agents::{WebClient, WebMethod, WebRequest};
+use sinew_agents::{ResolvedSecrets, WebClient, WebMethod, WebRequest};
 use sinew_files::read_text_file;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -23,6 +25,8 @@ const TOKEN_TIMEOUT: Duration = Duration::from_secs(15);
 const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 /// Life of a token whose answer names none.
 const DEFAULT_TOKEN_LIFE: Duration = Duration::from_mins(5);
+/// Values that are hidden in answers: those of the newest secrets and tokens.
+const MAX_REMEMBERED: usize = 32;
 /// Longest life of a token that is believed.
 const MAX_TOKEN_LIFE: Duration = Duration::from_hours(24);
 
@@ -74,6 +78,8 @@ pub(crate) enum CredentialKind {
 pub(crate) struct Credentials {
     kind: Option<CredentialKind>,
     token: Mutex<Option<FetchedToken>>,
+    /// Values that were sent, the newest last.
+    sent: std::sync::Mutex<VecDeque<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,18 +99,39 @@ struct TokenAnswer {
 
 impl Credentials {
     pub(crate) fn new(kind: Option<CredentialKind>) -> Self {
-        Self { kind, token: Mutex::default() }
+        Self { kind, token: Mutex::default(), sent: std::sync::Mutex::default() }
+    }
+
+    /// The values that were sent, which answers must not show.
+    pub(crate) fn secrets(&self) -> ResolvedSecrets {
+        let mut secrets = ResolvedSecrets::default();
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.iter().for_each(|value| secrets.add(value));
+        secrets
+    }
+
+    fn remember(&self, value: &str) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        if sent.iter().any(|known| known == value) {
+            return;
+        }
+        if sent.len() == MAX_REMEMBERED {
+            sent.pop_front();
+        }
+        sent.push_back(value.to_owned());
     }
 
     /// The header to send; `None` without credentials.
     pub(crate) async fn header(&self, web: &WebClient) -> Result<Option<(String, String)>, BridgeError> {
-        let bearer = |token: &str| ("authorization".to_owned(), format!("Bearer {token}"));
-        Ok(match &self.kind {
-            None => None,
-            Some(CredentialKind::ApiKey { header, value }) => Some((header.clone(), value.read()?)),
-            Some(CredentialKind::Bearer(value)) => Some(bearer(&value.read()?)),
-            Some(CredentialKind::ClientCredentials { .. }) => Some(bearer(&self.token(web).await?)),
-        })
+        let bearer = "authorization".to_owned();
+        let (header, scheme, value) = match &self.kind {
+            None => return Ok(None),
+            Some(CredentialKind::ApiKey { header, value }) => (header.clone(), "", value.read()?),
+            Some(CredentialKind::Bearer(value)) => (bearer, "Bearer ", value.read()?),
+            Some(CredentialKind::ClientCredentials { .. }) => (bearer, "Bearer ", self.token(web).await?),
+        };
+        self.remember(&value);
+        Ok(Some((header, format!("{scheme}{value}"))))
     }
 
     /// Forgets a token that was refused. Says whether another one can be had.
@@ -130,8 +157,12 @@ impl Credentials {
             return Err(BridgeError::Credentials { reason: "there is no token endpoint".to_owned() });
         };
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let pair = format!("{}:{}", encode(&client_id.read()?), encode(&client_secret.read()?));
-        let authorization = format!("Basic {}", BASE64.encode(pair.as_bytes()));
+        let secret = client_secret.read()?;
+        self.remember(&secret);
+        let pair = format!("{}:{}", encode(&client_id.read()?), encode(&secret));
+        let pair = BASE64.encode(pair.as_bytes());
+        self.remember(&pair);
+        let authorization = format!("Basic {pair}");
         let mut form = "grant_type=client_credentials".to_owned();
         if !scopes.is_empty() {
             form.push_str("&scope=");

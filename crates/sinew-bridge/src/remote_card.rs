@@ -55,12 +55,13 @@ pub(crate) async fn fetch_card(
     credentials: &Credentials,
 ) -> Result<RemoteCard, BridgeError> {
     let body = fetch_bytes(settings, hosts, credentials).await?;
-    let raw: Value = read_unique(&body).map_err(|error| bad_card(settings, &error.to_string()))?;
+    let raw: Value = read_unique(&body)
+        .map_err(|error| bad_card(settings, &credentials.secrets().hide(&error.to_string())))?;
     if let Some(keys) = &settings.card_keys {
         let untrusted = |reason| BridgeError::Untrusted { address: settings.shown_address(), reason };
         keys.check(&raw).map_err(untrusted)?;
     }
-    read_card(settings, raw)
+    read_card(settings, credentials.secrets().hide_in_value(&raw))
 }
 
 /// Reads the bytes of a card. A redirect to another host is followed without credentials, and to public addresses only.

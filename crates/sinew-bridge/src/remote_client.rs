@@ -6,7 +6,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sinew_agents::{WebMethod, WebRequest, WebResponse};
+use sinew_agents::{ResolvedSecrets, WebMethod, WebRequest, WebResponse};
 use sinew_protocol::a2a::{
     A2A_VERSION, A2aError, CoreMethod, ErrorCode, Message, SendMessageResponse, StreamResponse, Task,
     TaskListResponse,
@@ -137,6 +137,11 @@ impl RemoteClient {
         credentials: Arc<Credentials>,
     ) -> Self {
         Self { endpoint, hosts, credentials }
+    }
+
+    /// Values that answers must not show.
+    pub(crate) fn secrets(&self) -> ResolvedSecrets {
+        self.credentials.secrets()
     }
 
     /// Sends a message. The answer comes as soon as there is a task, or a message instead of one.
@@ -280,9 +285,10 @@ impl RemoteClient {
         let media_type = response.header("content-type").unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_rpc = self.endpoint.binding == RemoteBinding::JsonRpc;
+        let secrets = self.secrets();
         if status == 200 && media_type == "text/event-stream" {
             let id = is_rpc.then_some(id);
-            return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id))));
+            return Ok(RemoteAnswer::Events(Box::new(RemoteEvents::new(response, id, secrets))));
         }
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse::<u64>().ok());
         let retry_after_ms = retry_after.map(|seconds| seconds.saturating_mul(1_000));
@@ -304,15 +310,15 @@ impl RemoteClient {
             return Err(CallFailure::Busy { retry_after_ms });
         }
         if is_rpc {
-            return match rpc_result(&body, &id) {
+            return match rpc_result(&body, &id, &secrets) {
                 Err(CallFailure::Wrong(_)) if !is_good => Err(unread_status(status)),
                 result => result.map(RemoteAnswer::Value),
             };
         }
         if is_good {
-            return read_unique(&body).map(RemoteAnswer::Value).map_err(|error| CallFailure::wrong(&error));
+            return path_result(&body, &secrets).map(RemoteAnswer::Value);
         }
-        match read_unique::<Value>(&body).ok().and_then(|body| path_error(&body, status)) {
+        match path_result(&body, &secrets).ok().and_then(|body| path_error(&body, status)) {
             Some(error) => Err(CallFailure::Refused(error)),
             None => Err(unread_status(status)),
         }
@@ -369,14 +375,66 @@ fn path_error(body: &Value, status: u16) -> Option<A2aError> {
     Some(error.with_retry_info_from_details())
 }
 
-fn rpc_result(body: &[u8], id: &str) -> Result<Value, CallFailure> {
-    // Readers differ in which of two members of a name they keep.
-    read_unique::<Value>(body).map_err(|error| CallFailure::wrong(&error))?;
-    let response = Response::read(body).map_err(|error| CallFailure::wrong(&error))?;
-    if let Some(found) = response.id().filter(|found| found.as_str() != Some(id)) {
-        return Err(CallFailure::Wrong(format!("it answers request {found}, not this one")));
+/// A value of an answer without the secrets of the bridge: outside agents and proxies repeat what they were sent.
+fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
+    let mut hidden = secrets.hide_in_value(value);
+    hide_in_parts(&mut hidden, secrets);
+    hidden
+}
+
+/// Hides secrets that several parts of one message or artifact share.
+fn hide_in_parts(value: &mut Value, secrets: &ResolvedSecrets) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_in_parts(item, secrets)),
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                match member {
+                    Value::Array(parts) if name == "parts" && parts.len() > 1 => {
+                        let mut texts: Vec<&mut String> = parts
+                            .iter_mut()
+                            .filter_map(|part| match part.get_mut("text")? {
+                                Value::String(text) => Some(text),
+                                _ => None,
+                            })
+                            .collect();
+                        let mut pieces: Vec<String> = texts.iter().map(|text| (**text).clone()).collect();
+                        secrets.hide_in_pieces(&mut pieces);
+                        texts.iter_mut().zip(pieces).for_each(|(text, piece)| **text = piece);
+                    }
+                    member => hide_in_parts(member, secrets),
+                }
+            }
+        }
+        _ => {}
     }
-    response.into_result().map_err(CallFailure::Refused)
+}
+
+fn path_result(body: &[u8], secrets: &ResolvedSecrets) -> Result<Value, CallFailure> {
+    let value = read_unique::<Value>(body).map_err(|error| unreadable(&error, secrets))?;
+    Ok(without_secrets(&value, secrets))
+}
+
+/// The words of a parser may quote the body.
+fn unreadable(error: &dyn std::fmt::Display, secrets: &ResolvedSecrets) -> CallFailure {
+    CallFailure::Wrong(secrets.hide(&error.to_string()))
+}
+
+fn rpc_result(body: &[u8], id: &str, secrets: &ResolvedSecrets) -> Result<Value, CallFailure> {
+    // Readers differ in which of two members of a name they keep.
+    read_unique::<Value>(body).map_err(|error| unreadable(&error, secrets))?;
+    let response = Response::read(body).map_err(|error| unreadable(&error, secrets))?;
+    if let Some(found) = response.id().filter(|found| found.as_str() != Some(id)) {
+        let reason = format!("it answers request {found}, not this one");
+        return Err(CallFailure::Wrong(secrets.hide(&reason)));
+    }
+    match response.into_result() {
+        Ok(value) => Ok(without_secrets(&value, secrets)),
+        Err(mut error) => {
+            error.message = secrets.hide(&error.message);
+            error.data = error.data.map(|data| secrets.hide_in_value(&data));
+            Err(CallFailure::Refused(error))
+        }
+    }
 }
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, CallFailure> {
@@ -402,12 +460,14 @@ pub(crate) struct RemoteEvents {
     /// Id of the JSON-RPC request, which every event repeats.
     id: Option<String>,
     bytes: usize,
+    /// Values that events must not show.
+    secrets: ResolvedSecrets,
 }
 
 impl RemoteEvents {
-    fn new(response: WebResponse, id: Option<String>) -> Self {
+    fn new(response: WebResponse, id: Option<String>, secrets: ResolvedSecrets) -> Self {
         let waiting = std::collections::VecDeque::new();
-        Self { response, reader: EventReader::default(), waiting, id, bytes: 0 }
+        Self { response, reader: EventReader::default(), waiting, id, bytes: 0, secrets }
     }
 
     /// The next event; `None` when the stream has ended, or was silent for `patience`.
@@ -415,8 +475,8 @@ impl RemoteEvents {
         loop {
             if let Some(data) = self.waiting.pop_front() {
                 let value = match &self.id {
-                    Some(id) => rpc_result(&data, id)?,
-                    None => read_unique(&data).map_err(|error| CallFailure::wrong(&error))?,
+                    Some(id) => rpc_result(&data, id, &self.secrets)?,
+                    None => path_result(&data, &self.secrets)?,
                 };
                 return read(value).map(Some);
             }

@@ -45,6 +45,8 @@ pub(crate) async fn output_of(
     if let Some(message) = task.status.message.as_ref().filter(|_| !has_result) {
         collected.take_message(message, (client, settings), context).await?;
     }
+    // Pieces of a stream are parts of one artifact.
+    client.secrets().hide_in_pieces(&mut collected.texts);
     Ok(collected.into_output(has_schema, task.status.state))
 }
 
@@ -100,12 +102,12 @@ impl CollectedParts {
                     let reason = "a file is not base64".to_owned();
                     sinew_protocol::Fault::from(crate::BridgeError::Answer { operation: "GetTask", reason })
                 })?;
-                self.keep(part, name, bytes, context)?;
+                self.keep(part, name, without_secrets(bytes, client), context)?;
             }
             PartContent::Url(address) => {
                 let is_named = Url::parse(address).is_ok_and(|url| settings.is_named(&url));
                 match if is_named { client.file(address, MAX_FILE_BYTES).await.ok() } else { None } {
-                    Some(bytes) => self.keep(part, name, bytes, context)?,
+                    Some(bytes) => self.keep(part, name, without_secrets(bytes, client), context)?,
                     None if self.links.len() < MAX_LINKS => self.links.push(address.clone()),
                     None => {}
                 }
@@ -154,6 +156,12 @@ impl CollectedParts {
         }
         output.into()
     }
+}
+
+/// Hides the secrets of the bridge in a file that is text.
+fn without_secrets(bytes: Vec<u8>, client: &RemoteClient) -> Vec<u8> {
+    String::from_utf8(bytes)
+        .map_or_else(|other| other.into_bytes(), |text| client.secrets().hide(&text).into_bytes())
 }
 
 /// Base64 in any of the forms that A2A implementations write.

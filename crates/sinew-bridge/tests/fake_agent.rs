@@ -300,12 +300,29 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
             let words = json!({"messageId": "f", "role": "ROLE_AGENT", "parts": [{"text": "no\u{7} more"}]});
             status = json!({"state": "TASK_STATE_FAILED", "message": words});
         }
+        "fail-with" | "ask-with" => {
+            let state = if word == "ask-with" { "TASK_STATE_INPUT_REQUIRED" } else { "TASK_STATE_FAILED" };
+            let words = json!({"messageId": "w", "role": "ROLE_AGENT", "parts": [{"text": rest}]});
+            status = json!({"state": state, "message": words});
+        }
         "mystery" => status = json!({"state": "TASK_STATE_UNSPECIFIED"}),
         _ => {}
     }
     let mut made = json!({"id": task, "contextId": context, "status": status, "history": [message]});
     if word == "vanish" || rest == "unlisted" {
         made["metadata"] = json!({"unlisted": true});
+    }
+    if word == "file-with" {
+        made["status"] = json!({"state": "TASK_STATE_COMPLETED"});
+        let raw = data_encoding::BASE64.encode(rest.as_bytes());
+        made["artifacts"] = json!([{"artifactId": "f", "name": rest, "parts": [
+            {"raw": raw, "filename": "notes.txt", "mediaType": "text/plain"}, {"data": {rest: [rest]}},
+        ]}]);
+    }
+    if word == "pieces" {
+        made["status"] = json!({"state": "TASK_STATE_COMPLETED"});
+        let (one, other) = rest.split_at(rest.len() / 2);
+        made["artifacts"] = json!([{"artifactId": "p", "parts": [{"text": one}, {"text": other}]}]);
     }
     if word == "file" {
         let base = state.record(|record| record.base.clone());
@@ -332,10 +349,37 @@ async fn send(state: Arc<FakeState>, id: Value, message: &Value, streaming: bool
                 wrap(&state, &id, json!({"message": message}))
             };
         }
+        "pieces" if streaming => {
+            // The parts of the artifact come one by one.
+            let parts = state.task(&task).unwrap()["artifacts"][0]["parts"].clone();
+            let working =
+                json!({"id": task, "contextId": context, "status": {"state": "TASK_STATE_WORKING"}});
+            let mut told = vec![json!({"task": working})];
+            told.extend(parts.as_array().unwrap().iter().enumerate().map(|(nth, part)| {
+                json!({"artifactUpdate": {"taskId": task, "contextId": context, "append": nth > 0,
+                    "artifact": {"artifactId": "p", "parts": [part]}}})
+            }));
+            let message = json!({"messageId": "p", "role": "ROLE_AGENT", "parts": [{"text": rest}]});
+            told.extend([
+                json!({"statusUpdate": {"taskId": task, "contextId": context,
+                    "status": {"state": "TASK_STATE_WORKING", "message": message}}}),
+                json!({"statusUpdate": {"taskId": task, "contextId": context,
+                    "status": {"state": "TASK_STATE_COMPLETED"}}}),
+            ]);
+            return whole_stream(&state, &id, &told);
+        }
         "drop" | "vanish" => return broken(),
         "unavailable" => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         "unanswered" => return sinew_error(&state, &id, "SINEW-7055"),
         "full" => return sinew_error(&state, &id, "SINEW-5113"),
+        "refuse-with" if state.binding == "JSONRPC" => {
+            let error = json!({"code": -32602, "message": rest, "data": [{"reason": rest}]});
+            return json_response(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
+        "refuse-with" => {
+            let error = json!({"code": 400, "status": "INVALID_ARGUMENT", "message": rest});
+            return (StatusCode::BAD_REQUEST, json_response(&json!({"error": error}))).into_response();
+        }
         "refuse" => {
             return json_response(
                 &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "not like that"}}),

@@ -1,8 +1,10 @@
 //! Tasks of the mesh as tasks of a good outside agent.
 
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_operations::approvals::DecisionRequest;
+use sinew_protocol::Token;
 
 use crate::fake_agent::FakeAgent;
 use crate::world::{BridgeWorld, SINGLE, output};
@@ -112,5 +114,50 @@ async fn people_answer_questions_of_outside_agents() {
     });
     assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
     assert_eq!(fake.most_of_one_message(), 1);
+    world.end().await;
+}
+
+/// An agent or a proxy that repeats what it was sent. Nobody on the mesh is told the credentials of the bridge.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_that_outside_agents_repeat_are_hidden() {
+    const SECRET: &str = "s3cret-OUT-TOKEN-\"1\"";
+    let world = BridgeWorld::bare().await;
+    std::fs::write(world.folder().join("key"), SECRET).unwrap();
+    for (nth, (binding, streams)) in
+        [("JSONRPC", true), ("JSONRPC", false), ("HTTP+JSON", true), ("HTTP+JSON", false)]
+            .into_iter()
+            .enumerate()
+    {
+        let fake = FakeAgent::start(binding, streams).await;
+        fake.record(|record| record.description = format!("does what it is told with {SECRET}"));
+        let name = format!("outside{nth}");
+        let credentials =
+            if streams { "{bearer: {file: key}}" } else { "{api_key: {header: x-key, value: {file: key}}}" };
+        world.serve(&format!("name: {name}\ncard: {}\ncredentials: {credentials}\n", fake.base)).await;
+        let card = world.mesh.cards().get(&Token::of(&name)).await.unwrap().unwrap();
+        assert_eq!(card.description, "does what it is told with ***");
+        let mut progress = world.mesh.client().subscribe("test.v1.progress.>").await.unwrap();
+        for word in ["echo", "direct", "fail-with", "ask-with", "file-with", "pieces", "refuse-with"] {
+            let told = format!("{word} over {binding}, streams: {streams}");
+            let text = format!("{word} you sent Bearer {SECRET}");
+            let task = world.ask(&name, word, json!({"text": text})).await;
+            // The message of the caller, who knows what he sent, is part of the task.
+            let mut shown = task.clone();
+            shown["history"] = json!(null);
+            let shown = shown.to_string();
+            assert!(
+                shown.contains("you sent Bearer ***") && !shown.contains("OUT-TOKEN"),
+                "{told}: {task:#}"
+            );
+            if word == "file-with" {
+                let parts = task["artifacts"].to_string();
+                assert!(!parts.contains(&data_encoding::BASE64.encode(SECRET.as_bytes())), "{told}: {parts}");
+            }
+        }
+        while let Some(Some(message)) = progress.next().now_or_never() {
+            let text = String::from_utf8_lossy(&message.payload).into_owned();
+            assert!(!text.contains("OUT-TOKEN"), "{text}");
+        }
+    }
     world.end().await;
 }

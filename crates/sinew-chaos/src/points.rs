@@ -11,14 +11,13 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
 /// Writes of an executor, each with the most times one is passed before the process dies. Three places each.
-const EXECUTOR_WRITES: [(&str, u32); 8] = [
+const EXECUTOR_WRITES: [(&str, u32); 7] = [
     ("journal", 30),
     ("task", 30),
     ("command", 5),
     ("history", 6),
     ("result", 4),
-    ("piece", 2),
-    ("object", 2),
+    ("artifact", 2),
     ("quarantine", 2),
 ];
 /// Places of an executor between writes.
@@ -40,8 +39,7 @@ const EXECUTOR_PLACES: [(&str, u32); 15] = [
     ("executor.after", 2),
 ];
 /// Writes of an agent.
-const AGENT_WRITES: [(&str, u32); 5] =
-    [("result", 15), ("ack", 15), ("piece", 2), ("object", 2), ("card", 3)];
+const AGENT_WRITES: [(&str, u32); 4] = [("result", 15), ("ack", 15), ("artifact", 2), ("card", 3)];
 /// Places of an agent between writes.
 const AGENT_PLACES: [(&str, u32); 3] = [("work.taken", 15), ("work.done", 15), ("reply.before", 5)];
 

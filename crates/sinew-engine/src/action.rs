@@ -156,16 +156,17 @@ pub(crate) fn next_deadline(state: &ExecutionState) -> Option<(Time, OpenWait)> 
     Some((timer.at, waiting))
 }
 
-/// Whether a timer is due that ends the work of an agent.
-pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time) -> bool {
-    let is_asked = |act: ActivationId| state.act(act).ask.as_ref().is_some_and(|ask| !ask.is_evaluation());
-    let works = || {
-        let mut acts = 0..state.acts.len() as ActivationId;
-        acts.any(|act| state.act(act).phase == ActivationPhase::Running && is_asked(act))
+/// Whether a timer is due that ends the work of an agent on a task that was sent before a time.
+pub(crate) fn has_due_task_timer(state: &ExecutionState, now: Time, sent_before: Time) -> bool {
+    let works = |act: ActivationId| {
+        let one = state.act(act);
+        one.phase == ActivationPhase::Running
+            && one.sent_at.is_some_and(|sent_at| sent_at < sent_before)
+            && one.ask.as_ref().is_some_and(|ask| !ask.is_evaluation())
     };
     state.timers.iter().take_while(|timer| timer.at <= now).any(|timer| match timer.kind {
-        TimerKind::Attempt => timer.act.is_some_and(is_asked),
-        TimerKind::Activation | TimerKind::Wall => works(),
+        TimerKind::Attempt => timer.act.is_some_and(works),
+        TimerKind::Activation | TimerKind::Wall => (0..state.acts.len() as ActivationId).any(works),
         TimerKind::Backoff | TimerKind::Sleep | TimerKind::Person => false,
     })
 }

@@ -163,10 +163,10 @@ impl<J: RoundJournal> Machine<J> {
         next_deadline(&self.state)
     }
 
-    /// Returns true if a timer is due by `now` that ends the work of an agent: that of an attempt, or of an activation or the
-    /// execution while an agent works.
-    pub fn has_due_task_timer(&self, now: Time) -> bool {
-        has_due_task_timer(&self.state, now)
+    /// Returns true if a timer is due by `now` that ends the work of an agent on a task that was sent before `sent_before`: the
+    /// timer of its attempt, or of an activation or the execution while the agent works.
+    pub fn has_due_task_timer(&self, now: Time, sent_before: Time) -> bool {
+        has_due_task_timer(&self.state, now, sent_before)
     }
 
     /// Returns what a retry would do, without doing it.

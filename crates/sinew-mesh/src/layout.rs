@@ -19,6 +19,9 @@ pub struct Layout {
     pub storage_limit: Option<u64>,
     /// Whether a stream keeps events.
     pub keeps_events: bool,
+    /// Whether single messages of journals and of the history can be deleted, which erasing data needs. False in meshes that
+    /// an older version made.
+    pub has_erasable_messages: bool,
     /// The largest message the server takes, headers included, in bytes.
     pub max_payload: usize,
 }

@@ -1,10 +1,11 @@
 //! A connection to one mesh: one namespace on one NATS account.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::jetstream::{self, Context};
+use rand::Rng as _;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
 
@@ -53,6 +54,8 @@ struct MeshState {
     layout: OnceCell<Layout>,
     denials: DeniedOperations,
     listing: Arc<ServiceListing>,
+    /// Secret from which the keys of stored objects are derived.
+    object_secret: OnceLock<[u8; 32]>,
 }
 
 impl Mesh {
@@ -82,6 +85,7 @@ impl Mesh {
             layout: OnceCell::new(),
             denials,
             listing: Arc::default(),
+            object_secret: OnceLock::new(),
         };
         Self { shared: Arc::new(shared), caller: Arc::new(caller) }
     }
@@ -192,6 +196,17 @@ impl Mesh {
     pub(crate) fn may_answer(&self, reply: &str) -> bool {
         let own = reply.strip_prefix(Token::of(&self.shared.namespace).as_str());
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// Derives the keys of stored objects from this secret, as other processes that know it do: each of them stores the same
+    /// object once. Without it the secret is a random one of this connection.
+    pub fn share_object_secret(&self, secret: [u8; 32]) {
+        // The first secret stays: objects that were stored with it are found again.
+        let _: Result<(), _> = self.shared.object_secret.set(secret);
+    }
+
+    pub(crate) fn object_secret(&self) -> &[u8; 32] {
+        self.shared.object_secret.get_or_init(|| rand::rng().random())
     }
 
     /// The services that are listed on this connection.

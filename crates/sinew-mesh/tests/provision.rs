@@ -37,8 +37,8 @@ async fn a_mesh_is_made_once_and_read_by_everybody() {
     assert!(matches!(maker.admin().check().await.unwrap_err(), MeshError::NotProvisioned { .. }));
 
     let changes = maker.admin().provision(&shards(4)).await.unwrap();
-    // The bucket of the executors, its settings, two object stores, and the streams without that of events.
-    assert_eq!(changes.len(), STREAMS.len() + 3, "{changes:?}");
+    // The bucket of the executors, its settings, an object store, and the streams without that of events.
+    assert_eq!(changes.len(), STREAMS.len() + 2, "{changes:?}");
     assert!(changes.iter().all(|change| change.differed.is_empty()));
     assert_eq!(maker.admin().check().await.unwrap(), []);
     assert_eq!(maker.admin().provision(&Provision::default()).await.unwrap(), []);
@@ -96,7 +96,7 @@ async fn shards_never_change_and_the_rest_may() {
     assert!(names.contains(&"settings") && names.contains(&"m_TASKS"), "{names:?}");
     assert!(!names.contains(&"m_JOURNAL") && !names.contains(&"m_WORKFLOWS"), "{names:?}");
     assert_eq!(config(&mesh, "m_TASKS").await.max_age, Duration::from_hours(1));
-    assert_eq!(config(&mesh, "OBJ_m_ARTIFACTS").await.max_age, Duration::from_hours(2));
+    assert_eq!(config(&mesh, "m_ARTIFACTS").await.max_age, Duration::from_hours(2));
     assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
     // Settings that are not given stay.
     assert_eq!(mesh.admin().provision(&Provision::default()).await.unwrap(), []);
@@ -294,7 +294,7 @@ async fn no_stream_can_be_emptied_or_misled_by_a_header() {
         "m.v1.event.w.e.k",
         "m.v1.card.other",
         "m.v1.workflow.w",
-        "$O.m_ARTIFACTS.M.a",
+        "m.v1.artifact.g.p",
         "$O.m_PLANS.M.a",
         "$KV.m_FLEET.shard.1",
         "m.v1.result.0.a.e.s.t",
@@ -370,6 +370,45 @@ async fn problems_of_a_server_are_found() {
         ServerOptions { config_extra: Some("max_payload: 65536".into()), ..ServerOptions::default() };
     let small = Server::start(options).await.unwrap();
     assert_eq!(problems(&self::mesh(&small, "m").await).await, [("SINEW-7043", true)]);
+}
+
+/// A mesh that an older version made keeps its format, and is told of it; a new one can erase messages.
+#[tokio::test]
+async fn messages_of_new_meshes_can_be_erased() {
+    let server = server().await;
+    let new = mesh(&server, "new").await;
+    new.admin().provision(&shards(1)).await.unwrap();
+    // As an older version has made them: settings without a format, streams that refuse deletion.
+    let old = mesh(&server, "old").await;
+    old.admin().provision(&shards(1)).await.unwrap();
+    let settings = r#"{"version":1,"shards":1,"replicas":1,"retention":604800,"keep_events":false}"#;
+    old.admin().jetstream().publish("$KV.old_FLEET.settings", settings.into()).await.unwrap().await.unwrap();
+    for stream in ["old_JOURNAL", "old_HISTORY"] {
+        let mut config = config(&old, stream).await;
+        config.deny_delete = true;
+        old.admin().jetstream().update_stream(&config).await.unwrap();
+    }
+    let old = mesh(&server, "old").await;
+    for (mesh, is_erasable) in [(&new, true), (&old, false)] {
+        mesh.admin()
+            .provision(&Provision { retention: Some(Duration::from_hours(1)), ..Provision::default() })
+            .await
+            .unwrap();
+        mesh.admin().verify().await.unwrap();
+        assert_eq!(mesh.admin().layout().await.unwrap().has_erasable_messages, is_erasable);
+        for kind in ["JOURNAL", "HISTORY"] {
+            let name = format!("{}_{kind}", mesh.namespace());
+            assert_eq!(config(mesh, &name).await.deny_delete, !is_erasable, "{name}");
+        }
+        let problems = mesh.admin().find_problems().await;
+        let told: Vec<_> = problems.iter().map(|problem| (problem.code, problem.severe)).collect();
+        assert_eq!(told.contains(&("SINEW-7045", false)), !is_erasable, "{told:?}");
+    }
+    // Without settings, streams that an older version left are taken as they are.
+    old.admin().jetstream().delete_stream("KV_old_FLEET").await.unwrap();
+    let again = mesh(&server, "old").await;
+    again.admin().provision(&shards(1)).await.unwrap();
+    assert!(!again.admin().layout().await.unwrap().has_erasable_messages);
 }
 
 /// A mesh keeps events only if it is told to; one of an older version, which does not say it, goes on keeping them.

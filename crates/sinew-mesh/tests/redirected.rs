@@ -21,11 +21,12 @@ const SOON: Duration = Duration::from_secs(20);
 /// Two messages under subjects that differ in nothing that matters: what the server was made to send, and a true one.
 async fn both(mesh: &Mesh, forged: &Subject, own: &Subject) {
     // The bytes come out of the store of artifacts, whose readers and writers agents are.
-    mesh.admin().jetstream().publish("$O.test_ARTIFACTS.C.bytes", "{}".into()).await.unwrap().await.unwrap();
-    let asked = r#"{"last_by_subj":"$O.test_ARTIFACTS.C.bytes"}"#;
+    let piece = "test.v1.artifact.g.bytes";
+    // The second time the subject has its message already.
+    let _ = mesh.admin().jetstream().publish(piece, "{}".into()).await.unwrap().await;
     let before = stored(mesh, forged).await;
-    let call = "$JS.API.DIRECT.GET.OBJ_test_ARTIFACTS";
-    mesh.client().publish_with_reply(call, mesh.subject(forged), asked.into()).await.unwrap();
+    let call = format!("$JS.API.DIRECT.GET.test_ARTIFACTS.{piece}");
+    mesh.client().publish_with_reply(call, mesh.subject(forged), "".into()).await.unwrap();
     timeout(SOON, async { while stored(mesh, forged).await == before {} })
         .await
         .unwrap_or_else(|_| panic!("the server did not deliver to {}", mesh.subject(forged)));

@@ -15,8 +15,10 @@ use unicode_normalization::is_nfc;
 use crate::fault::Fault;
 
 mod address;
+mod object_key;
 
-pub use address::StoredAt;
+pub use address::{StoredAt, object_id, without_key};
+pub use object_key::ObjectKey;
 
 /// The longest artifact name, in bytes of UTF-8: what every file system takes.
 pub const MAX_NAME: usize = 255;
@@ -44,6 +46,9 @@ pub enum BadArtifact {
     /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`; further parameters are passed over.
     #[error("{0:?} is not an artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
     Address(String),
+    /// An address of a stored object without the key that opens it.
+    #[error("the address {0:?} has no key: it was shortened, or an older version stored the artifact")]
+    NoKey(String),
     /// The bytes are not those that were stored.
     #[error("artifact {name} was changed: it should be {expected}, it is {found}")]
     Changed {
@@ -61,6 +66,7 @@ impl BadArtifact {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Address(_) => code::ARTIFACT_ADDRESS_CANNOT_BE_READ.as_str(),
+            Self::NoKey(_) => code::ARTIFACT_ADDRESS_WITHOUT_KEY.as_str(),
             Self::Changed { .. } => code::ARTIFACT_CONTENT_DIFFERS.as_str(),
             _ => code::ARTIFACT_NAME_NOT_VALID.as_str(),
         }

@@ -7,12 +7,13 @@
 mod tests;
 
 use crate::code;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::artifact::{ArtifactUri, sha256};
+use crate::artifact::{ArtifactUri, sha256, without_key};
 use crate::behalf::OnBehalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
@@ -158,13 +159,33 @@ impl StartCommand {
         if let Some(asked) = asked.as_array_mut().filter(|_| !self.user_config.is_null()) {
             asked.push(self.user_config.clone());
         }
-        sha256(asked.to_string().as_bytes())
+        let mut text = asked.to_string();
+        // The key of an object differs with the process that stored it; the address names its content without it.
+        if text.contains("artifact://") {
+            remove_keys(&mut asked);
+            text = asked.to_string();
+        }
+        sha256(text.as_bytes())
     }
 
     /// Whether the execution's id is the one that this caller's idempotency key makes; true without a key.
     pub fn id_follows(&self, namespace: &str, caller: &Token) -> bool {
         let of = |key: &String| ExecutionId::of(namespace, caller.as_str(), key) == self.execution;
         self.idempotency_key.as_ref().is_none_or(of)
+    }
+}
+
+/// Removes the keys from addresses of artifacts.
+fn remove_keys(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(address) = without_key(text) {
+                *text = address;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_keys),
+        Value::Object(members) => members.values_mut().for_each(remove_keys),
+        _ => {}
     }
 }
 

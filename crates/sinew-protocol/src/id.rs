@@ -237,6 +237,16 @@ impl ResultKey {
     }
 }
 
+impl ResultKey {
+    /// The secret from which executors derive the keys of objects, so that each of them stores the same object once.
+    pub fn object_secret(&self) -> [u8; 32] {
+        let mut mac = <Hmac<Sha256> as hmac::digest::KeyInit>::new(&self.0.into());
+        // No task has this id: a blank is not part of one.
+        mac.update(b"sinew.v1 objects");
+        mac.finalize().into_bytes().into()
+    }
+}
+
 impl fmt::Debug for ResultKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResultKey(..)")
@@ -341,6 +351,12 @@ impl IdHasher {
     fn finish(self) -> Arc<str> {
         base32(&self.0.finalize()[..20]).into()
     }
+}
+
+/// Token that the subjects of all objects of an execution share, so that their owner can remove them together. Only who knows
+/// the execution can tell which one it is.
+pub fn artifact_group(execution: &ExecutionId) -> Token {
+    Token(digest("artifacts", [execution.0.as_bytes()]))
 }
 
 /// Key of a call that a conversation makes: the place of the call, never its content. `activation` names the conversation,

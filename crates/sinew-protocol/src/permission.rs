@@ -77,8 +77,8 @@ impl Role {
     pub const fn opens(self) -> &'static str {
         match self {
             Self::Agent => {
-                "can read and add artifacts of every execution of its tenant whose address it knows, though never replace \
-                 one unnoticed (addresses carry the sha256); can send progress in the name of any task whose ids it knows; \
+                "can read artifacts of its tenant whose address it knows, and no others, for they are sealed with a key in the \
+                 address; can add artifacts until the store is full, but never replace or delete one; can send progress in the name of any task whose ids it knows; \
                  can be made to send one answer to a subject of a caller's choice; can have the server empty or delete any \
                  stream of its tenant, as all who read or acknowledge single messages can. As a guest, in an account of its \
                  own, it can do neither of the last two"
@@ -269,7 +269,7 @@ impl Table<'_> {
         self.quarantine("TASKS");
         self.say(&format!("card.{name}"));
         self.say("progress.*.*");
-        self.objects(ARTIFACTS, true);
+        self.artifacts(true);
         // Its doors: the queue group is part of the right, so that nobody can listen beside the replicas.
         self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
         self.hear(format!("{} {name}", self.subject(&format!("node.{name}"))));
@@ -299,9 +299,9 @@ impl Table<'_> {
             self.api(&format!("STREAM.PURGE.{}", self.stream(kind)));
         }
         // It does not begin before all streams are as they must be.
-        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
-        let unread = ["TASKS", STEPS, ACCESS, PUSHES].map(|kind| self.stream(kind));
-        for stream in objects.into_iter().chain(unread) {
+        let plans = format!("OBJ_{}", bucket(self.namespace.as_str(), PLANS));
+        let unread = ["TASKS", STEPS, ACCESS, PUSHES, ARTIFACTS].map(|kind| self.stream(kind));
+        for stream in [plans].into_iter().chain(unread) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         // The agents' queues: made and looked at, never read.
@@ -336,7 +336,7 @@ impl Table<'_> {
         let fleet = bucket(self.namespace.as_str(), FLEET);
         self.got.publish.insert(format!("$KV.{fleet}.>"));
         self.read(&format!("KV_{fleet}"));
-        self.objects(ARTIFACTS, true);
+        self.artifacts(true);
         // Plans of workflows that ask one agent, which nobody deploys. Keys are digests.
         self.objects(PLANS, true);
         for subject in ["query.*", "start.*.>", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
@@ -363,7 +363,7 @@ impl Table<'_> {
         self.say(&format!("start.*.{name}.*"));
         self.say(&format!("rpc.*.*.{name}"));
         self.say("query.*");
-        self.objects(ARTIFACTS, true);
+        self.artifacts(true);
         self.objects(PLANS, false);
         for subject in ["event.>", "progress.*.*"] {
             self.hear(self.subject(subject));
@@ -384,10 +384,10 @@ impl Table<'_> {
         // Pages about the mesh show figures, and no message: how full streams and queues are, which executors there are, and
         // how the processes of an agent do.
         let own = self.namespace.as_str();
-        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(own, kind)));
+        let plans = format!("OBJ_{}", bucket(own, PLANS));
         let fleet = format!("KV_{}", bucket(own, FLEET));
         let streams: Vec<String> = STREAMS.iter().map(|stream| stream.name(own)).collect();
-        for stream in streams.into_iter().chain(objects).chain([fleet]) {
+        for stream in streams.into_iter().chain([plans, fleet]) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         self.api(&format!("CONSUMER.LIST.{}", self.stream("TASKS")));
@@ -404,6 +404,8 @@ impl Table<'_> {
                 // Keys are stored as digests; the rest is secret.
                 ACCESS => self.records(ACCESS, "access.key"),
                 PUSHES => {}
+                // Sealed pieces: without an address there is nothing to read.
+                ARTIFACTS => self.artifacts(false),
                 kind => self.read(&self.stream(kind)),
             }
         }
@@ -412,10 +414,8 @@ impl Table<'_> {
         }
         self.api("CONSUMER.INFO.*.*");
         self.fleet_members();
-        for kind in [ARTIFACTS, PLANS] {
-            self.objects(kind, false);
-            self.read(&format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
-        }
+        self.objects(PLANS, false);
+        self.read(&format!("OBJ_{}", bucket(self.namespace.as_str(), PLANS)));
         self.say("query.*");
         self.say(&format!("rpc.*.GetAgentCard.{name}"));
         self.got.publish.insert("$SRV.>".to_owned());
@@ -445,11 +445,11 @@ impl Table<'_> {
         // A subject takes one message, and that is the one that was set aside.
         // Not the steps of agents: an agent would do again what it has done.
         let sent_again =
-            |stream: &&Stream| stream.write_once && !["QUARANTINE", STEPS].contains(&stream.kind);
+            |stream: &&Stream| stream.write_once && !["QUARANTINE", STEPS, ARTIFACTS].contains(&stream.kind);
         for stream in STREAMS.iter().filter(sent_again) {
             self.api(&format!("STREAM.MSG.DELETE.{}", self.stream(stream.kind)));
         }
-        self.objects(ARTIFACTS, true);
+        self.artifacts(true);
         self.objects(PLANS, true);
         self.api(&format!("CONSUMER.DELETE.{}.*", self.stream("TASKS")));
     }
@@ -457,9 +457,9 @@ impl Table<'_> {
     fn provisioner(&mut self) {
         let own = self.namespace.as_str().to_owned();
         let streams = STREAMS.iter().map(|stream| stream.name(&own));
-        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(&own, kind)));
+        let plans = format!("OBJ_{}", bucket(&own, PLANS));
         let fleet = format!("KV_{}", bucket(&own, FLEET));
-        for stream in streams.chain(objects).chain([fleet.clone()]) {
+        for stream in streams.chain([plans, fleet.clone()]) {
             for call in ["CREATE", "UPDATE", "INFO"] {
                 self.api(&format!("STREAM.{call}.{stream}"));
             }
@@ -502,6 +502,17 @@ impl Table<'_> {
         self.api(&format!("DIRECT.GET.{stream}"));
         self.api(&format!("DIRECT.GET.{stream}.>"));
         self.api(&format!("STREAM.MSG.GET.{stream}"));
+    }
+
+    /// Artifacts, by the subjects of their pieces. The form of a read that names what it wants in its body would open the whole
+    /// stream, and a pattern in the place of a subject reads the last piece of it: so pieces are sealed, and the key of an
+    /// object is part of its address alone. A subject takes one message, so nobody replaces or deletes what is stored.
+    fn artifacts(&mut self, write: bool) {
+        let (stream, pieces) = (self.stream(ARTIFACTS), self.subject("artifact.*.*"));
+        self.api(&format!("DIRECT.GET.{stream}.{pieces}"));
+        if write {
+            self.say("artifact.*.*");
+        }
     }
 
     /// An object store; reading is by direct gets.

@@ -13,6 +13,9 @@ pub enum Retention {
     For(Duration),
     /// As long as the operator says.
     Configured,
+    /// Twice as long: what is stored while an execution is open is needed as long as its history is kept, so an execution may
+    /// be open as long as the retention without a loss.
+    TwiceConfigured,
 }
 
 /// One stream.
@@ -33,7 +36,7 @@ pub struct Stream {
 }
 
 /// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
-pub const STREAMS: [Stream; 12] = [
+pub const STREAMS: [Stream; 13] = [
     Stream {
         kind: "JOURNAL",
         subject: "journal",
@@ -131,6 +134,14 @@ pub const STREAMS: [Stream; 12] = [
         keep: Retention::Configured,
         purpose: "webhooks that hear of tasks, with what was delivered",
     },
+    Stream {
+        kind: ARTIFACTS,
+        subject: "artifact",
+        write_once: true,
+        per_subject: 1,
+        keep: Retention::TwiceConfigured,
+        purpose: "sealed pieces of artifacts, large records and large steps",
+    },
 ];
 
 /// The stream of the records of gateways: who may call, what starts executions, shared secrets.
@@ -168,13 +179,13 @@ pub mod fleet_key {
     }
 }
 
-/// The object store for artifacts above [`INLINE_LIMIT`].
+/// The stream of artifacts above [`INLINE_LIMIT`], in sealed pieces.
 pub const ARTIFACTS: &str = "ARTIFACTS";
 
 /// The object store for plans; the key is the plan's digest.
 pub const PLANS: &str = "PLANS";
 
-/// The name of a bucket ([`FLEET`], [`ARTIFACTS`], [`PLANS`]) on the server: `{namespace}_{KIND}`.
+/// The name of a stream or bucket ([`FLEET`], [`PLANS`]) on the server: `{namespace}_{KIND}`.
 pub fn bucket(namespace: &str, kind: &str) -> String {
     format!("{}_{kind}", crate::Token::of(namespace))
 }

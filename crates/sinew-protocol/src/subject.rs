@@ -15,8 +15,9 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
-pub const COUNTED_SUBJECT_KINDS: [&str; 20] = [
+pub const COUNTED_SUBJECT_KINDS: [&str; 21] = [
     "access",
+    "artifact",
     "card",
     "command",
     "control",
@@ -122,6 +123,8 @@ pub enum Subject {
     Access { kind: AccessKind, id: Token },
     /// A webhook of a program outside that hears of a task; `id` is the one that the program chose.
     Push { agent: Token, task: Token, id: Token },
+    /// A sealed piece of an object. Both tokens follow from secrets: the execution, and the key of the object.
+    Artifact { group: Token, piece: Token },
 }
 
 /// Kind of a record of the gateways.
@@ -155,7 +158,7 @@ impl AccessKind {
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 19] = [
+pub const TABLE: [(&str, &str); 20] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
@@ -178,6 +181,7 @@ pub const TABLE: [(&str, &str); 19] = [
     ("step.{agent}.{execution}.{activation}.{place}", "steps that an agent has done in an activation"),
     ("access.{kind}.{id}", "keys, webhook triggers and secrets of gateways"),
     ("push.{agent}.{task}.{id}", "webhooks of programs outside that hear of a task"),
+    ("artifact.{group}.{piece}", "sealed pieces of artifacts, under subjects that nobody can guess"),
 ];
 
 impl Subject {
@@ -241,6 +245,7 @@ impl Subject {
             Self::Push { agent, task, id } => {
                 join(namespace, &["push", agent.as_str(), task.as_str(), id.as_str()])
             }
+            Self::Artifact { group, piece } => join(namespace, &["artifact", group.as_str(), piece.as_str()]),
         }
     }
 
@@ -300,6 +305,7 @@ impl Subject {
             ["push", agent, task, id] => {
                 Self::Push { agent: token(agent)?, task: token(task)?, id: token(id)? }
             }
+            ["artifact", group, piece] => Self::Artifact { group: token(group)?, piece: token(piece)? },
             _ => return None,
         })
     }
@@ -362,6 +368,7 @@ mod tests {
             Subject::Step { agent: agent.clone(), execution: execution.clone(), activation, place: 0 },
             Subject::Access { kind: AccessKind::Key, id: Token::of("k") },
             Subject::Push { agent, task: Token::of(execution.as_str()), id: Token::of("own") },
+            Subject::Artifact { group: Token::of("g"), piece: Token::of("p") },
         ]
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sinew_engine::{
-    Action, ActivationId, ActivationPhase, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
-    RequestTarget, TaskRequest, Time, decode_round, encode_round,
+    Action, ActivationId, ActivationPhase, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal,
+    Machine, RequestTarget, TaskRequest, Time, decode_round, encode_round,
 };
 use sinew_protocol::code;
 use sinew_protocol::journal::ExecutionMeta;
@@ -208,9 +208,9 @@ impl ActiveExecution {
         self.machine.next_deadline().map(|(at, _)| at)
     }
 
-    /// Returns true if a timer is due that ends the work of an agent.
-    pub(crate) fn has_due_task_timer(&self, now: Time) -> bool {
-        self.machine.has_due_task_timer(now)
+    /// Returns true if a timer is due that ends the work of an agent on a task that was sent before a time.
+    pub(crate) fn has_due_task_timer(&self, now: Time, sent_before: Time) -> bool {
+        self.machine.has_due_task_timer(now, sent_before)
     }
 
     /// Returns the tasks of agents whose time has run out.

@@ -240,7 +240,8 @@ impl ShardState {
 
     /// Takes the end of a task, unless the task is over or another agent was asked.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
-        let ResultInput { execution, task, agent, mut result, mut usage, worked_ms, logs, is_checked } = input;
+        let ResultInput { execution, task, agent, mut result, mut usage, worked_ms, logs, is_checked } =
+            input;
         let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
         let Some(((act, attempt), active)) = found else {
             self.notices.push(ShardNotice::ResultLate { execution, task });
@@ -277,9 +278,7 @@ impl ShardState {
         }
         let input = match result {
             Err(fault) => EngineInput::Failed { act, attempt, fault, usage, worked_ms },
-            Ok(reply) => {
-                EngineInput::Done { act, attempt, result: Ok(TaskReply { worked_ms, ..reply }) }
-            }
+            Ok(reply) => EngineInput::Done { act, attempt, result: Ok(TaskReply { worked_ms, ..reply }) },
         };
         if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {
             // The same result would break it again: it ends the attempt as a failure instead.

@@ -105,8 +105,7 @@ impl ShardInput {
         logs: Vec<LogLine>,
     ) -> Self {
         let (usage, worked_ms) = (Value::Null, None);
-        let input =
-            ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked: false };
+        let input = ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked: false };
         Self::TaskResult(Box::new(input))
     }
 

@@ -35,9 +35,9 @@ mod state;
 mod stored;
 mod table;
 mod takeover_note;
-mod timer_check;
 #[cfg(test)]
 mod tests;
+mod timer_check;
 mod wording;
 
 pub use active::CODE_BROKE;

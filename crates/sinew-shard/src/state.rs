@@ -24,7 +24,7 @@ use crate::outgoing::Outgoing;
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::table::ExecutionTable;
-use crate::timer_check::{DueTask, InboxEnds};
+use crate::timer_check::{DueTask, HandInTime, InboxEnds};
 
 /// Bytes of executions that one commit journals again.
 const COMPACTION_STEP_BYTES: usize = 512 * 1024;
@@ -177,10 +177,10 @@ impl ShardState {
         }
     }
 
-    /// Keeps timers that end the work of agents from firing before this time: after an outage, agents hand in the results
-    /// that they could not store.
-    pub fn hold_task_timers(&mut self, until: Time) {
-        self.table.tasks_held_until = self.table.tasks_held_until.max(until);
+    /// Takes note that an outage has ended: for so many milliseconds no timer fires that ends the work of an agent on a task
+    /// that was sent before. Meanwhile agents hand in the results that they could not store.
+    pub fn handle_outage(&mut self, now: Time, hand_in_ms: Time) {
+        self.table.hand_in = HandInTime { from: now, until: now.saturating_add(hand_in_ms) };
     }
 
     /// Wakes every execution whose deadline had passed when the ends of the inbox were asked for. Does nothing before
@@ -320,11 +320,10 @@ impl ShardState {
     /// Returns tasks of agents whose time has run out and that [`ShardState::handle_timeout`] would end now, at most so many.
     pub fn due_tasks(&mut self, ends: &InboxEnds, most: usize) -> Vec<DueTask> {
         let mut tasks = Vec::new();
-        if ends.at < self.table.tasks_held_until {
-            return tasks;
-        }
         for execution in self.due_executions(ends, most) {
-            if let Some(active) = self.table.load(&execution) {
+            let HandInTime { from, until } = self.table.hand_in;
+            let Some(active) = self.table.load(&execution) else { continue };
+            if ends.at >= until || !active.has_due_task_timer(ends.at, from) {
                 tasks.extend(active.due_tasks(ends.at));
             }
         }

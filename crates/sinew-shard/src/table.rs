@@ -17,6 +17,7 @@ use crate::commit_builder::{CommitBuilder, Effect, RejectedChild};
 use crate::program::Program;
 use crate::stored::StoredExecution;
 use crate::summary::{self, RowState};
+use crate::timer_check::HandInTime;
 
 /// Verdicts on commands to executions that are not open, kept for callers that ask late.
 pub(crate) const MAX_VERDICTS: usize = 1_000;
@@ -44,8 +45,8 @@ pub(crate) struct ExecutionTable {
     /// Share of the active ones in that.
     active_bytes: usize,
     due: BTreeSet<(Time, ExecutionId)>,
-    /// Timers that end the work of agents do not fire before this time.
-    pub(crate) tasks_held_until: Time,
+    /// Time for agents to hand in results after an outage.
+    pub(crate) hand_in: HandInTime,
     /// Children that could not be started and whose parents have no answer yet.
     rejected: IndexMap<ExecutionId, RejectedChild>,
     refused: VecDeque<(ExecutionId, Verdict)>,
@@ -328,13 +329,13 @@ impl ExecutionTable {
 
     /// Wakes an execution that is due, unless a timer of it is held. Its entry in the table of deadlines was removed.
     fn fire(&mut self, commit: &mut CommitBuilder, now: Time, execution: &ExecutionId) {
-        let held_until = self.tasks_held_until;
-        if now < held_until
+        let HandInTime { from, until } = self.hand_in;
+        if now < until
             && let Some(open) = self.load(execution)
-            && open.has_due_task_timer(now)
+            && open.has_due_task_timer(now, from)
         {
-            open.due = Some(held_until);
-            self.due.insert((held_until, execution.clone()));
+            open.due = Some(until);
+            self.due.insert((until, execution.clone()));
             return;
         }
         // A tick is never refused; an execution whose code breaks on it waits for an operator.

@@ -9,6 +9,15 @@ use sinew_protocol::{ExecutionId, TaskId};
 
 use crate::bug::seeded_bug;
 
+/// Time after an outage in which agents hand in the results that they could not store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HandInTime {
+    /// End of the outage. Tasks that were sent later are not affected.
+    pub(crate) from: Time,
+    /// End of the time.
+    pub(crate) until: Time,
+}
+
 /// A task of an agent whose time has run out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueTask {

@@ -225,8 +225,8 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
         json!({"booked": 6})
     );
     // A workflow that cannot begin is refused at once, also without --wait.
-    let (before, digest) = address.split_once("sha256=").unwrap();
-    let gone = format!("{before}sha256={}{}", "0".repeat(8), &digest[8..]);
+    let (before, _) = address.split_once("key=").unwrap();
+    let gone = format!("{before}key={}", "A".repeat(43));
     for how in ["--detach", "--wait"] {
         let refused = world.run(&["run", "orders.yaml", "--mesh", "--input-artifact", &gone, how]);
         let told = String::from_utf8_lossy(&refused.stderr);

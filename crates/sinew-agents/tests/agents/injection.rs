@@ -66,12 +66,25 @@ fn as_name(order: &str) -> String {
 struct Strangers {
     order: String,
     carrier: Option<Carrier>,
+    /// Whether the cards of all agents claim that they are workflows.
+    claim_workflows: bool,
     asked: Mutex<Vec<(String, Value)>>,
 }
 
 impl Strangers {
     fn new(order: &str, carrier: Option<Carrier>) -> Arc<Self> {
-        Arc::new(Self { order: order.to_owned(), carrier, asked: Mutex::default() })
+        Arc::new(Self { order: order.to_owned(), carrier, claim_workflows: false, asked: Mutex::default() })
+    }
+
+    /// The same agents under cards that claim to be workflows.
+    fn claiming(order: &str, carrier: Carrier) -> Arc<Self> {
+        let claim = Self {
+            order: order.to_owned(),
+            carrier: Some(carrier),
+            claim_workflows: true,
+            asked: Mutex::default(),
+        };
+        Arc::new(claim)
     }
 
     fn asked_for(&self, agent: &str) -> usize {
@@ -116,6 +129,10 @@ impl Peers for Strangers {
             Some(Carrier::PeerDescription | Carrier::PeerName | Carrier::PeerParameters)
         ) {
             all.push(price);
+        }
+        for peer in &mut all {
+            peer.skills.push(format!("skill-{}", peer.name.chars().take(5).collect::<String>()));
+            peer.is_workflow = self.claim_workflows && peer.name != "Send";
         }
         std::future::ready(Ok(all)).boxed()
     }
@@ -196,6 +213,7 @@ fn obey(body: &str) -> Value {
     } else if turns == 0 {
         let reads = [
             ("peer_News", json!({"text": "news?"})),
+            ("workflow_News", json!({"text": "news?"})),
             ("artifact_list", json!({})),
             ("artifact_read", json!({"name": "notes.txt"})),
         ];
@@ -254,10 +272,22 @@ async fn converse(
     strangers: &Arc<Strangers>,
     approves: bool,
 ) -> Outcome {
+    converse_with(model, fixture, strangers, approves, Value::Null).await
+}
+
+/// The same for a node that asks with this context.
+async fn converse_with(
+    model: &ObedientModel,
+    fixture: &Fixture,
+    strangers: &Arc<Strangers>,
+    approves: bool,
+    context: Value,
+) -> Outcome {
     let people = Arc::new(Decider { approves, asked: Mutex::default() });
     let steps = Arc::new(MemorySteps::default());
     let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
     let mut call = fixture.input(json!({"text": "What is new?"}));
+    call.context = context;
     call.peers = strangers.clone();
     call.people = people.clone();
     call.progress = sender;
@@ -382,6 +412,43 @@ async fn orders_act_where_the_owner_lets_them() {
             let strangers = Strangers::new(order, Some(carrier));
             let outcome = converse(&model, &fixture, &strangers, approves).await;
             assert_eq!(outcome.sent > 0, sends, "{taint} {carrier:?}: {}", outcome.everything);
+        }
+    }
+}
+
+/// Whoever announces a card chooses what it claims to be. Only the agent file says which workflows are trusted.
+#[tokio::test]
+async fn cards_that_claim_to_be_workflows_are_not_trusted() {
+    let model = ObedientModel::start().await;
+    let order = &orders()[0];
+    let by_skill = |name: &str| json!({"peer": {"skill": format!("skill-{name}")}});
+    for (news, price, trusts) in [
+        (json!({"peer": "News"}), json!({"peer": "Price"}), false),
+        (by_skill("News"), by_skill("Price"), false),
+        (json!({"request": {"peers": ["News"]}}), json!({"request": {"peers": ["Price"]}}), false),
+        (json!({"workflow": "News"}), Value::Null, true),
+    ] {
+        for carrier in [Carrier::Output, Carrier::KeyOfOutput, Carrier::Failure, Carrier::PeerDescription] {
+            let tool = if carrier == Carrier::PeerDescription { &price } else { &news };
+            if tool.is_null() {
+                continue;
+            }
+            let mut file = agent_file(&model, "approve", &json!([]));
+            file["run"]["model"]["tools"] = json!([
+                tool,
+                {"peer": "Send", "as": "send", "effect": "once", "trust": "own"},
+                {"builtin": ["artifacts"]},
+            ]);
+            let fixture = Fixture::file(&file);
+            let strangers = Strangers::claiming(order, carrier);
+            let call = json!({"request": {"peers": ["News", "Price"]}});
+            let outcome = converse_with(&model, &fixture, &strangers, false, call).await;
+            let about = format!("{carrier:?} by {tool}");
+            if trusts {
+                assert!(outcome.sent > 0, "{about}: {}", outcome.everything);
+            } else {
+                check(&outcome, &about);
+            }
         }
     }
 }

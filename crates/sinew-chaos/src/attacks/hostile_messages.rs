@@ -80,7 +80,7 @@ impl Attacker {
                 format!("chaos.v1.progress.{ghost}"),
                 format!("chaos.v1.replica.{user}"),
                 "chaos.v1.quarantine.TASKS".to_owned(),
-                "$O.chaos_ARTIFACTS.M".to_owned(),
+                "chaos.v1.artifact.group".to_owned(),
             ],
             Self::Thief => vec![
                 format!("chaos.v1.event.journey.{ghost}"),
@@ -97,6 +97,22 @@ impl Attacker {
                 let others = [Self::Client, Self::Agent, Self::Thief].into_iter();
                 others.flat_map(|other| other.subjects(shard, ghost, fresh)).collect()
             }
+        }
+    }
+
+    /// Calls of the server that would list, read or destroy artifacts of others. The server refuses each of them.
+    pub(super) const fn calls_on_artifacts(self) -> &'static [&'static str] {
+        match self {
+            Self::Agent | Self::Guest => &[
+                "$JS.API.DIRECT.GET.chaos_ARTIFACTS",
+                "$JS.API.DIRECT.GET.chaos_ARTIFACTS.chaos.v1.artifact.>",
+                "$JS.API.DIRECT.GET.OBJ_chaos_ARTIFACTS",
+                "$JS.API.STREAM.MSG.GET.chaos_ARTIFACTS",
+                "$JS.API.STREAM.MSG.DELETE.chaos_ARTIFACTS",
+                "$JS.API.STREAM.PURGE.chaos_ARTIFACTS",
+                "$JS.API.CONSUMER.CREATE.chaos_ARTIFACTS.c.chaos.v1.artifact.>",
+            ],
+            _ => &[],
         }
     }
 

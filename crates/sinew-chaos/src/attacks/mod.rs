@@ -16,9 +16,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use sinew_agents::{ReachableAddresses, WebClient};
+use sinew_mesh::Mesh;
+use sinew_mesh::artifact::Place;
 use sinew_operations::gateway_keys::{NewKey, create_key, revoke_keys};
-use sinew_protocol::ExecutionId;
+use sinew_protocol::a2a::PartContent;
 use sinew_protocol::access::{AccessRole, KeyLimits};
+use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -77,6 +80,9 @@ pub(crate) struct AttackArgs {
 struct MessageTally {
     sent: u64,
     refused: u64,
+    /// Calls on artifacts of others, and how many of them the servers refused.
+    artifact_calls: u64,
+    artifact_refusals: u64,
 }
 
 /// Numbers that stand where ids do, different each time.
@@ -107,9 +113,19 @@ async fn attack_servers(
             tally.sent += messages.len() as u64;
             tally.refused += refused as u64;
         }
+        let calls: Vec<_> = attacker.calls_on_artifacts().iter().map(|call| whole_stream(call)).collect();
+        if let Ok(refused) = send_round(attacker, port, &calls).await {
+            tally.artifact_calls += calls.len() as u64;
+            tally.artifact_refusals += refused as u64;
+        }
         sleep(ROUND_PAUSE).await;
     }
     (attacker, tally)
+}
+
+/// A call that asks for the first message of a stream, whatever it is.
+fn whole_stream(call: &str) -> (Vec<u8>, &'static [u8], &'static [u8]) {
+    (call.as_bytes().to_vec(), b"NATS/1.0\r\n\r\n", br#"{"seq":1}"#)
 }
 
 async fn send_round(
@@ -201,6 +217,31 @@ impl GuardedGateway {
     }
 }
 
+/// An artifact of nobody's execution, whose address no attacker has.
+struct KeptArtifact {
+    address: String,
+    bytes: Vec<u8>,
+}
+
+impl KeptArtifact {
+    async fn store(mesh: &Mesh) -> Fallible<Self> {
+        let execution = ExecutionId::of("chaos", "owner", "artifact");
+        let activation = ActivationKey::of::<&str>(&execution, "input", &[], 0);
+        let task = TaskId::of(&execution, &activation, 1);
+        let place = Place { app: "owner", user: "", execution: &execution, task: &task };
+        let (name, bytes) = (ArtifactName::parse("kept.txt")?, "kept ".repeat(100_000).into_bytes());
+        let stored = mesh.artifacts().put_object(&place, name, 0, "text/plain", bytes.clone().into()).await;
+        match stored.map_err(worded)?.part.content {
+            PartContent::Url(address) => Ok(Self { address, bytes }),
+            _ => Err("an artifact without an address".into()),
+        }
+    }
+
+    async fn is_whole(&self, mesh: &Mesh) -> bool {
+        mesh.artifacts().fetch(&self.address).await.is_ok_and(|bytes| bytes == self.bytes)
+    }
+}
+
 impl AttackArgs {
     fn counts(&self) -> FaultCounts {
         FaultCounts {
@@ -229,6 +270,7 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
     let load = Load::new(client.clone(), seed, 10, 0, Duration::from_millis(common.work_ms));
     let (executors, agents) = (run::executors(common, &site, usize::MAX), run::agents(common, &site));
     let gateway = GuardedGateway::start(&site).await?;
+    let artifact = KeptArtifact::store(client.mesh()).await?;
     let began = Instant::now();
     let mut processes = RunProcesses {
         executors: open(executors, &tallies[0]),
@@ -277,6 +319,7 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
     report.demand(args.short || ended <= run::BAR, format!("all had ended after {} s only", ended.as_secs()));
     run::demand_faults(&mut report, counts, &tallies, &processes.done, DiskChanges::default());
     demand_attacks(&mut report, &tally, http);
+    report.demand(artifact.is_whole(client.mesh()).await, "an artifact was replaced or removed");
     report.demand(report.verdict.quarantined > 0, "nothing was set aside: no attack reached a reader");
     report.demand(gateway.wait_until_open().await.is_ok(), "the gateway is closed to its owner's key");
     let strays = gateway.tally.strays.load(Ordering::Relaxed);
@@ -289,7 +332,15 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
 fn demand_attacks(report: &mut Report, tally: &BTreeMap<Attacker, MessageTally>, http: HttpTally) {
     let mut counts =
         AttackCounts { requests: http.sent, unanswered: http.unanswered, ..AttackCounts::default() };
-    for (attacker, MessageTally { sent, refused }) in tally {
+    for (attacker, MessageTally { sent, refused, artifact_calls, artifact_refusals }) in tally {
+        report.demand(
+            artifact_calls == artifact_refusals,
+            format!(
+                "{} of {artifact_calls} calls of {} on artifacts were let through",
+                artifact_calls.abs_diff(*artifact_refusals),
+                attacker.user()
+            ),
+        );
         counts.messages.insert(attacker.user(), *sent);
         counts.refused += refused;
         let wanted = if attacker.is_kept_out() { *sent } else { 0 };

@@ -20,8 +20,8 @@ use sinew_protocol::Fault;
 pub(crate) use reopen::plan_retry;
 
 use crate::adapter::Adapter;
-use crate::ask::TaskReply;
 use crate::apply::apply;
+use crate::ask::TaskReply;
 use crate::ctx::AdapterContext;
 use crate::fact::{ExecutionMode, ExecutionOutcome, ExecutionStart, Fact, NewActivation, TerminalStatus};
 use crate::graph::IndexedPlan;

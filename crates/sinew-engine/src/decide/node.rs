@@ -246,9 +246,12 @@ impl Decider<'_> {
 
     /// The time of an attempt ran out, and no process has taken its task.
     pub(super) fn not_taken(&mut self, act: ActivationId, attempt: u32, is_online: bool) {
-        let is_due = self.state.acts.get(act as usize).and_then(|one| one.timer).is_some_and(|timer| {
-            timer.kind == TimerKind::Attempt && timer.at <= self.now
-        });
+        let is_due = self
+            .state
+            .acts
+            .get(act as usize)
+            .and_then(|one| one.timer)
+            .is_some_and(|timer| timer.kind == TimerKind::Attempt && timer.at <= self.now);
         if !is_due || !self.is_current(act, attempt) {
             return;
         }

@@ -134,7 +134,14 @@ fn what_is_refused_says_why() {
         (Fact::Began { act: 7 }, "the fact 'began' names activation 7, which does not exist"),
         (Fact::Began { act: 0 }, "the fact 'began' cannot happen to activation 0, which is running"),
         (
-            Fact::Replied { act: 0, attempt: 2, result: reply(), retried: false, usage: Value::Null, worked_ms: None },
+            Fact::Replied {
+                act: 0,
+                attempt: 2,
+                result: reply(),
+                retried: false,
+                usage: Value::Null,
+                worked_ms: None,
+            },
             "the fact 'replied' names attempt 2, which does not exist",
         ),
         (

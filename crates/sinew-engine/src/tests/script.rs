@@ -97,7 +97,9 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
         "=" => {
             EngineInput::Done { act, attempt, result: Ok(TaskReply { usage, ..TaskReply::new(json(rest)) }) }
         }
-        "!" if cost.is_some() => EngineInput::Failed { act, attempt, fault: fault(rest), usage, worked_ms: None },
+        "!" if cost.is_some() => {
+            EngineInput::Failed { act, attempt, fault: fault(rest), usage, worked_ms: None }
+        }
         "!" => EngineInput::Done { act, attempt, result: Err(fault(rest)) },
         ":" => {
             EngineInput::Answer { act, answer: PersonAnswer { data: rest.into(), ..PersonAnswer::default() } }

@@ -167,7 +167,10 @@ fn a_task_that_no_process_took_says_so() {
     let fault = fault_of(decided.facts()).unwrap();
     assert_eq!(fault.0, "SINEW-6012");
     assert_eq!(fault.1, "no process of agent 'a' took the task within 0.1 s: none is online");
-    assert!(matches!(decided.actions[..], [Action::Cancel { attempt: 1, .. }, Action::Send { attempt: 2, .. }]));
+    assert!(matches!(
+        decided.actions[..],
+        [Action::Cancel { attempt: 1, .. }, Action::Send { attempt: 2, .. }]
+    ));
     world.now = 200;
     assert!(world.input(not_taken(1, true)).unwrap().is_empty(), "the attempt is over");
     let fault = fault_of(&world.input(not_taken(2, true)).unwrap()).unwrap();

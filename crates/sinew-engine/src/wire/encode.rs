@@ -54,17 +54,19 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
         Fact::Progressed { act, attempt, value } => {
             Kind::Progressed(pb::JournalProgressed { act: *act, attempt: *attempt, value_json: json(value) })
         }
-        Fact::Replied { act, attempt, result, retried, usage, worked_ms } => Kind::Replied(pb::JournalReplied {
-            act: *act,
-            attempt: *attempt,
-            result: Some(match result {
-                Ok(answer) => pb::journal_replied::Result::Reply(reply(values, answer)),
-                Err(why) => pb::journal_replied::Result::Fault(fault(why)),
-            }),
-            retried: *retried,
-            usage_json: json(usage),
-            worked_ms: *worked_ms,
-        }),
+        Fact::Replied { act, attempt, result, retried, usage, worked_ms } => {
+            Kind::Replied(pb::JournalReplied {
+                act: *act,
+                attempt: *attempt,
+                result: Some(match result {
+                    Ok(answer) => pb::journal_replied::Result::Reply(reply(values, answer)),
+                    Err(why) => pb::journal_replied::Result::Fault(fault(why)),
+                }),
+                retried: *retried,
+                usage_json: json(usage),
+                worked_ms: *worked_ms,
+            })
+        }
         Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
         Fact::BackedOff { act, until, ask: held } => Kind::BackedOff(pb::JournalBackedOff {
             act: *act,

@@ -220,6 +220,7 @@ impl Service {
             ages.extend(mesh.commands().stream_age(kind).await?.map(|age| (kind, age.created)));
         }
         let key = mesh.admin().result_key().await?;
+        mesh.share_object_secret(key.object_secret());
         let may_send_nodes = is_granted(mesh.services().may_send_nodes().await)?;
         if !may_send_nodes {
             warn!(

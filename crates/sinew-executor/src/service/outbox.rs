@@ -416,7 +416,9 @@ pub(super) async fn answer(
 }
 
 /// Tries until it works or cannot work.
-pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() -> F) -> Result<T, MeshError> {
+pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(
+    again: impl Fn() -> F,
+) -> Result<T, MeshError> {
     let mut wait = BACKOFF.0;
     loop {
         match again().await {

@@ -16,8 +16,8 @@ use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Subject, code};
 use sinew_shard::{
-    DueTask, JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening, ShardReport,
-    ShardState, TakeoverCare, WorkGroup,
+    DueTask, JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening,
+    ShardReport, ShardState, TakeoverCare, WorkGroup,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, yield_now};
@@ -34,7 +34,7 @@ use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::start_desk::StartDesk;
 use super::store_desk::StoreDesk;
 use super::takeover_notes::{StoredNote, clear_own_note};
-use super::timer_gate::{HAND_IN_TIME, Outage, TimerGate};
+use super::timer_gate::{HAND_IN_MS, Outage, TimerGate};
 use crate::measures::execution_gauges::ExecutionGauges;
 use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
 use crate::measures::round_time::RoundTime;
@@ -206,7 +206,7 @@ impl Shard {
         desk.fold(&shared, &mut opening).await?;
         let OpeningDesk { outbox, calls, stores, note } = desk;
         let (mut state, mut care) = opening.finish();
-        state.hold_task_timers(clock.now() + HAND_IN_TIME.as_millis() as Time);
+        state.handle_outage(clock.now(), HAND_IN_MS);
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
@@ -341,7 +341,7 @@ impl Shard {
             let ends = self.inbox.ends().await;
             let outage = self.timers.handle_ends(asked_at, ends, self.stores.connections());
             if outage == Outage::Ended {
-                self.state.hold_task_timers(self.clock.now() + HAND_IN_TIME.as_millis() as Time);
+                self.state.handle_outage(self.clock.now(), HAND_IN_MS);
             }
         }
         let is_read = self.timers.ends().is_some_and(|ends| ends.are_reached(&self.state.positions()));

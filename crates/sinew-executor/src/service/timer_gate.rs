@@ -9,9 +9,9 @@ use sinew_shard::InboxEnds;
 use tokio::time::Instant;
 use tracing::debug;
 
-/// How long timers that end the work of agents are held after a takeover or an outage. Agents reconnect within 4 s and repeat a
-/// result that was not stored within a second.
-pub(super) const HAND_IN_TIME: Duration = Duration::from_secs(6);
+/// Milliseconds for which timers that end the work of agents are held after a takeover or an outage. Agents reconnect within 4 s
+/// and repeat a result that was not stored within a second.
+pub(super) const HAND_IN_MS: Time = 6_000;
 /// Pause before the ends of the inbox are asked for again: after an error, or while the inbox does not reach them.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 const REPEAT_PAUSE: Duration = Duration::from_secs(1);

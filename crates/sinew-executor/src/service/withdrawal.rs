@@ -117,8 +117,7 @@ async fn cancel_child(shared: &Shared, call: &Call) {
     let child = command.execution();
     let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
     let (shard, body) = (child.shard(shared.shards), bytes::Bytes::from(command.to_json()));
-    let sent = insist(|| {
-        shared.mesh.commands().send(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone())
-    });
+    let sent =
+        insist(|| shared.mesh.commands().send(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone()));
     report(&sent.await);
 }

@@ -253,7 +253,7 @@ fn subjects(round: usize) -> Vec<(&'static str, String)> {
             (name, "test.v1.card".to_owned()),
             (name, format!("test.v1.progress.{ghost}")),
             (name, "test.v1.quarantine.TASKS".to_owned()),
-            (name, "$O.test_ARTIFACTS.M".to_owned()),
+            (name, "test.v1.artifact.group".to_owned()),
         ]);
     }
     all.extend([

@@ -142,7 +142,8 @@ mod tests {
     }
 
     fn address() -> String {
-        format!("artifact://orders/u/e1/report%20a.pdf?version=0&task=t1&sha256={}", "0f".repeat(32))
+        let (hash, key) = ("0f".repeat(32), "A".repeat(43));
+        format!("artifact://orders/u/e1/report%20a.pdf?version=0&task=t1&sha256={hash}&key={key}")
     }
 
     #[test]

@@ -10,7 +10,8 @@ const ARTIFACT_PREFIX: &str = "artifact://";
 /// Template of addresses of tasks.
 pub(super) const TASK_TEMPLATE: &str = "sinew://tasks/{task}";
 /// Template of addresses of artifacts, as results have them.
-pub(super) const ARTIFACT_TEMPLATE: &str = "artifact://{app}/{user}/{execution}/{name}{?version,task,sha256}";
+pub(super) const ARTIFACT_TEMPLATE: &str =
+    "artifact://{app}/{user}/{execution}/{name}{?version,task,sha256,key}";
 /// Bytes of the longest address that is looked at.
 const MAX_URI_BYTES: usize = 4_096;
 /// Characters of an id that stand in an address as they are.
@@ -56,7 +57,8 @@ mod tests {
             assert_eq!(ResourcePlace::parse(&task_uri(task)), Some(ResourcePlace::Task(task.to_owned())));
         }
         let hash = "0f".repeat(32);
-        let address = format!("artifact://orders/u/e1/in.json?version=0&task=t1&sha256={hash}");
+        let key = "A".repeat(43);
+        let address = format!("artifact://orders/u/e1/in.json?version=0&task=t1&sha256={hash}&key={key}");
         let Some(ResourcePlace::Artifact(read)) = ResourcePlace::parse(&address) else { panic!("{address}") };
         assert_eq!(read.to_string(), address);
     }
@@ -65,7 +67,9 @@ mod tests {
     fn other_addresses_are_none() {
         let long = format!("sinew://tasks/{}", "x".repeat(5_000));
         let hash = "0f".repeat(32);
-        let upwards = format!("artifact://orders/u/..%2Fe1/n?task=t&sha256={hash}");
+        let key = "A".repeat(43);
+        let upwards = format!("artifact://orders/u/..%2Fe1/n?task=t&sha256={hash}&key={key}");
+        let keyless = format!("artifact://orders/u/e1/n?task=t&sha256={hash}");
         for uri in [
             "",
             "sinew://tasks/",
@@ -76,6 +80,7 @@ mod tests {
             "file:///etc/passwd",
             "artifact://orders/u/e1/in.json",
             &upwards,
+            &keyless,
             &long,
         ] {
             assert_eq!(ResourcePlace::parse(uri), None, "{uri}");

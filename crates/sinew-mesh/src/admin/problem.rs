@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket};
+use sinew_protocol::stream::{FLEET, PLANS, STREAMS, bucket};
 
 use crate::admin::MeshAdmin;
 use crate::error::MeshError;
@@ -44,6 +44,7 @@ impl MeshAdmin<'_> {
     /// Looks for problems of the server, as far as these credentials may. Needs no right beyond an operator's.
     pub async fn find_problems(self) -> Vec<ServerProblem> {
         let mut problems: Vec<_> = self.small_payload().into_iter().collect();
+        problems.extend(self.older_format().await);
         let (account, streams, shards) =
             tokio::join!(self.full_account(), self.full_streams(), self.stuck_shards());
         for found in [account, streams, shards] {
@@ -61,6 +62,19 @@ impl MeshAdmin<'_> {
             }
         }
         problems
+    }
+
+    /// Tells of a mesh whose messages cannot be erased.
+    async fn older_format(self) -> Option<ServerProblem> {
+        let layout = self.layout().await.ok()?;
+        (!layout.has_erasable_messages).then(|| ServerProblem {
+            part: "format",
+            severe: false,
+            code: code::STREAMS_OF_OLDER_FORMAT.as_str(),
+            message: "JOURNAL and HISTORY have deny_delete, so their messages cannot be erased one by one"
+                .to_owned(),
+            hint: "sinew explain SINEW-7045",
+        })
     }
 
     /// Says whether a piece of an object does not fit into a message of this server.
@@ -103,10 +117,10 @@ impl MeshAdmin<'_> {
     /// Compares streams that refuse messages when they are full with their limits.
     async fn full_streams(self) -> Result<Vec<ServerProblem>, MeshError> {
         let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
-        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.mesh.namespace(), kind)));
+        let plans = format!("OBJ_{}", bucket(self.mesh.namespace(), PLANS));
         let streams = STREAMS.iter().map(|stream| stream.name(self.mesh.namespace()));
         let mut problems = Vec::new();
-        for name in streams.chain(objects).chain([fleet]) {
+        for name in streams.chain([plans, fleet]) {
             let info = match self.mesh.stream_info(&name).await {
                 Ok(Some(info)) => info,
                 // A missing stream is a difference, not a problem of the server.

@@ -13,13 +13,13 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use rand::Rng as _;
 use sinew_protocol::env::RESULT_KEY;
-use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
+use sinew_protocol::stream::{FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
 use sinew_protocol::subject::DEFAULT_SHARDS;
 
 use crate::admin::MeshAdmin;
 use crate::error::MeshError;
 use crate::layout::MOST_SHARDS;
-use crate::store::layout_store::Settings;
+use crate::store::layout_store::{STREAM_FORMAT, Settings, first_format};
 
 /// How long a mesh that did not choose keeps what is closed.
 pub const DEFAULT_RETENTION: Duration = Duration::from_hours(7 * 24);
@@ -100,8 +100,12 @@ impl MeshAdmin<'_> {
         replaced: &mut Vec<Config>,
     ) -> Result<(), MeshError> {
         let mut stored = self.settings().await?;
+        // Streams that an older version made and did not finish keep their format: an update cannot change it.
+        let journal = self.config_of(&bucket(self.mesh.namespace(), "JOURNAL")).await?;
+        let is_older = journal.is_some_and(|journal| journal.deny_delete);
+        let format = if is_older { first_format() } else { STREAM_FORMAT };
         loop {
-            let settings = options.over(stored.map(|(settings, _)| settings));
+            let settings = options.over(stored.map(|(settings, _)| settings), format);
             if let Some(((have, _), asked)) = stored.zip(options.shards)
                 && asked != have.shards
             {
@@ -267,7 +271,7 @@ impl Provision {
     }
 
     /// These options over what the mesh has.
-    fn over(&self, have: Option<Settings>) -> Settings {
+    fn over(&self, have: Option<Settings>, format: u32) -> Settings {
         Settings {
             version: Settings::VERSION,
             // The stored value takes precedence: shards never change.
@@ -279,6 +283,7 @@ impl Provision {
             ),
             storage_limit: self.storage_limit.or(have.and_then(|have| have.storage_limit)),
             keep_events: self.keep_events.or(have.map(|have| have.keep_events)).unwrap_or(false),
+            format: have.map_or(format, |have| have.format),
         }
     }
 }
@@ -288,7 +293,7 @@ fn wanted(namespace: &str, settings: &Settings) -> Vec<Config> {
     let mut configs = vec![fleet_config(namespace, settings)];
     let streams = STREAMS.iter().filter(|stream| stream.kind != "EVENTS" || settings.keep_events);
     configs.extend(streams.map(|stream| stream_config(namespace, stream, settings)));
-    configs.extend([ARTIFACTS, PLANS].map(|kind| object_config(namespace, kind, settings)));
+    configs.push(plans_config(namespace, settings));
     configs
 }
 
@@ -321,8 +326,9 @@ fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Confi
             Retention::Always => Duration::ZERO,
             Retention::For(time) => time,
             Retention::Configured => Duration::from_secs(settings.retention),
+            Retention::TwiceConfigured => Duration::from_secs(settings.retention.saturating_mul(2)),
         },
-        deny_delete: source_of_truth || stream.kind == "HISTORY",
+        deny_delete: settings.format == first_format() && (source_of_truth || stream.kind == "HISTORY"),
         // The journal is read at its leader only: a follower may not have the last commit yet.
         allow_direct: !source_of_truth,
         allow_message_ttl: stream.has_message_ttl(),
@@ -349,16 +355,10 @@ fn fleet_config(namespace: &str, settings: &Settings) -> Config {
     }
 }
 
-fn object_config(namespace: &str, kind: &str, settings: &Settings) -> Config {
-    let bucket = bucket(namespace, kind);
+fn plans_config(namespace: &str, settings: &Settings) -> Config {
+    let bucket = bucket(namespace, PLANS);
     let subjects = vec![format!("$O.{bucket}.C.>"), format!("$O.{bucket}.M.>")];
-    let (purpose, max_age) = match kind {
-        // Artifacts are stored while their execution is open and are needed as long as its history is kept. So an execution
-        // may be open as long as the retention without a loss.
-        ARTIFACTS => ("artifacts that are too large to travel", Duration::from_secs(2 * settings.retention)),
-        _ => ("plans, by digest", Duration::ZERO),
-    };
-    Config { max_age, allow_direct: true, ..base(format!("OBJ_{bucket}"), subjects, purpose, settings) }
+    Config { allow_direct: true, ..base(format!("OBJ_{bucket}"), subjects, "plans, by digest", settings) }
 }
 
 /// Returns the settings of a stream that the mesh depends on, each with its value as text.

@@ -1,24 +1,19 @@
-//! Artifacts: small ones travel inside the message that names them, larger ones lie in the object store.
+//! Artifacts: small ones travel inside the message that names them, larger ones are stored as sealed objects.
 //!
-//! A name from an agent is shown and never becomes a key: the key is execution, task and sha256, so bytes under a key
-//! cannot change without being noticed. An address says where bytes lie, never who may read them.
+//! A name from an agent is shown and never becomes part of an object's id: that is execution, task and sha256. An address
+//! has the key of its object, so whoever has the address can read the object, and nobody else.
 
-use std::collections::HashMap;
 use std::fmt;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::object_store::ObjectInfo;
 use bytes::Bytes;
 use sinew_protocol::a2a::Part;
-use sinew_protocol::artifact::{ArtifactRef, BadArtifact, StoredAt};
-use sinew_protocol::deployment::is_digest;
-use sinew_protocol::stream::ARTIFACTS;
+use sinew_protocol::artifact::{ArtifactRef, BadArtifact, StoredAt, object_id};
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskId};
 
 pub use crate::store::object::LARGEST_OBJECT;
-use crate::store::object::{ObjectBucket, StoredObject, digest_of};
-use crate::stream::follow;
+use crate::store::object::{StoredObject, digest_of};
+use crate::store::sealed::{ObjectPlace, SealedObjects};
 use crate::{Mesh, MeshError};
 
 /// The longest address, in bytes.
@@ -82,7 +77,7 @@ fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
 impl Mesh {
     /// The artifacts of this mesh.
     pub fn artifacts(&self) -> ArtifactStore {
-        ArtifactStore { mesh: self.clone(), objects: ObjectBucket::new(self, ARTIFACTS, "artifact") }
+        ArtifactStore { mesh: self.clone(), objects: SealedObjects::new(self, "artifact") }
     }
 }
 
@@ -90,7 +85,7 @@ impl Mesh {
 #[derive(Clone)]
 pub struct ArtifactStore {
     mesh: Mesh,
-    objects: ObjectBucket,
+    objects: SealedObjects,
 }
 
 impl ArtifactStore {
@@ -110,7 +105,7 @@ impl ArtifactStore {
         Ok(ready(artifact))
     }
 
-    /// Stores bytes of any size in the object store.
+    /// Stores bytes of any size as an object.
     pub async fn put_object(
         &self,
         place: &Place<'_>,
@@ -140,11 +135,13 @@ impl ArtifactStore {
         let meta = ArtifactMeta { name, version, media_type, sha256, size };
         let artifact = ArtifactRef { name: meta.name.clone(), version: Some(version) };
         let (app, user) = (place.app.to_owned(), place.user.to_owned());
+        let object = object_id(place.execution, place.task, &meta.sha256);
         let address = StoredAt {
             uri: ArtifactUri { app, user, session: place.execution.to_string(), artifact },
             execution: place.execution.clone(),
             task: place.task.clone(),
             sha256: meta.sha256.clone(),
+            key: self.objects.place(place.execution, object).key,
         };
         // An address that nobody can read again must not be handed out.
         let text = address.to_string();
@@ -157,12 +154,7 @@ impl ArtifactStore {
     /// Stores an artifact that was checked.
     pub async fn store(&self, prepared: PreparedArtifact) -> Result<StoredArtifact, MeshError> {
         let PreparedArtifact { artifact, address, bytes } = prepared;
-        let about = [
-            ("name", artifact.meta.name.to_string()),
-            ("version", artifact.meta.version.to_string()),
-            ("media_type", artifact.meta.media_type.clone()),
-        ];
-        self.objects.put(&address.key(), &address.sha256, about, &bytes).await?;
+        self.objects.put(&place_of(&address), &bytes).await?;
         Ok(ready(artifact))
     }
 
@@ -210,7 +202,7 @@ impl ArtifactStore {
 
     async fn address_within(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, MeshError> {
         let StoredObject { bytes, sha256: found } =
-            self.objects.get_within(&address.key(), max_bytes).await?;
+            self.objects.get_within(&place_of(address), max_bytes).await?;
         if found == address.sha256 {
             return Ok(bytes);
         }
@@ -221,26 +213,10 @@ impl ArtifactStore {
         }
         .into())
     }
+}
 
-    /// Lists the artifacts of an execution in the object store, by task and name; inline artifacts are in its journal only.
-    ///
-    /// Reads the description of every object of the mesh: for people, not for the path of data.
-    pub async fn list(&self, execution: &ExecutionId) -> Result<Vec<(TaskId, ArtifactMeta)>, MeshError> {
-        let objects = &self.objects;
-        let from = DeliverPolicy::LastPerSubject;
-        let mut found = HashMap::new();
-        let stream = objects.stream_name();
-        follow::sweep(&self.mesh, &stream, objects.descriptions(), from, |message| {
-            if let Some((task, meta)) = described(execution, &message.payload) {
-                found.insert((task, meta.sha256.clone()), meta);
-            }
-            true
-        })
-        .await?;
-        let mut list: Vec<_> = found.into_iter().map(|((task, _), meta)| (task, meta)).collect();
-        list.sort_by(|a, b| (&a.0, &a.1.name, a.1.version).cmp(&(&b.0, &b.1.name, b.1.version)));
-        Ok(list)
-    }
+fn place_of(address: &StoredAt) -> ObjectPlace<'_> {
+    ObjectPlace { execution: &address.execution, id: address.object(), key: address.key.clone() }
 }
 
 /// Reads an address that came as text.
@@ -261,23 +237,4 @@ fn ready(artifact: ResultArtifact) -> StoredArtifact {
     let part = artifact.content.to_part();
     let part = part.with_media_type(&artifact.meta.media_type).with_filename(artifact.meta.name.as_str());
     StoredArtifact { meta: artifact.meta, part }
-}
-
-/// Decodes a description; `None` unless it belongs to this execution.
-fn described(execution: &ExecutionId, body: &[u8]) -> Option<(TaskId, ArtifactMeta)> {
-    let info: ObjectInfo = serde_json::from_slice(body).ok()?;
-    let rest = info.name.strip_prefix(execution.as_str())?.strip_prefix('.')?;
-    let (task, sha256) = rest.split_once('.')?;
-    if info.deleted || !is_digest(sha256) {
-        return None;
-    }
-    let said = |field: &str| info.metadata.get(field);
-    let meta = ArtifactMeta {
-        name: ArtifactName::parse(said("name")?).ok()?,
-        version: said("version")?.parse().ok()?,
-        media_type: plain_media_type(said("media_type")?).ok()?.to_owned(),
-        sha256: sha256.to_owned(),
-        size: info.size as u64,
-    };
-    Some((TaskId::parse(task).ok()?, meta))
 }

@@ -10,13 +10,13 @@ use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Subject, header};
 use tokio::time::{Instant, sleep};
 
 use crate::store::card::stream_name;
-use crate::store::object::{LARGEST_OBJECT, ObjectBucket, digest_of};
+use crate::store::object::{LARGEST_OBJECT, digest_of};
+use crate::store::sealed::{ObjectPlace, SealedObjects};
 use crate::stream::follow;
 use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{pause, redirected};
@@ -172,8 +172,8 @@ impl Mesh {
 }
 
 impl HistoryStore<'_> {
-    fn records(self) -> ObjectBucket {
-        ObjectBucket::new(self.mesh, ARTIFACTS, "record")
+    fn records(self) -> SealedObjects {
+        SealedObjects::new(self.mesh, "record")
     }
 
     /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same, and a record never
@@ -184,10 +184,10 @@ impl HistoryStore<'_> {
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
             // The object first: a message must not name what is not there yet.
-            let digest = digest_of(&body).await;
-            let key = record_key(&closed.execution, &digest);
-            self.records().put(&key, &digest, [], &body).await?;
-            headers.insert(header::OBJECT, key);
+            let id = record_id(&closed.execution, &digest_of(&body).await);
+            let object = self.records().place(&closed.execution, id);
+            self.records().put(&object, &body).await?;
+            headers.insert(header::OBJECT, object.reference());
             body = Bytes::new();
         }
         let (stream, subject) = self.place(&closed.execution);
@@ -268,17 +268,22 @@ impl HistoryStore<'_> {
         }
         let closed = ClosedExecution::read(execution.clone(), &message.headers)
             .ok_or_else(|| damaged("its headers cannot be read"))?;
-        let Some(key) = message.headers.get(header::OBJECT) else {
+        let Some(reference) = message.headers.get(header::OBJECT) else {
             let (size, limit) = (message.payload.len() as u64, max_bytes as u64);
             if size > limit {
                 return Err(MeshError::TooLarge { what: "record", size, limit });
             }
             return Ok(Some((closed, message.payload)));
         };
-        let record = self.records().get_within(key.as_str(), max_bytes).await?;
-        // The key must be this execution's and name these bytes, whatever the message says.
-        if record_key(execution, &record.sha256) != key.as_str() {
-            return Err(damaged("the object it names is another one"));
+        let object = ObjectPlace::named(execution, reference.as_str())?;
+        // The object must be this execution's and have these bytes, whatever the message says.
+        let other = || damaged("the object it names is another one");
+        if !object.id.starts_with(&record_id(execution, "")) {
+            return Err(other());
+        }
+        let record = self.records().get_within(&object, max_bytes).await?;
+        if record_id(execution, &record.sha256) != object.id {
+            return Err(other());
         }
         Ok(Some((closed, record.bytes)))
     }
@@ -404,7 +409,7 @@ fn replaces(stored: &HeaderMap, closed: &ClosedExecution, body: &Bytes, stored_b
     closed.entries > stored_entries || (stored_entries == 0 && (object || body != stored_body))
 }
 
-/// The key of a record in the artifact store; no task has this name, for a task's id is a hash.
-fn record_key(execution: &ExecutionId, sha256: &str) -> String {
+/// The id of a record among the stored objects; no task has this name, for a task's id is a hash.
+fn record_id(execution: &ExecutionId, sha256: &str) -> String {
     format!("{execution}.history.{sha256}")
 }

@@ -34,6 +34,23 @@ pub(crate) struct Settings {
     /// Meshes of older versions, which do not say it, keep events.
     #[serde(default = "keeps_events_of_old", skip_serializing_if = "is_true")]
     pub(crate) keep_events: bool,
+    /// Format of the streams; see [`STREAM_FORMAT`].
+    #[serde(default = "first_format", skip_serializing_if = "is_first_format")]
+    pub(crate) format: u32,
+}
+
+/// Format of the streams of a new mesh. In format 1 the server refuses to delete messages of JOURNAL and HISTORY, which no
+/// update takes back; in format 2 it does not, so that a message can be erased.
+pub(crate) const STREAM_FORMAT: u32 = 2;
+
+/// Format of a mesh that does not say it.
+pub(crate) const fn first_format() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_first_format(format: &u32) -> bool {
+    *format == first_format()
 }
 
 const fn keeps_events_of_old() -> bool {
@@ -53,6 +70,9 @@ impl Settings {
         let settings: Self = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
         if settings.version != Self::VERSION {
             return Err(bad(format!("version {} is not known here", settings.version)));
+        }
+        if !(first_format()..=STREAM_FORMAT).contains(&settings.format) {
+            return Err(bad(format!("format {} of the streams is not known here", settings.format)));
         }
         if settings.shards.get() > MOST_SHARDS {
             return Err(bad(format!("{} shards, at most {MOST_SHARDS} are allowed", settings.shards)));
@@ -76,6 +96,7 @@ impl Mesh {
             retention: Duration::from_secs(settings.retention),
             storage_limit: settings.storage_limit,
             keeps_events: settings.keep_events,
+            has_erasable_messages: settings.format >= STREAM_FORMAT,
             max_payload: self.client().max_payload(),
         })
     }

@@ -9,5 +9,6 @@ pub mod history_index;
 pub(crate) mod layout_store;
 pub(crate) mod object;
 pub mod record;
+pub(crate) mod sealed;
 pub mod steps;
 pub mod workflow;

@@ -1,4 +1,4 @@
-//! Objects of a bucket, in the form of NATS object stores, without the rights that the client's own needs.
+//! Plans in their bucket, in the form of NATS object stores, without the rights that the client's own needs.
 //!
 //! The client's object store asks for the stream's configuration, makes a consumer to read, and rolls up what it wrote.
 //! Agents may do none of that. Here reading is direct gets, and writing leaves an object as it is when it is there
@@ -59,11 +59,6 @@ impl ObjectBucket {
     /// The stream behind the bucket.
     pub(crate) fn stream_name(&self) -> String {
         format!("OBJ_{}", self.bucket)
-    }
-
-    /// The subjects of all descriptions.
-    pub(crate) fn descriptions(&self) -> String {
-        format!("$O.{}.M.>", self.bucket)
     }
 
     fn description(&self, key: &str) -> String {

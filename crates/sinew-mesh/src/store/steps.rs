@@ -9,10 +9,11 @@ use async_nats::HeaderValue;
 use async_nats::header::{HeaderMap, NATS_MESSAGE_TTL, NATS_STREAM};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use sinew_protocol::stream::{ARTIFACTS, INLINE_LIMIT, STEPS, bucket};
+use sinew_protocol::stream::{INLINE_LIMIT, STEPS, bucket};
 use sinew_protocol::{ActivationKey, ExecutionId, Subject, Token, header};
 
-use crate::store::object::{ObjectBucket, digest_of};
+use crate::store::object::digest_of;
+use crate::store::sealed::{ObjectPlace, SealedObjects};
 use crate::stream::send::PutOutcome;
 use crate::stream::task::TaskExchange;
 use crate::wire::undeliverable;
@@ -122,11 +123,12 @@ impl StepStore {
         let (mut headers, mut body) = (HeaderMap::new(), record);
         if body.len() > INLINE_LIMIT {
             // The object first: a record must not name bytes that are not there yet.
-            let digest = digest_of(&body).await;
-            let key = object_key(log, &digest);
-            self.objects().put(&key, &digest, [], &body).await?;
-            headers.insert(header::OBJECT, key.as_str());
-            body = key.into();
+            let id = object_id(log, &digest_of(&body).await);
+            let object = self.objects().place(&log.execution, id);
+            self.objects().put(&object, &body).await?;
+            let reference = object.reference();
+            headers.insert(header::OBJECT, reference.as_str());
+            body = reference.into();
         }
         if let Some(keep) = keep {
             // Seconds, rounded up: the server takes no fractions.
@@ -157,21 +159,25 @@ impl StepStore {
         if message.headers.get(header::OBJECT).is_none() {
             return Ok(Some(message.payload));
         }
-        let key = String::from_utf8_lossy(&message.payload).into_owned();
-        let record = self.objects().get_within(&key, MAX_STEP_BYTES).await?;
-        // The key must be this log's and name these bytes, whatever the message says.
-        if object_key(log, &record.sha256) != key {
-            return Err(damaged("the object that it names is another one"));
+        let object = ObjectPlace::named(&log.execution, &String::from_utf8_lossy(&message.payload))?;
+        // The object must be this log's and have these bytes, whatever the message says.
+        let other = || damaged("the object that it names is another one");
+        if !object.id.starts_with(&object_id(log, "")) {
+            return Err(other());
+        }
+        let record = self.objects().get_within(&object, MAX_STEP_BYTES).await?;
+        if object_id(log, &record.sha256) != object.id {
+            return Err(other());
         }
         Ok(Some(record.bytes))
     }
 
-    fn objects(&self) -> ObjectBucket {
-        ObjectBucket::new(&self.mesh, ARTIFACTS, "step")
+    fn objects(&self) -> SealedObjects {
+        SealedObjects::new(&self.mesh, "step")
     }
 }
 
-/// The key of a large record in the artifact store. No task has this name: the id of a task has no dot.
-fn object_key(log: &StepLogId, sha256: &str) -> String {
+/// The id of a large record among the stored objects. No task has this name: the id of a task has no dot.
+fn object_id(log: &StepLogId, sha256: &str) -> String {
     format!("{}.step.{}.{sha256}", log.execution, log.activation)
 }

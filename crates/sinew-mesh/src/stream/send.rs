@@ -14,6 +14,7 @@ use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
+use sinew_protocol::command::Command;
 use sinew_protocol::header::{MESSAGE_ID, may_pass};
 use sinew_protocol::stream::{STREAMS, bucket};
 use sinew_protocol::subject::Operation;
@@ -216,8 +217,12 @@ impl Mesh {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
+                // A stream that is not ready yet has a leader at most, whom not everybody may ask.
                 DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
-                    self.last(stream, subject).await
+                    match self.last(stream, subject).await {
+                        Err(MeshError::Forbidden { .. }) => Err(unreachable(WHAT, &error)),
+                        found => found,
+                    }
                 }
                 // The screen has replaced the headers, and with them where the message lies.
                 DirectGetErrorKind::Other if self.is_screened() => {
@@ -251,7 +256,26 @@ impl ShardCommands<'_> {
     ) -> Result<PutOutcome, MeshError> {
         let subject =
             Subject::Command { shard, operation, caller: self.mesh.caller().clone(), id: id.clone() };
-        self.mesh.put_once(&subject, headers, body).await
+        let put = self.mesh.put_once(&subject, headers, body.clone()).await?;
+        if put == PutOutcome::Taken
+            && operation == Operation::Start
+            && self.is_same_start(&subject, id, &body).await?
+        {
+            return Ok(PutOutcome::Same);
+        }
+        Ok(put)
+    }
+
+    /// Whether the stored start asks for the same as this one. Addresses of one content differ by the process that stored it.
+    async fn is_same_start(self, subject: &Subject, id: &Token, body: &[u8]) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), "COMMANDS");
+        let stored = self.mesh.stored(&stream, &self.mesh.subject(subject)).await?;
+        let digest = |body: &[u8]| match Command::read(Operation::Start, id, body) {
+            Ok(Command::Start(start)) => Some(start.digest()),
+            _ => None,
+        };
+        let stored = stored.and_then(|stored| digest(&stored.payload));
+        Ok(stored.is_some() && stored == digest(body))
     }
 }
 
@@ -415,6 +439,7 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         Subject::Step { .. } => "step",
         Subject::Access { .. } => "access",
         Subject::Push { .. } => "push",
+        Subject::Artifact { .. } => "artifact",
         Subject::Rpc { .. }
         | Subject::Node { .. }
         | Subject::Start { .. }

@@ -225,7 +225,8 @@ impl TaskExchange<'_> {
     ) -> Result<Option<u64>, MeshError> {
         let (agent, execution, task) = (agent.clone(), execution.clone(), task.clone());
         let subject = self.mesh.subject(&Subject::Task { agent, execution, task });
-        let stored = self.mesh.message(&bucket(self.mesh.namespace(), "TASKS"), &MessageQuery::last(&subject));
+        let stored =
+            self.mesh.message(&bucket(self.mesh.namespace(), "TASKS"), &MessageQuery::last(&subject));
         Ok(stored.await?.map(|stored| stored.sequence))
     }
 

@@ -43,6 +43,7 @@ fn subjects() -> Vec<Subject> {
         Subject::Step { agent: agent.clone(), execution, activation, place: 0 },
         Subject::Access { kind: AccessKind::Key, id: Token::of("k") },
         Subject::Push { agent, task: Token::of("t"), id: Token::of("p") },
+        Subject::Artifact { group: Token::of("g"), piece: Token::of("p") },
     ]);
     all
 }
@@ -93,22 +94,22 @@ fn what_a_server_grants_is_asked_for_by_subject() {
 fn who_may_say_what() {
     let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
     // The same subjects under the user's own name and under another's.
-    assert_eq!(says(Role::Agent, "reviewer"), "result card progress replica quarantine step");
-    assert_eq!(says(Role::Agent, "billing"), "progress quarantine");
-    assert_eq!(says(Role::Client, "billing"), "command rpc query");
-    assert_eq!(says(Role::Client, "reviewer"), "query");
-    assert_eq!(says(Role::Gateway, "reviewer"), "command rpc query push");
+    assert_eq!(says(Role::Agent, "reviewer"), "result card progress replica quarantine step artifact");
+    assert_eq!(says(Role::Agent, "billing"), "progress quarantine artifact");
+    assert_eq!(says(Role::Client, "billing"), "command rpc query artifact");
+    assert_eq!(says(Role::Client, "reviewer"), "query artifact");
+    assert_eq!(says(Role::Gateway, "reviewer"), "command rpc query push artifact");
     assert_eq!(says(Role::Operator, "billing"), "query");
     assert_eq!(says(Role::Provisioner, "billing"), "");
     assert_eq!(
         says(Role::Executor, "billing"),
-        "command journal history task result event card rpc progress control query quarantine"
+        "command journal history task result event card rpc progress control query quarantine artifact"
     );
     assert_eq!(
         says(Role::Executor, "x1"),
-        "journal history task result event card progress control query quarantine"
+        "journal history task result event card progress control query quarantine artifact"
     );
-    assert_eq!(says(Role::Admin, "billing"), "command task result card rpc query workflow access");
+    assert_eq!(says(Role::Admin, "billing"), "command task result card rpc query workflow access artifact");
 }
 
 #[test]
@@ -197,11 +198,19 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.CONSUMER.CREATE.prod_STEPS.r1.prod.v1.step.reviewer.>", &[Operator, Admin]),
         ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Gateway, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
-        ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Gateway, Operator, Admin]),
+        // Artifacts are read by the subjects of their pieces: nobody walks through the stream.
+        (
+            "$JS.API.DIRECT.GET.prod_ARTIFACTS.prod.v1.artifact.g.p",
+            &[Agent, Executor, Client, Gateway, Operator, Admin],
+        ),
+        ("$JS.API.DIRECT.GET.prod_ARTIFACTS", &[]),
+        ("$JS.API.STREAM.MSG.GET.prod_ARTIFACTS", &[]),
+        ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_ARTIFACTS", &[]),
+        ("$JS.API.STREAM.PURGE.prod_ARTIFACTS", &[]),
         ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Gateway, Operator, Admin]),
-        ("$JS.API.CONSUMER.CREATE.OBJ_prod_ARTIFACTS.r1.$O.prod_ARTIFACTS.M.>", &[Operator, Admin]),
-        ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Gateway, Admin]),
-        ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Gateway, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_ARTIFACTS.r1.prod.v1.artifact.>", &[]),
+        ("$O.prod_ARTIFACTS.M.n", &[]),
         ("$O.prod_PLANS.M.n", &[Executor, Admin]),
         // Records of gateways: digests of keys for those who list them, the rest for gateways and those who write it.
         ("$JS.API.DIRECT.GET.prod_ACCESS.prod.v1.access.key.k", &[Gateway, Operator, Admin]),

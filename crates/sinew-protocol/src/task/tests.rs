@@ -27,6 +27,7 @@ fn stored() -> ResultArtifact {
         execution: crate::ExecutionId::parse("e1").unwrap(),
         task: task(),
         sha256: meta.sha256.clone(),
+        key: crate::artifact::ObjectKey::derived(&[0; 32], "e1"),
     };
     ResultArtifact::stored(meta, &at)
 }

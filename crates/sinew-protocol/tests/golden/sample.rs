@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::{
     A2aError, AgentCard, AgentSkill, CoreMethod, ErrorCode, Message, Part, SendMessageRequest, Task,
 };
-use sinew_protocol::artifact::{ArtifactMeta, ArtifactRef, ArtifactUri, StoredAt};
+use sinew_protocol::artifact::{ArtifactMeta, ArtifactRef, ArtifactUri, ObjectKey, StoredAt};
 use sinew_protocol::card::{AgentKind, Announcement, Delivery, Visualisation};
 use sinew_protocol::command::{
     ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand, StartCommand,
@@ -20,7 +20,7 @@ use sinew_protocol::journal::{
 use sinew_protocol::jsonrpc::{Method, Request, Response, error_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::query::{Answer, ExecutionStatus, Query, QueryError, Summary};
-use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket};
+use sinew_protocol::stream::{FLEET, PLANS, STREAMS, bucket};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{
     Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, WorkflowNodeResult, point_to,
@@ -251,7 +251,8 @@ fn stored_at() -> StoredAt {
         session: execution().to_string(),
         artifact,
     };
-    StoredAt { uri, execution: execution(), task: task(), sha256: digest() }
+    let key = ObjectKey::derived(&[7; 32], "object");
+    StoredAt { uri, execution: execution(), task: task(), sha256: digest(), key }
 }
 
 pub(crate) fn request(vocabulary: Vocabulary) -> SendMessageRequest {
@@ -495,7 +496,7 @@ pub(crate) fn names() -> Value {
         Subject::Workflow { name: Token::of("order intake") },
         Subject::Quarantine { stream: Token::of("RESULTS"), seq: 300 },
     ];
-    let buckets = [FLEET, ARTIFACTS, PLANS].map(|kind| bucket(NAMESPACE, kind));
+    let buckets = [FLEET, PLANS].map(|kind| bucket(NAMESPACE, kind));
     let patterns: BTreeMap<_, _> = sinew_protocol::subject::TABLE.into();
     json!({
         "subjects": subjects.map(|subject| subject.name(NAMESPACE)),
@@ -503,6 +504,10 @@ pub(crate) fn names() -> Value {
         "headers": sinew_protocol::header::TABLE.iter().map(|(name, what)| [name, what]).collect::<Vec<_>>(),
         "streams": STREAMS.map(|stream| [stream.name(NAMESPACE), stream.subjects(NAMESPACE)]),
         "buckets": buckets,
-        "artifact": {"address": stored_at().to_string(), "key": stored_at().key()},
+        "artifact": {
+            "address": stored_at().to_string(),
+            "object": stored_at().object(),
+            "pieces": ([0, 1].map(|nth| stored_at().key.piece(&self::execution(), nth).name(NAMESPACE))),
+        },
     })
 }

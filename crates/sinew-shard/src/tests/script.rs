@@ -1,7 +1,7 @@
 //! Stories of one shard in short hand: a line is an input, `|`, and all that follows from it.
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
-//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (task timers are held until then), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
+//! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (an outage has ended; agents have so long to hand in results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
 //! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child.
 //!
@@ -157,7 +157,7 @@ impl Story {
             }
             ["takeover"] => self.takeover(follows, &[]),
             ["hold", id] => self.takeover(follows, &[id]),
-            ["outage", ms] => self.state.hold_task_timers(1_000 + ms.parse::<Time>().unwrap()),
+            ["outage", ms] => self.state.handle_outage(self.now, ms.parse().unwrap()),
             ["lose"] => self.loses = true,
             ["again"] => {
                 let (stream, subject, body) = self.messages.last().unwrap().clone();

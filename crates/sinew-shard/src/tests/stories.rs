@@ -507,9 +507,18 @@ pub(super) mod timers {
         agents_have_time_to_hand_in_results_after_an_outage: "
             start x line | began x, task x.a#1
             x.a ok | task x.b#1
-            outage 5000 | -
+            at 1000 | -
+            outage 4000 | -
             at 4999 | -
             at 5000 | drop x.b#1
+        ";
+        tasks_that_are_sent_after_an_outage_have_their_time: "
+            start x line | began x, task x.a#1
+            at 500 | -
+            outage 9000 | -
+            x.a ok | task x.b#1
+            at 2499 | -
+            at 2500 | drop x.b#1
         ";
         other_timers_are_not_held_after_an_outage: "
             start x nap | began x

@@ -8,6 +8,7 @@
 )]
 
 mod acks;
+mod artifacts;
 mod doctor;
 mod expected;
 mod guest_mesh;

@@ -36,7 +36,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
     (
         "operator",
         &["artifact", "put", "flow.yaml"],
-        "$O.north_ARTIFACTS.",
+        "north.v1.artifact.",
         "agent or executor or client or gateway or admin",
     ),
     ("operator", &["agent", "call", "Pricing", "--mesh"], ".rpc.Pricing.SendMessage.n-operator", "client"),

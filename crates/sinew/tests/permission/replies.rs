@@ -17,10 +17,9 @@ const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edit
 
 /// Has the server send a message that the agent wrote to a subject: an artifact, which it may read, as an answer.
 fn forge(agent: &mut Wire, nth: usize, target: &str, headers: &[(&str, &str)], body: &str) {
-    let object = format!("$O.north_ARTIFACTS.C.forged{nth}");
-    agent.request_with(&object, headers, body).expect("agents store artifacts");
-    let asked = json!({ "last_by_subj": object }).to_string();
-    agent.publish("$JS.API.DIRECT.GET.OBJ_north_ARTIFACTS", Some(target), &[], &asked);
+    let piece = format!("north.v1.artifact.g.forged{nth}");
+    agent.request_with(&piece, headers, body).expect("agents store artifacts");
+    agent.publish(&format!("$JS.API.DIRECT.GET.north_ARTIFACTS.{piece}"), Some(target), &[], "");
     assert!(agent.settle().is_empty(), "{target}");
 }
 
@@ -30,7 +29,7 @@ fn deliver(agent: &mut Wire, target: &str) {
     for (call, body) in [
         ("$JS.API.INFO", ""),
         ("$SYS.REQ.USER.INFO", ""),
-        ("$JS.API.STREAM.MSG.GET.OBJ_north_ARTIFACTS", r#"{"seq":1}"#),
+        ("$JS.API.DIRECT.GET.north_ARTIFACTS.north.v1.artifact.*.*", ""),
         (&next, r#"{"batch":1,"no_wait":true}"#),
     ] {
         agent.publish(call, Some(target), &[], body);
@@ -148,14 +147,14 @@ fn an_empty_answer_is_obeyed_as_a_call() {
         return;
     }
     let mut agent = world.wire(&NORTH, "agent");
-    let call = "$JS.API.DIRECT.GET.OBJ_north_ARTIFACTS";
+    let call = "$JS.API.DIRECT.GET.north_ARTIFACTS.north.v1.artifact.g.none";
     for (reply, what) in
         [("$JS.API.STREAM.PURGE.x", "\"messages\":0"), ("$JS.API.STREAM.DELETE.x", "not found")]
     {
         root.request("$JS.API.STREAM.CREATE.x", r#"{"name":"x","subjects":["x.>"]}"#).unwrap();
         assert!(root.request("x.y", "kept").unwrap().body.contains("\"seq\""));
         assert!(!agent.may_publish(reply));
-        agent.publish(call, Some(reply), &[], r#"{"last_by_subj":"$O.north_ARTIFACTS.C.none"}"#);
+        agent.publish(call, Some(reply), &[], "");
         assert!(agent.settle().is_empty());
         let until = Instant::now() + Duration::from_secs(10);
         while !root.request("$JS.API.STREAM.INFO.x", "").unwrap().body.contains(what) {

@@ -64,7 +64,7 @@ fn probe(world: &World) {
         "north.v1.query.0",
         "north.v1.event.w.e.k",
         "$KV.north_FLEET.result_key",
-        "$O.north_ARTIFACTS.C.n",
+        "north.v1.artifact.g.p",
         "$JS.API.STREAM.PURGE.north_JOURNAL",
         "$JS.API.STREAM.DELETE.north_JOURNAL",
         "$JS.API.STREAM.INFO.north_JOURNAL",

@@ -47,7 +47,7 @@ impl Tenant {
     pub(crate) fn stream(&self, kind: &str) -> String {
         match kind {
             "FLEET" => format!("KV_{}_{kind}", self.namespace),
-            "ARTIFACTS" | "PLANS" => format!("OBJ_{}_{kind}", self.namespace),
+            "PLANS" => format!("OBJ_{}_{kind}", self.namespace),
             _ => format!("{}_{kind}", self.namespace),
         }
     }

@@ -292,8 +292,10 @@ impl ToolTable {
             };
             let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
             let source = format!("workflow:{}", peer.name);
+            // Any agent may announce itself as a workflow. Its results are trusted if the agent file names the workflow.
+            let is_open = !matches!(rule.source, ToolSource::Workflow(_));
             let defaults =
-                ToolDefaults { words: author_of(peer, rule), ..ToolDefaults::own(EffectClass::Repeat) };
+                ToolDefaults { effect: EffectClass::Repeat, is_open, words: author_of(peer, rule) };
             return self.add(declaration, source, defaults, action, &rule.settings);
         }
         let schema = peer.input_schema.as_ref();

@@ -82,9 +82,9 @@ impl SimulatedOutbox {
             Sending::Answer { .. } | Sending::Report(_) => None,
         });
         match sending {
-            Sending::New(Outgoing::CancelTask { call }) => others.into_iter().any(|other| {
-                matches!(other, Outgoing::Task { call: stored, .. } if stored.task == call.task)
-            }),
+            Sending::New(Outgoing::CancelTask { call }) => others.into_iter().any(
+                |other| matches!(other, Outgoing::Task { call: stored, .. } if stored.task == call.task),
+            ),
             Sending::New(Outgoing::Finish { record, .. }) => others.into_iter().any(|other| {
                 let execution = &record.meta.execution;
                 matches!(other, Outgoing::CancelTask { call } if call.execution == *execution)

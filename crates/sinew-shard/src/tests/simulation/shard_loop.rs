@@ -18,8 +18,8 @@ use crate::manager::LoopEnd;
 use crate::outgoing::Outgoing;
 use crate::state::{PendingCommit, ShardState};
 use crate::takeover_note::WorkItem;
-use crate::timer_check::InboxEnds;
 use crate::tests::kit::{FactCounter, NoSchemas, key, library, program_by_digest};
+use crate::timer_check::InboxEnds;
 
 /// Messages of one turn.
 const MAX_BATCH: u64 = 6;
