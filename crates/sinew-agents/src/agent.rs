@@ -17,6 +17,7 @@ use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
+use crate::reach::AgentReach;
 use crate::run::compiled_schema;
 use crate::run::{AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong};
 use crate::run::{
@@ -46,6 +47,7 @@ pub struct Agent {
     /// Where the file gives the name, for complaints about it.
     pub(crate) place: (Sources, Span),
     pub(crate) warnings: Diagnostics,
+    pub(crate) reach: AgentReach,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,24 @@ impl Agent {
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
         let warnings = Diagnostics::new(place.0.clone());
-        Self { file, offer, runner, input, output, slots, around, tools: OnceLock::new(), place, warnings }
+        Self {
+            file,
+            offer,
+            runner,
+            input,
+            output,
+            slots,
+            around,
+            tools: OnceLock::new(),
+            place,
+            warnings,
+            reach: AgentReach::default(),
+        }
+    }
+
+    /// What the agent does outside its sandbox.
+    pub fn reach(&self) -> &AgentReach {
+        &self.reach
     }
 
     /// Path of the agent file, as it was given.

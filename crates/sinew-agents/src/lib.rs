@@ -38,6 +38,7 @@ mod named_files;
 mod offer_file;
 mod peers;
 mod people;
+mod reach;
 mod run;
 mod schema_slip;
 mod sessions;
@@ -59,6 +60,7 @@ pub use host_tools::{HostTool, HostTools};
 pub use local_peers::LocalPeers;
 pub use peers::{PeerAnswer, PeerCall, PeerDescription, Peers};
 pub use people::{People, PersonPrompt, PersonReply};
+pub use reach::AgentReach;
 pub use run::{
     AgentCase, AgentTools, CaseOutcome, ModelDescription, ModelPong, PinnedTool, ToolPin, ToolStubs, fetch,
     remove_stale_task_folders,

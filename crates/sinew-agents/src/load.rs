@@ -15,6 +15,7 @@ use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
 use crate::mcp_file::McpFile;
 use crate::named_files::NamedFiles;
+use crate::reach::AgentReach;
 use crate::run::{
     Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
     build_model,
@@ -171,6 +172,7 @@ fn build(
                 }
                 _ => Vec::new(),
             };
+            let reach = AgentReach::of(&file, &document.root.to_json(), &folder);
             let mut agent = Agent::new(
                 (file, offer),
                 runner,
@@ -179,6 +181,7 @@ fn build(
                 (document.sources.clone(), name),
             );
             agent.warnings.extend(doubts);
+            agent.reach = reach;
             Ok(agent)
         }
         Ok(_) => Err(complaints),

@@ -121,6 +121,7 @@ async fn a_bridge_proves_itself_by_a_certificate() {
     let key = NewKey {
         name: "bridge".to_owned(),
         role: AccessRole::Client,
+        scope: Some(sinew_protocol::access::KeyScope::All),
         patterns: vec!["echo".to_owned()],
         expires_at: None,
         certificate_name: Some("bridge.internal".to_owned()),

@@ -151,6 +151,7 @@ impl Report {
         row("tasks", &seen.tasks);
         row("  handled by agents", &seen.handled);
         row("  handled again", &seen.handled_again);
+        row("  started after the end", &seen.started_after_end);
         row("  delivered again", &seen.redeliveries);
         row("attempts that failed", &seen.attempts_failed);
         row("late results", &seen.late);

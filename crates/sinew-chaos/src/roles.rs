@@ -141,7 +141,9 @@ pub(crate) async fn agents(place: &Place, work: Duration) -> Fallible<()> {
             handle(input, context, Arc::clone(&ledger), work)
         });
         let mesh = place.connect(name).await?;
-        let agent = agent.delivery(delivery).node_requests(node_requests).concurrency(64);
+        // Few places at queues, so that tasks wait there when their executions are cancelled.
+        let places = if delivery == Delivery::Queue { 8 } else { 64 };
+        let agent = agent.delivery(delivery).node_requests(node_requests).concurrency(places);
         serving.spawn(agent.serve(mesh, CancellationToken::new()));
     }
     while let Some(ended) = serving.join_next().await {

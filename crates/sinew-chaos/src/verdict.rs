@@ -23,6 +23,9 @@ use crate::workflows;
 
 /// Records that are read at once.
 const AT_ONCE: usize = 16;
+/// Milliseconds after the end of an execution in which an agent may still start one of its tasks: the owner may die before it
+/// has removed the task from its queue, and the next owner takes the shard over first.
+const WITHDRAWAL_MS: u64 = 20_000;
 /// How long a mesh that does not answer is read again.
 const READING: Duration = Duration::from_mins(1);
 /// Before it is read again.
@@ -53,6 +56,8 @@ pub(crate) struct Verdict {
     pub(crate) handled: usize,
     /// Lines for a task that another process had begun before.
     pub(crate) handled_again: usize,
+    /// Attempts that an agent started after the end of their execution, with the time that a takeover needs.
+    pub(crate) started_after_end: usize,
     /// Deliveries by the agents' queues beyond the first of each task.
     pub(crate) redeliveries: u64,
     /// Results for attempts that were over.
@@ -340,6 +345,13 @@ async fn streams(
     Ok(())
 }
 
+/// Returns when an execution ended; `None` if it has not.
+fn ended_at(told: &Told) -> Option<u64> {
+    let is_end = |fact: &Fact| matches!(fact, Fact::Ended);
+    let rounds = told.folded.journal().iter().rev();
+    rounds.filter(|round| round.facts.iter().any(is_end)).map(|round| round.at).next()
+}
+
 /// Agents did what they were asked and nothing else.
 fn ledger(
     verdict: &mut Verdict,
@@ -357,6 +369,13 @@ fn ledger(
         // A task that is delivered again shows that it was in the queue, and nothing of the execution.
         if *handlings == 1 {
             times.add(&done.execution, done.at);
+        }
+        let ended = ExecutionId::parse(&done.execution).ok().and_then(|id| ended_at(all.get(&id)?));
+        if let Some(late) = ended.and_then(|ended| done.at.checked_sub(ended + WITHDRAWAL_MS)) {
+            verdict.started_after_end += 1;
+            let (agent, execution) = (&done.agent, &done.execution);
+            let late = late + WITHDRAWAL_MS;
+            verdict.wrong.push(format!("{agent} started a task of {execution} {late} ms after its end"));
         }
         if !activations.entry(done.activation).or_default().insert(done.attempt) {
             verdict.handled_again += 1;

@@ -37,8 +37,12 @@ pub struct SignInPort {
     /// Seconds that a session lasts.
     pub lifetime_seconds: u64,
     begin: Arc<BeginSession>,
+    end: Option<Arc<EndSession>>,
     provider: Option<Arc<dyn ProviderSignIn>>,
 }
+
+/// Ends the session of a cookie. Says whether that was done.
+type EndSession = dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync;
 
 /// Visit of a browser to an OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +78,27 @@ impl SignInPort {
         lifetime_seconds: u64,
         begin: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self { cookie, lifetime_seconds, begin: Arc::new(begin), provider: None }
+        Self { cookie, lifetime_seconds, begin: Arc::new(begin), end: None, provider: None }
     }
 
     /// The same with sign-in at an OpenID provider.
     #[must_use]
     pub fn with_provider(self, provider: Option<Arc<dyn ProviderSignIn>>) -> Self {
         Self { provider, ..self }
+    }
+
+    /// The same with a function that ends sessions.
+    #[must_use]
+    pub fn ending(self, end: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static) -> Self {
+        Self { end: Some(Arc::new(end)), ..self }
+    }
+
+    /// Ends the session of a cookie. Says whether that was done.
+    pub(crate) async fn end(&self, cookie: String) -> bool {
+        match &self.end {
+            Some(end) => end(cookie).await,
+            None => true,
+        }
     }
 
     pub(crate) fn provider(&self) -> Option<&Arc<dyn ProviderSignIn>> {

@@ -40,7 +40,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     });
     let is_secure =
         state.is_tls || state.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
-    let gate = Arc::clone(state);
+    let (gate, ending) = (Arc::clone(state), Arc::clone(state));
     let sign_in = state.gate.is_required().then(|| {
         let provider = gate.gate.sign_in_host().map(|_| OpenIdSignIn::shared(&gate));
         SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| {
@@ -51,6 +51,10 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
             session
         })
         .with_provider(provider)
+        .ending(move |cookie| {
+            let state = Arc::clone(&ending);
+            Box::pin(async move { state.gate.end_session(&cookie).await })
+        })
     });
     // `with_state` gives the router any state it is merged into.
     console_router(ConsoleOptions { api: port, mode, is_secure, sign_in }).with_state(())

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{AccessGate, CallerMeters};
+use crate::guard::MAX_GUESSES;
 use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
@@ -100,7 +101,8 @@ impl Gateway {
             gate,
             webhooks,
             signer,
-            meters: CallerMeters::new(options.access.limits),
+            meters: CallerMeters::new(options.access.limits, options.limits.streams),
+            guess_places: Semaphore::new(MAX_GUESSES),
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,

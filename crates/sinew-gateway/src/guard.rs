@@ -33,6 +33,10 @@ const EXCESS: [StatusCode; 3] =
 /// Bytes of the largest form of the console.
 const MAX_FORM_BYTES: usize = 64 << 20;
 
+/// Pause before a request with an unknown key is refused.
+const GUESS_PAUSE: Duration = Duration::from_millis(250);
+/// Requests with unknown keys that are refused at once.
+pub(crate) const MAX_GUESSES: usize = 64;
 /// Bytes of the longest body that is read although its request is refused, and how long it may take.
 const MAX_REFUSED_BYTES: usize = 64 << 10;
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,6 +63,12 @@ pub(crate) async fn answer_allowed(
         Ok(caller) => caller,
         Err(refusal) => {
             read_refused(parts.version, body).await;
+            if refusal == AccessRefusal::UnknownKey {
+                // Whoever tries secrets waits, and keeps no place of others meanwhile.
+                drop(in_flight);
+                let _place = state.guess_places.acquire().await;
+                tokio::time::sleep(GUESS_PAUSE).await;
+            }
             return refuse_credentials(state, &refusal, &parts.headers, &parts.uri);
         }
     };
@@ -196,22 +206,31 @@ fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> 
 /// Refuses names that are not of this gateway: a page elsewhere could have a browser send requests here (DNS rebinding).
 pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -> Result<(), HttpProblem> {
     let named = headers.get(header::HOST).and_then(|value| value.to_str().ok());
-    let host = named.or_else(|| uri.authority().map(Authority::as_str)).and_then(host_of);
+    let target = uri.authority().map(Authority::as_str);
+    let address = named.or(target);
+    let host = address.and_then(host_of);
+    // Readers that name a host in two ways would disagree on which one counts.
+    let disagree = named.zip(target).is_some_and(|(named, target)| !named.eq_ignore_ascii_case(target));
     let is_ours = |host: &str| {
         LOOPBACK_HOSTS.contains(&host) || state.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
     };
     let refused =
         |text: &str| Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_HOST_NOT_ALLOWED, text));
-    if headers.get_all(header::HOST).iter().count() > 1 || !host.as_deref().is_some_and(is_ours) {
+    if disagree || headers.get_all(header::HOST).iter().count() > 1 || !host.as_deref().is_some_and(is_ours) {
         return refused("the Host of the request is not a name of this gateway; `--host NAME` adds one");
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     if state.origins.origin_of(headers).is_some() {
         return Ok(());
     }
-    let origin = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-    let origin = origin.as_ref().and_then(Uri::authority).map(Authority::as_str).and_then(host_of);
-    if origin.as_deref().is_some_and(is_ours) {
+    // A page on another port or scheme of the same host is another page.
+    let scheme = if state.is_tls { "https" } else { "http" };
+    let own = [state.public_url.clone(), address.map(|address| format!("{scheme}://{address}"))];
+    let named = origin.to_str().ok().and_then(origin_of);
+    // A proxy in front of a name that the operator gave speaks TLS.
+    let hosts = state.hosts.iter().map(|host| format!("https://{host}"));
+    let own = own.into_iter().flatten().chain(hosts).find(|own| origin_of(own) == named);
+    if named.is_some() && own.is_some() {
         return Ok(());
     }
     refused(
@@ -219,10 +238,21 @@ pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -
     )
 }
 
+/// The origin of an address: scheme, host and port. `None` for one without a host.
+fn origin_of(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok().filter(url::Url::has_host)?;
+    Some(url.origin().ascii_serialization())
+}
+
 /// The host of an authority, in lower case, without port and brackets.
 fn host_of(authority: &str) -> Option<String> {
     let authority: Authority = authority.parse().ok()?;
     if authority.as_str().contains('@') {
+        return None;
+    }
+    let rest = authority.as_str().strip_prefix(authority.host())?;
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
         return None;
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -243,6 +273,10 @@ mod tests {
         check("[::1]:80", Some("::1"));
         check("127.0.0.1", Some("127.0.0.1"));
         check("localhost@evil.example", None);
+        check("127.0.0.1:23511.evil.com", None);
+        check("localhost:70000", None);
+        check("localhost:", None);
+        check("localhost:+80", None);
         check("a b", None);
         check("", None);
     }

@@ -46,6 +46,8 @@ pub(crate) struct GatewayState {
     pub(crate) is_tls: bool,
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
+    /// Places of refusals of unknown keys, which take a while each.
+    pub(crate) guess_places: Semaphore,
     /// Places of files that are read from the mesh, and held until their clients have them.
     pub(crate) file_places: Arc<Semaphore>,
     /// Places of bodies that are larger than those of usual requests, one for each [`BODY_PLACE_BYTES`].
@@ -69,7 +71,7 @@ pub(crate) struct GatewayState {
 impl GatewayState {
     /// The operations on what a caller may see.
     pub(crate) fn operations_of(&self, caller: &CallerIdentity) -> A2aOperations {
-        self.operations.limited_to(&caller.patterns)
+        self.operations.limited_to(caller)
     }
 
     /// The places of a body that is larger than those of usual requests: many of them at once must not fill the memory. A body

@@ -218,12 +218,18 @@ async fn every_route_opens_to_the_right_key_only() {
         key(AccessRole::Admin, "*", None).await,
     );
     let expired = key(AccessRole::Admin, "*", Some(1)).await;
+    let other = world.key(|new| {
+        (new.name, new.role) = ("other".to_owned(), AccessRole::Client);
+        new.scope = Some(sinew_protocol::access::KeyScope::Own);
+    });
+    let other = other.await.1;
     let elsewhere = key(AccessRole::Admin, "nothing-*", None).await;
     let wrong =
         format!("{}{}", &admin[..admin.len() - 4], if admin.ends_with("aaaa") { "bbbb" } else { "aaaa" });
     let foreign = NewKey {
         name: "tester".to_owned(),
         role: AccessRole::Admin,
+        scope: Some(sinew_protocol::access::KeyScope::All),
         patterns: vec!["*".to_owned()],
         expires_at: None,
         certificate_name: None,
@@ -277,6 +283,15 @@ async fn every_route_opens_to_the_right_key_only() {
                 expect("a key that reads", Some(operator.as_str()), &is_forbidden).await;
                 expect("a key that starts", Some(client.as_str()), &is_forbidden).await;
             }
+        }
+        // Another caller of the same workflow is told nothing of the execution.
+        let is_kept_apart = |status: StatusCode, body: &str| {
+            status.is_client_error()
+                || (status.is_success() && !(body.contains(marker) || body.contains(&execution)))
+        };
+        match needs {
+            Nothing => {}
+            _ => expect("another caller", Some(other.as_str()), &is_kept_apart).await,
         }
         let right = match needs {
             Nothing => None,

@@ -277,6 +277,6 @@ async fn files_of_messages_are_artifacts() {
     // An agent gets large files by their address: none is stored for a message with a file that cannot be read.
     let sent = message("bad-agent", json!([{"raw": raw}, {"raw": "!".repeat(SIZE)}]));
     let answer = world.request(Method::POST, "/agents/one/message:send").json(&sent).send().await.unwrap();
-    assert_eq!((answer.status(), kept("bad-agent").await), (StatusCode::BAD_REQUEST, 0));
+    assert_eq!((answer.status(), kept("bad-agent").await), (StatusCode::BAD_REQUEST, false));
     world.end().await;
 }

@@ -28,15 +28,22 @@ async fn hosts_and_origins_of_others_are_refused() {
         ("evil.example".to_owned(), None, false),
         ("mesh.example.evil.example".to_owned(), None, false),
         ("localhost.evil.example".to_owned(), None, false),
-        (format!("localhost:{port}"), Some("http://localhost:3000"), true),
-        (format!("localhost:{port}"), Some("https://mesh.example"), true),
-        (format!("localhost:{port}"), Some("https://evil.example"), false),
-        (format!("localhost:{port}"), Some("null"), false),
+        (format!("localhost:{port}.evil.example"), None, false),
+        ("localhost:99999".to_owned(), None, false),
+        (format!("localhost:{port}"), Some(format!("http://localhost:{port}")), true),
+        (format!("localhost:{port}"), Some(format!("https://localhost:{port}")), false),
+        (format!("localhost:{port}"), Some(format!("moz-extension://localhost:{port}")), false),
+        (format!("localhost:{port}"), Some(format!("http://127.0.0.1:{port}")), false),
+        (format!("localhost:{port}"), Some("http://localhost:3000".to_owned()), false),
+        (format!("localhost:{port}"), Some("https://mesh.example".to_owned()), true),
+        (format!("localhost:{port}"), Some("http://mesh.example".to_owned()), false),
+        (format!("localhost:{port}"), Some("https://evil.example".to_owned()), false),
+        (format!("localhost:{port}"), Some("null".to_owned()), false),
     ];
     for (host, origin, allowed) in cases {
         let url = format!("{}/.well-known/agent-card.json", world.base);
         let mut request = world.http.get(url).header("host", &host);
-        if let Some(origin) = origin {
+        if let Some(origin) = &origin {
             request = request.header("origin", origin);
         }
         let answer = request.send().await.unwrap();

@@ -21,6 +21,7 @@ mod documents;
 mod files;
 mod grpc;
 mod hostile;
+mod key_scope;
 mod mcp;
 mod mcp_offers;
 mod mcp_python;

@@ -207,6 +207,11 @@ async fn tokens_open_if_everything_about_them_is_right() {
         ("another audience", curve.token(&with(json!({"aud": "other"})))),
         ("no audience", curve.token(&with(json!({"aud": null})))),
         ("another issuer", curve.token(&with(json!({"iss": "http://127.0.0.1:1/realm"})))),
+        ("a list with the issuer", curve.token(&with(json!({"iss": [claims["iss"]]})))),
+        (
+            "an extension that must be understood",
+            curve.sign(&json!({"alg": "ES256", "kid": "a", "crit": ["x"], "x": 1}), &claims),
+        ),
         ("no caller", curve.token(&with(json!({"sub": null})))),
         ("a caller that is a number", curve.token(&with(json!({"sub": 7})))),
         ("a scope that is a number", curve.token(&with(json!({"scope": 7})))),

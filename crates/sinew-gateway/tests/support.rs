@@ -134,6 +134,7 @@ impl GatewayWorld {
         let mut new = NewKey {
             name: "tester".to_owned(),
             role: AccessRole::Admin,
+            scope: Some(sinew_protocol::access::KeyScope::All),
             patterns: vec!["*".to_owned()],
             expires_at: None,
             certificate_name: None,

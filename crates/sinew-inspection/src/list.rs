@@ -130,6 +130,8 @@ pub struct RowFilter {
     pub until: Option<Time>,
     /// Operator codes of the faults by which executions ended.
     pub errors: Vec<String>,
+    /// Caller who started it.
+    pub caller: Option<String>,
 }
 
 impl RowFilter {
@@ -137,6 +139,7 @@ impl RowFilter {
     pub fn takes(&self, row: &ExecutionRow) -> bool {
         (self.status.is_empty() || self.status.contains(&row.status))
             && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
+            && self.caller.as_ref().is_none_or(|caller| *caller == row.caller)
             && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
             && self.since.is_none_or(|since| row.started >= since)
             && self.until.is_none_or(|until| row.started < until)

@@ -29,6 +29,9 @@ pub struct OpenApproval {
     pub execution: String,
     /// Name of its workflow.
     pub workflow: String,
+    /// Caller who started it.
+    #[serde(skip)]
+    pub caller: String,
 }
 
 /// A question with the data to judge.
@@ -83,6 +86,7 @@ impl FoundApproval {
             wait: self.wait.clone(),
             execution: self.record.id().to_owned(),
             workflow: self.record.plan().name.clone(),
+            caller: self.record.about.caller.clone(),
         };
         let input = self.record.execution.ctx().input().clone();
         ApprovalDetails { approval, input, decisions: decision::decisions(&self.record) }
@@ -181,8 +185,12 @@ impl MeshOperator {
 }
 
 fn open_approvals(record: &Record) -> Vec<OpenApproval> {
-    let row =
-        |wait| OpenApproval { wait, execution: record.id().to_owned(), workflow: record.plan().name.clone() };
+    let row = |wait| OpenApproval {
+        wait,
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        caller: record.about.caller.clone(),
+    };
     waits_for_people(record).into_iter().map(row).collect()
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sinew_agents::{ArtifactFolder, ArtifactMeta, Artifacts};
 
 use crate::failure::{Failure, FailureKind};
+use crate::private_folder::keep_state_private;
 
 /// A folder for the artifacts of one execution or call.
 pub struct KeptArtifacts {
@@ -20,6 +21,7 @@ pub struct KeptArtifacts {
 impl KeptArtifacts {
     /// Opens the folder, which is made if it does not exist.
     pub fn open(folder: PathBuf) -> Result<Self, Failure> {
+        keep_state_private(&folder).map_err(|error| Failure::unreadable(&folder, &error))?;
         let artifacts = ArtifactFolder::open(&folder).map_err(|error| {
             let text = format!("cannot keep artifacts in {}: {error}", folder.display());
             Failure::new(FailureKind::Failed, error.code(), text)

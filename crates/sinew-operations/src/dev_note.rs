@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::private_folder::keep_state_private;
+
 /// The note, in the folder that `sinew dev` was started in.
 const DEV_FILE: &str = ".sinew/dev.json";
 /// Bytes of a note.
@@ -48,7 +50,7 @@ impl DevNote {
     pub fn write(port: u16, namespace: &str) -> Option<Self> {
         let note = RunningDev { port, namespace: namespace.to_owned() };
         let path = PathBuf::from(DEV_FILE);
-        std::fs::create_dir_all(path.parent()?).ok()?;
+        keep_state_private(&path).ok()?;
         std::fs::write(&path, serde_json::to_vec(&note).ok()?).ok()?;
         Some(Self(path))
     }

@@ -31,6 +31,8 @@ pub const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct FileAgents {
     /// The agents.
     pub set: AgentSet,
+    /// Names of those that nobody trusts: calls of them are refused.
+    pub untrusted: BTreeSet<String>,
     /// Where they leave artifacts.
     pub artifacts: Arc<dyn Artifacts>,
     /// The people whom agents may ask, by the node that asks; nobody if none.
@@ -126,6 +128,12 @@ impl Agents for FileAgents {
             let missing = unknown(name).with_details(vec![advice_on_missing(name, &self.set)]);
             return std::future::ready(Err(missing)).boxed();
         };
+        if self.untrusted.contains(name) {
+            let text = format!("agent '{name}' of {} is not trusted", agent.file().display());
+            let advice = "add --trust, or name the file with --agents".to_owned();
+            let refused = Fault::error(code::AGENT_FILES_NOT_TRUSTED.as_str(), text).with_retryable(false);
+            return std::future::ready(Err(refused.with_details(vec![advice]))).boxed();
+        }
         let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
         let mut task =
             sinew_agents::Call::new(name, Value::clone(&call.ask.input), Arc::clone(&self.artifacts));

@@ -5,7 +5,8 @@ use rand::Rng as _;
 use serde::Serialize;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::access::{
-    AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, PresentedKey, secret_digest,
+    AccessKey, AccessRole, KEY_ID_CHARS, KEY_SECRET_CHARS, KeyLimits, KeyProof, KeyScope, PresentedKey,
+    secret_digest,
 };
 use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token, code};
@@ -24,6 +25,8 @@ pub struct NewKey {
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
+    /// Executions that it opens; those that its role usually opens if `None`.
+    pub scope: Option<KeyScope>,
     /// When it ends to be valid, milliseconds since 1970 UTC.
     pub expires_at: Option<u64>,
     /// DNS name of the client certificate that proves it, instead of a secret.
@@ -54,6 +57,8 @@ pub struct KeyRow {
     pub role: &'static str,
     /// Patterns of the workflows and agents that it may see and use.
     pub patterns: Vec<String>,
+    /// Executions that it opens: `all` or `own`.
+    pub scope: &'static str,
     /// `valid`, `expired` or `revoked`.
     pub status: &'static str,
     /// DNS name of the client certificate that proves it.
@@ -83,6 +88,7 @@ impl KeyRow {
             name: key.name.clone(),
             role: key.role.as_str(),
             patterns: key.patterns.clone(),
+            scope: key.scope.as_str(),
             status: key.standing(now).as_str(),
             certificate_name,
             created_at: key.created_at,
@@ -131,6 +137,7 @@ pub async fn create_key(mesh: &Mesh, new: NewKey, now: u64) -> Result<MadeKey, F
         name: new.name,
         role: new.role,
         patterns: new.patterns,
+        scope: new.scope.unwrap_or(KeyScope::of_new_key(new.role)),
         proof,
         created_at: now,
         created_by: mesh.caller().to_string(),
@@ -218,6 +225,7 @@ mod tests {
             let new = NewKey {
                 name: "ann".to_owned(),
                 role: AccessRole::Client,
+                scope: None,
                 patterns: patterns.iter().map(|&pattern| pattern.to_owned()).collect(),
                 expires_at,
                 certificate_name: None,

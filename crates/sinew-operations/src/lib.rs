@@ -8,6 +8,7 @@
 pub mod agent_calls;
 pub mod agent_list;
 pub mod agent_service;
+pub mod agent_trust;
 pub mod approvals;
 pub mod artifact_folder;
 pub mod artifact_uses;
@@ -40,6 +41,7 @@ pub mod mesh_operator;
 pub mod mesh_status;
 pub mod observed_calls;
 pub mod posted_file;
+pub mod private_folder;
 pub mod quantity;
 pub mod quarantine;
 pub mod ready_made;

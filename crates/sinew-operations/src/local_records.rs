@@ -10,6 +10,7 @@ use sinew_runtime::Execution;
 
 use crate::export_file;
 use crate::failure::{Failure, FailureKind};
+use crate::private_folder::keep_state_private;
 use crate::mesh_operator::SEVERAL;
 
 /// The folder of all executions of a folder.
@@ -35,7 +36,7 @@ struct StoredRecord {
 /// Writes the record of an execution into its folder, and removes records that are too many, too large or too old.
 pub fn keep(execution: &Execution) -> Result<(), Failure> {
     let folder = Path::new(EXECUTIONS_FOLDER).join(execution.id().as_str());
-    std::fs::create_dir_all(&folder).map_err(|error| {
+    keep_state_private(&folder).and_then(|()| std::fs::create_dir_all(&folder)).map_err(|error| {
         Failure::new(
             FailureKind::Failed,
             code::FILE_CANNOT_BE_WRITTEN.as_str(),

@@ -314,6 +314,7 @@ pub(crate) fn takes_closed(wanted: &RowFilter, closed: &ClosedExecution, status:
     let fault_code = closed.fault_code.as_ref();
     (wanted.status.is_empty() || wanted.status.contains(&status))
         && (wanted.workflow.is_empty() || wanted.workflow.contains(&closed.workflow))
+        && wanted.caller.as_ref().is_none_or(|caller| *caller == closed.caller)
         && wanted.since.is_none_or(|since| closed.started >= since)
         && wanted.until.is_none_or(|until| closed.started < until)
         && (wanted.errors.is_empty() || fault_code.is_some_and(|code| wanted.errors.contains(code)))

@@ -58,6 +58,45 @@ impl AccessRole {
     }
 }
 
+/// Executions that a key opens, among those of its patterns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyScope {
+    /// Those of every caller. Keys that do not say a scope have this one.
+    #[default]
+    All,
+    /// Those that the owner of the key started, with what they started.
+    Own,
+}
+
+impl KeyScope {
+    /// The scope of a new key of this role that names none: who starts executions sees those, who looks or deploys sees all.
+    pub const fn of_new_key(role: AccessRole) -> Self {
+        match role {
+            AccessRole::Client => Self::Own,
+            AccessRole::Operator | AccessRole::Admin => Self::All,
+        }
+    }
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Own => "own",
+        }
+    }
+
+    /// The scope of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::All, Self::Own].into_iter().find(|scope| scope.as_str() == word)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+}
+
 /// Proof that a request must carry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,6 +135,9 @@ pub struct AccessKey {
     pub role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use; `*` stands for any text.
     pub patterns: Vec<String>,
+    /// Executions that it opens.
+    #[serde(default, skip_serializing_if = "KeyScope::is_all")]
+    pub scope: KeyScope,
     /// Proof that a request must carry.
     pub proof: KeyProof,
     /// When it was made, milliseconds since 1970 UTC.
@@ -273,6 +315,7 @@ mod tests {
             name: "billing".to_owned(),
             role: AccessRole::Client,
             patterns: vec!["*".to_owned()],
+            scope: KeyScope::Own,
             proof: KeyProof::Digest(secret_digest(&id, "right")),
             created_at: 1,
             created_by: "admin".to_owned(),
@@ -302,6 +345,10 @@ mod tests {
         let key = key();
         let body = serde_json::to_vec(&key).unwrap();
         assert_eq!(AccessKey::read(&key.id, &body).unwrap(), key);
+        let mut older: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        older.as_object_mut().unwrap().remove("scope");
+        let older = AccessKey::read(&key.id, older.to_string().as_bytes()).unwrap();
+        assert_eq!(older.scope, KeyScope::All, "a key of an older version opens what it opened");
         assert!(AccessKey::read(&Token::of("other"), &body).is_err());
         for name in ["", "a b", "a.b", "__x", "oidc-ann", "hook-a", "größe"] {
             let bad = AccessKey { name: name.to_owned(), ..key.clone() };

@@ -5,6 +5,7 @@
 //!
 //! It never holds rules of a dialect, the engine or the mesh: those live in their crates.
 
+mod agent_trust;
 mod answer_stream;
 mod cli;
 mod cmd;

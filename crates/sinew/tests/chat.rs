@@ -114,7 +114,7 @@ fn a_chat_on_a_terminal_shows_an_answer_while_it_arrives() {
          'http://127.0.0.1:{port}/v1', allow_private: true}}\n"
     );
     world.write("slow.agent.yaml", &agent);
-    let mut screen = Watched::start(world.command(&["chat", "Slow", "hello", "--local"]), 400, 50);
+    let mut screen = Watched::start(world.command(&["chat", "Slow", "hello", "--local", "--trust"]), 400, 50);
     let patience = Duration::from_mins(2);
     screen.wait_for("the first part", patience, |seen| seen.contains("so long that it is shown."));
     // Only now the server says the rest.

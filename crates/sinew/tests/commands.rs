@@ -29,7 +29,9 @@ fn transcripts() {
 }
 
 fn sinew(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sinew")).args(args).current_dir(folder).output().expect("it starts")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.args(args).current_dir(folder).env("XDG_STATE_HOME", folder.join(".state"));
+    command.output().expect("it starts")
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -167,7 +169,7 @@ fn what_new_makes_works_and_is_never_overwritten() {
     ok(here, &["workflow", "validate", "hello.yaml", "--strict"]);
     let answer = ok(here, &["run", "hello.yaml", "-i", r#"{"name": "Ada"}"#]);
     assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["text"], "Hello, Ada!");
-    let echo = ok(here, &["agent", "call", "command", "-i", r#"{"n": 1}"#]);
+    let echo = ok(here, &["agent", "call", "command", "--trust", "-i", r#"{"n": 1}"#]);
     assert_eq!(serde_json::from_str::<Value>(&echo).unwrap()["n"], 1);
     // The schema that the files name is there, beside each of them.
     for file in ["hello.yaml", "agent-cards/greeter.agent.yaml"] {
@@ -557,7 +559,7 @@ fn the_time_of_a_command_counts_from_its_call() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("nats://{}", silent.local_addr().unwrap());
     let on = ["--nats", &url, "--nats-timeout", "50s", "--timeout", "300ms"];
-    let local = ["--timeout", "300ms"];
+    let local = ["--trust", "--timeout", "300ms"];
     let commands: &[(&[&str], &[&str], i32)] = &[
         (&["run", "echo.yaml", "-i", "{\"it\": 1}"], &local, 5),
         (&["agent", "call", "Echo", "-i", "{}"], &local, 5),

@@ -123,6 +123,7 @@ fn shell(world: &World, line: &str) -> Command {
     command.args(["-c", &line]).current_dir(world.path()).stdin(Stdio::null());
     command.env("PATH", std::env::join_paths(path).unwrap()).env("USER", "ada").env("NO_COLOR", "1");
     command.env("XDG_CONFIG_HOME", world.path().join("config"));
+    command.env("XDG_STATE_HOME", world.path().join("state"));
     for variable in ["NATS_CONTEXT", "NATS_USER", "NATS_PASSWORD", "SINEW_NAMESPACE", "CLICOLOR_FORCE"] {
         command.env_remove(variable);
     }

@@ -229,7 +229,7 @@ fn messages_of_local_executions_are_read_after_the_end() {
                 - {id: a, type: agent, agent_name: Prints, input: {n: 7}}\n    \
                 - {id: b, type: agent, agent_name: Fails, depends_on: [a], input: {}}\n  output_mapping: {}\n";
     world.write("w.yaml", flow);
-    world.ends(&["run", "w.yaml", "--local", "-q"], 1);
+    world.ends(&["run", "w.yaml", "--local", "-q", "--trust"], 1);
     let logs = world.ok(&["execution", "logs", "@latest", "--local"]);
     let lines: Vec<&str> = logs.lines().collect();
     assert_eq!(lines[..2], ["a  given 7", "b  reading"], "{logs}");

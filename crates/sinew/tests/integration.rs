@@ -8,6 +8,7 @@
     reason = "a test ends where it cannot go on, and says what it saw"
 )]
 
+mod agent_trust;
 mod architecture;
 mod bench;
 mod chance;

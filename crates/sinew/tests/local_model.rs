@@ -48,7 +48,7 @@ impl Drop for ServedModel {
 
 fn call(folder: &Path, agent: &str, message: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sinew"))
-        .args(["agent", "call", agent, "-m", message, "-o", "json"])
+        .args(["agent", "call", agent, "--agents", ".", "-m", message, "-o", "json"])
         .current_dir(folder)
         .env_remove("OPENAI_API_KEY")
         .output()
@@ -201,7 +201,10 @@ fn examples_of_all_dialects_end_well_on_a_small_real_model() {
     ] {
         assert!(readme.contains(file), "{file} is not in the page of the example");
         let began = std::time::Instant::now();
-        let run = sinew(&desk, &[&["run", file, "--model", "local"], arguments.as_slice()].concat());
+        let run = sinew(
+            &desk,
+            &[&["run", file, "--agents", "agent-cards", "--model", "local"], arguments.as_slice()].concat(),
+        );
         assert_eq!(run["status"], "succeeded", "{file}: {run}");
         assert!(run.pointer(shown).is_some_and(|value| !value.is_null()), "{file}: {run}");
         let id = run["execution"].as_str().unwrap();

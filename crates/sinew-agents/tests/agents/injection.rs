@@ -385,7 +385,7 @@ async fn orders_in_tools_of_servers_act_nowhere_and_are_refused_once_others_were
     let fixture = Fixture::file(&agent_file(&model, "approve", &server()));
     describe(&fixture, &(0..3).map(plain).collect::<Vec<_>>());
     let path = fixture.path().join("x.agent.json");
-    let peers = strangers().list().await;
+    let peers = strangers().list().await.unwrap();
     let tools = Agent::load_with(&path, &environment()).unwrap().tools(&peers).await.unwrap().unwrap();
     std::fs::write(&tools.lock_path, &tools.lock).unwrap();
     let mut fixture = fixture;

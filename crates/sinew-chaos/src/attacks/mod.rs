@@ -171,6 +171,7 @@ impl GuardedGateway {
             let new = NewKey {
                 name: name.to_owned(),
                 role: AccessRole::Client,
+                scope: Some(sinew_protocol::access::KeyScope::All),
                 patterns: vec![pattern.to_owned()],
                 expires_at: None,
                 certificate_name: None,

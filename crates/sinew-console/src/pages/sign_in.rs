@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Form, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use serde::Deserialize;
@@ -81,12 +81,20 @@ pub(crate) async fn sign_in(
     sign_in_page(&state, &request, &form.next, Some(KEY_REFUSED)).into_response()
 }
 
-pub(crate) async fn sign_out(State(state): State<Arc<ConsoleState>>) -> Response {
+pub(crate) async fn sign_out(State(state): State<Arc<ConsoleState>>, headers: HeaderMap) -> Response {
     let page = Redirect::to(BASE).into_response();
-    match &state.sign_in {
-        Some(port) => with_cookie(page, &session_cookie(&state, port, "", 0)),
-        None => page,
+    let Some(port) = &state.sign_in else { return page };
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let session = pairs.find(|(name, _)| *name == port.cookie).map(|(_, session)| session.to_owned());
+    if let Some(session) = session
+        && !port.end(session).await
+    {
+        // The browser keeps its cookie, so that the person can try again.
+        let text = "The session could not be ended at the gateway. Try again in a moment.";
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     }
+    with_cookie(page, &session_cookie(&state, port, "", 0))
 }
 
 /// Cookie of a session; one that lasts no time ends it.

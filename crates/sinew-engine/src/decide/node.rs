@@ -8,7 +8,7 @@ use sinew_protocol::{Fault, FaultKind};
 
 use super::{ATTEMPT_TIMED_OUT, AttemptEnd, BUDGET_USED_UP, Decider, TASK_NOT_TAKEN, size};
 use crate::adapter::NodeDecision;
-use crate::ask::{TaskReply, TaskRequest};
+use crate::ask::TaskRequest;
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, TokenValue};
 use crate::state::{ActivationEnd, ActivationPhase, TimerKind};
 use crate::{ActivationId, ROOT, ScopeId, Time};

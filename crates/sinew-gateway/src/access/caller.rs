@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::Extensions;
 use sinew_protocol::Token;
-use sinew_protocol::access::{AccessKey, AccessRole, KeyLimits};
+use sinew_protocol::access::{AccessKey, AccessRole, KeyLimits, KeyScope};
 
 /// Caller of a request, as the guard at the door found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct CallerIdentity {
     pub(crate) role: AccessRole,
     /// Patterns of the workflows and agents that it may see and use.
     pub(crate) patterns: Arc<[String]>,
+    /// Executions that it may see and steer.
+    pub(crate) scope: KeyScope,
     /// Limits of its requests.
     pub(crate) limits: KeyLimits,
     /// Id of the key that it has; `None` for the gateway's own user and for callers that an OpenID provider vouches for.
@@ -31,6 +33,7 @@ impl CallerIdentity {
             token,
             role: AccessRole::Admin,
             patterns,
+            scope: KeyScope::All,
             limits: KeyLimits::default(),
             key: None,
             until_ms: None,
@@ -48,6 +51,7 @@ impl CallerIdentity {
             token: Token::of(&key.name),
             role: key.role,
             patterns: key.patterns.clone().into(),
+            scope: key.scope,
             limits: key.limits,
             key: Some(key.id.clone()),
             until_ms: None,
@@ -60,6 +64,7 @@ impl CallerIdentity {
             token,
             role,
             patterns: patterns.into(),
+            scope: KeyScope::All,
             limits: KeyLimits::default(),
             key: None,
             until_ms: None,

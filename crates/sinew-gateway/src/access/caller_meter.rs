@@ -13,6 +13,9 @@ use super::caller::CallerIdentity;
 const MAX_CALLERS: u64 = 100_000;
 /// Time without requests after which a caller's use is forgotten. Longer than [`BURST`], so forgetting gives nothing.
 const FORGET_AFTER: Duration = Duration::from_mins(10);
+/// One caller has this part of the streams of a gateway, and at least so many.
+const STREAM_PARTS: usize = 10;
+const MIN_STREAMS: usize = 32;
 /// Requests of so much time may come at once.
 const BURST: Duration = Duration::from_secs(10);
 
@@ -72,8 +75,12 @@ impl CallerPermit {
 }
 
 impl CallerMeters {
-    /// Meters with these limits for callers whose key has none of its own.
-    pub(crate) fn new(limits: KeyLimits) -> Self {
+    /// Meters with these limits for callers whose key has none of its own. One caller has a part of the streams of the gateway
+    /// unless somebody says how many.
+    pub(crate) fn new(limits: KeyLimits, gateway_streams: usize) -> Self {
+        let part = (gateway_streams / STREAM_PARTS).max(MIN_STREAMS).min(gateway_streams);
+        let streams = limits.streams.or_else(|| u32::try_from(part).ok());
+        let limits = KeyLimits { streams, ..limits };
         let meters =
             moka::sync::Cache::builder().max_capacity(MAX_CALLERS).time_to_idle(FORGET_AFTER).build();
         Self { limits, meters }
@@ -160,7 +167,7 @@ mod tests {
 
     #[test]
     fn callers_have_places_of_their_own() {
-        let meters = CallerMeters::new(KeyLimits { in_flight: Some(2), ..KeyLimits::default() });
+        let meters = CallerMeters::new(KeyLimits { in_flight: Some(2), ..KeyLimits::default() }, 400);
         let one = CallerIdentity::own(Token::of("one"));
         let other = CallerIdentity {
             limits: KeyLimits { in_flight: Some(1), streams: Some(1), ..KeyLimits::default() },
@@ -170,6 +177,9 @@ mod tests {
         assert_eq!(meters.enter(&one).err(), Some(MeterRefusal::InFlight));
         let held = meters.enter(&other).ok().unwrap();
         assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
+        // Without a limit of its own, a caller has a part of the streams of the gateway.
+        let usual = first.as_ref().unwrap().streams();
+        assert_eq!(std::iter::repeat_with(|| usual.enter()).map_while(|place| place).take(99).collect::<Vec<_>>().len(), 40);
         let stream = held.streams().enter();
         assert!(stream.is_some() && held.streams().enter().is_none());
         let same_label = CallerIdentity { limits: other.limits, ..one.clone() };

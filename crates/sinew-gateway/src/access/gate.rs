@@ -14,6 +14,7 @@ use sinew_protocol::subject::AccessKind;
 use sinew_protocol::{Subject, Token};
 
 use super::caller::CallerIdentity;
+use super::ended_sessions::EndedSessions;
 use super::key_set::KeySet;
 use super::oidc::{OidcProvider, TokenRefusal};
 use super::oidc_sign_in::SignInRefusal;
@@ -87,6 +88,8 @@ pub(crate) struct AccessGate {
     keys: Option<KeySet>,
     oidc: Vec<OidcProvider>,
     sessions: Option<BrowserSessions>,
+    /// Sessions that ended before their time; `None` where there are none.
+    ended: Option<EndedSessions>,
 }
 
 impl AccessGate {
@@ -101,6 +104,7 @@ impl AccessGate {
                 (None, None)
             }
         };
+        let ended = if secret.is_some() { Some(EndedSessions::open(mesh).await) } else { None };
         let oidc = options.oidc.iter().map(|one| OidcProvider::new(one.clone()));
         Ok(Self {
             is_required: options.is_required,
@@ -108,6 +112,7 @@ impl AccessGate {
             keys,
             oidc: oidc.collect::<Result<_, _>>()?,
             sessions: secret.map(BrowserSessions::new),
+            ended,
         })
     }
 
@@ -202,6 +207,14 @@ impl AccessGate {
         self.sessions.as_ref()?.begin(&SessionOwner::Key(key.id), after(SESSION_LIFETIME))
     }
 
+    /// Ends the session of a cookie at all gateways. Says whether that was done.
+    pub(crate) async fn end_session(&self, cookie: &str) -> bool {
+        let owner = self.sessions.as_ref().and_then(|sessions| sessions.owner_of(cookie, now_ms()));
+        let (Some((_, until)), Some(ended)) = (owner, &self.ended) else { return true };
+        let done = ended.end(cookie, until, now_ms()).await;
+        done.inspect_err(|error| tracing::warn!(%error, "a session could not be ended")).is_ok()
+    }
+
     /// The provider through which people sign in to the console.
     fn sign_in_provider(&self) -> Result<&OidcProvider, SignInRefusal> {
         self.oidc.iter().find(|provider| provider.client().is_some()).ok_or(SignInRefusal::NoProvider)
@@ -246,6 +259,9 @@ impl AccessGate {
             cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let (_, cookie) = named.find(|(name, _)| *name == SESSION_COOKIE)?;
         let (owner, until) = self.sessions.as_ref()?.owner_of(cookie, now_ms())?;
+        if self.ended.as_ref().is_some_and(|ended| ended.has(cookie, until)) {
+            return None;
+        }
         let caller = match owner {
             SessionOwner::Key(id) => valid(&*self.keys.as_ref()?.get(&id)?).ok()?,
             // A provider that this gateway no longer trusts vouches for nobody.

@@ -7,6 +7,7 @@
 
 mod caller;
 mod caller_meter;
+mod ended_sessions;
 mod gate;
 mod key_set;
 mod oidc;

@@ -87,6 +87,11 @@ impl OidcProvider {
         &self.options.issuer
     }
 
+    /// Audience of the tokens that open.
+    pub(super) fn audience(&self) -> &str {
+        &self.options.audience
+    }
+
     /// Host of the provider, by which people know it.
     pub(super) fn host(&self) -> &str {
         self.issuer.host_str().unwrap_or_default()
@@ -114,6 +119,15 @@ impl OidcProvider {
 
     /// Claims of a token that opens.
     pub(super) async fn claims_of(&self, token: &str) -> Result<Map<String, Value>, TokenRefusal> {
+        self.claims_for(token, &[&self.options.audience]).await
+    }
+
+    /// Claims of a token for one of these audiences.
+    pub(super) async fn claims_for(
+        &self,
+        token: &str,
+        audiences: &[&str],
+    ) -> Result<Map<String, Value>, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES || token.bytes().filter(|byte| *byte == b'.').count() != 2 {
             return Err(TokenRefusal::NotAToken);
         }
@@ -125,11 +139,15 @@ impl OidcProvider {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(TokenRefusal::Algorithm);
         }
+        // An extension that must be understood: none is (RFC 7515, 4.1.11).
+        if names_critical(token) {
+            return Err(TokenRefusal::Algorithm);
+        }
         let key = self.documents.key(header.kid.as_deref()).await.map_err(|missing| match missing {
             MissingKey::Unknown => TokenRefusal::UnknownKey,
             MissingKey::Unreachable => TokenRefusal::Provider,
         })?;
-        self.checked_claims(token, &key, header.alg)
+        self.checked_claims(token, &key, header.alg, audiences)
     }
 
     /// The description of the provider as it was fetched last.
@@ -142,6 +160,7 @@ impl OidcProvider {
         token: &str,
         key: &Jwk,
         algorithm: Algorithm,
+        audiences: &[&str],
     ) -> Result<Map<String, Value>, TokenRefusal> {
         // A key that names its algorithm is used for no other.
         let is_named =
@@ -151,20 +170,25 @@ impl OidcProvider {
         }
         let key = DecodingKey::from_jwk(key).map_err(|_| TokenRefusal::UnknownKey)?;
         let mut rules = Validation::new(algorithm);
-        rules.set_audience(&[&self.options.audience]);
+        rules.set_audience(audiences);
         rules.set_issuer(&[&self.options.issuer]);
         rules.set_required_spec_claims(&["exp", "aud", "iss"]);
         rules.validate_nbf = true;
         rules.leeway = self.options.clock_skew.as_secs();
         let decoded = decode::<Map<String, Value>>(token, &key, &rules);
-        decoded.map(|token| token.claims).map_err(|error| match error.kind() {
+        let claims = decoded.map(|token| token.claims).map_err(|error| match error.kind() {
             ErrorKind::InvalidSignature => TokenRefusal::Signature,
             ErrorKind::ExpiredSignature | ErrorKind::ImmatureSignature => TokenRefusal::Time,
             ErrorKind::InvalidAudience | ErrorKind::InvalidIssuer => TokenRefusal::Audience,
             ErrorKind::MissingRequiredClaim(claim) => TokenRefusal::Claim(claim.clone()),
             ErrorKind::InvalidAlgorithm => TokenRefusal::Algorithm,
             _ => TokenRefusal::NotAToken,
-        })
+        })?;
+        // The library takes a list that holds the issuer.
+        if !claims.get("iss").is_some_and(Value::is_string) {
+            return Err(TokenRefusal::Audience);
+        }
+        Ok(claims)
     }
 
     /// The caller whose token has these claims.
@@ -186,6 +210,13 @@ impl OidcProvider {
             end.map(|end| end.saturating_add(self.options.clock_skew.as_secs()).saturating_mul(1000));
         Ok(CallerIdentity { until_ms, ..CallerIdentity::vouched(token, role, patterns) })
     }
+}
+
+/// Whether the header of a token names extensions that must be understood.
+fn names_critical(token: &str) -> bool {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = data_encoding::BASE64URL_NOPAD.decode(header.as_bytes()).unwrap_or_default();
+    serde_json::from_slice::<Map<String, Value>>(&header).is_ok_and(|header| header.contains_key("crit"))
 }
 
 /// The role and patterns of scopes: `sinew:ROLE` for everything, `sinew:ROLE:PATTERN` for a part. The highest role counts, with

@@ -100,6 +100,15 @@ impl ApiCall {
         Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
+    /// Refuses what shows executions of all callers to a caller who may see its own.
+    pub(super) fn check_every_caller(&self) -> Result<(), HttpProblem> {
+        if self.operations.owner().is_none() {
+            return Ok(());
+        }
+        let text = "this shows executions of all callers, and the key of the caller opens its own";
+        Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
+    }
+
     /// The query. Unknown parameters are refused: they would be passed over in silence.
     pub(super) fn query<Q: DeserializeOwned>(&self) -> Result<Q, HttpProblem> {
         match Query::<Q>::try_from_uri(&self.parts.uri) {
@@ -166,15 +175,16 @@ impl ApiCall {
             HttpProblem::coded(StatusCode::NOT_FOUND, NO_SUCH_EXECUTION, text)
         };
         if let Ok(id) = ExecutionId::parse(text) {
-            let workflow = self.operations.workflow_of(&id).await.map_err(|error| {
+            let opens = self.operations.opens_execution(&id).await.map_err(|error| {
                 let fault = fault_of(&error);
                 HttpProblem::coded(StatusCode::SERVICE_UNAVAILABLE, &fault.code, fault.message)
             })?;
-            if let Some(workflow) = workflow {
-                return Some(id).filter(|_| self.operations.offers(&workflow)).ok_or_else(absent);
+            if let Some(opens) = opens {
+                return Some(id).filter(|_| opens).ok_or_else(absent);
             }
         }
-        let found = self.operator.find_among(text, |row| self.operations.offers(&row.workflow)).await?;
+        let found =
+            self.operator.find_among(text, |row| self.operations.opens(&row.workflow, &row.caller)).await?;
         found.ok_or_else(absent)
     }
 

@@ -40,7 +40,7 @@ impl ApprovalsQuery {
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: ApprovalsQuery = call.query()?;
     let mut open = call.operator.approvals(query.workflow.as_deref()).await?;
-    open.retain(|one| call.operations.offers(&one.workflow) && query.takes(one));
+    open.retain(|one| call.operations.opens(&one.workflow, &one.caller) && query.takes(one));
     answer(&open)
 }
 

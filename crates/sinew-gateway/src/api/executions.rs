@@ -105,13 +105,15 @@ impl ListQuery {
             since: self.since,
             until: self.until,
             errors: parts(&self.error),
+            ..RowFilter::default()
         })
     }
 }
 
 /// A filter as far as the caller may see workflows; `None` if it takes no workflow of those.
 async fn offered_filter(call: &ApiCall, mut filter: RowFilter) -> Result<Option<RowFilter>, HttpProblem> {
-    if call.operations.offers_everything() {
+    filter.caller = call.operations.owner().map(ToString::to_string);
+    if call.operations.offers_every_name() {
         return Ok(Some(filter));
     }
     let deployed = call.operator.workflows().await?.list().into_iter();

@@ -178,6 +178,7 @@ pub(super) async fn artifacts(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: MeshArtifactsQuery = call.query()?;
     let after = query.cursor.as_deref().map(str::parse::<ExecutionCursor>).transpose();
     let after = after.map_err(|_| bad_request("cursor: not the `next` of a page"))?;
+    call.check_every_caller()?;
     if let Some(workflow) = &query.workflow {
         call.check_offered(workflow)?;
     } else {
@@ -274,6 +275,7 @@ struct TrafficFrames {
 /// Answers with the events of all executions from now on, as a stream.
 pub(super) async fn traffic(call: ApiCall) -> Result<Response, HttpProblem> {
     let TrafficQuery { workflow, kind } = call.query()?;
+    call.check_every_caller()?;
     match &workflow {
         Some(workflow) => call.check_offered(workflow)?,
         None => call.check_whole()?,

@@ -161,7 +161,7 @@ impl McpHandler {
 
     /// The operations on what the caller of a request may see.
     fn operations(&self, context: &RequestContext<RoleServer>) -> Result<A2aOperations, ErrorData> {
-        Ok(self.shared.operations.limited_to(&self.caller(context)?.patterns))
+        Ok(self.shared.operations.limited_to(self.caller(context)?))
     }
 
     /// The call of an operation for a request.

@@ -29,10 +29,11 @@ use sinew_mesh::trace::TraceParent;
 use sinew_protocol::a2a::{
     A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
 };
-use sinew_protocol::access::AccessRole;
+use sinew_protocol::access::{AccessRole, KeyScope};
 use sinew_protocol::jsonrpc::{error_of, raw};
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
+use crate::access::CallerIdentity;
 use crate::options::GatewayOptions;
 
 use story::StoryHub;
@@ -90,6 +91,8 @@ pub struct A2aOperations {
     shared: Arc<OperationsState>,
     /// Patterns that names must match beside those of the gateway; `None` for every name.
     only: Option<Arc<[String]>>,
+    /// Caller whose executions alone are open; `None` for those of every caller.
+    owner: Option<Token>,
 }
 
 struct OperationsState {
@@ -107,6 +110,8 @@ struct OperationsState {
     webhooks: Option<WebClient>,
     /// Workflows of executions that were asked for. An execution never changes its workflow.
     workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
+    /// Callers of executions that were asked for: of a sub-workflow, the caller of the execution that began it.
+    caller_of: moka::sync::Cache<ExecutionId, Token>,
 }
 
 /// Parameters whose member `tenant` was not read yet.
@@ -139,14 +144,18 @@ impl A2aOperations {
             slow_client: options.limits.slow_client,
             webhooks,
             workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
+            caller_of: moka::sync::Cache::new(MAX_REMEMBERED),
         });
-        Self { shared, only: None }
+        Self { shared, only: None, owner: None }
     }
 
-    /// The same operations on the workflows and agents whose names match one of these patterns.
-    pub(crate) fn limited_to(&self, patterns: &Arc<[String]>) -> Self {
-        let is_whole = patterns.iter().any(|pattern| pattern == "*");
-        Self { shared: Arc::clone(&self.shared), only: (!is_whole).then(|| Arc::clone(patterns)) }
+    /// The same operations on what a caller may see: the workflows and agents that its patterns match, and the executions of
+    /// its scope.
+    pub(crate) fn limited_to(&self, caller: &CallerIdentity) -> Self {
+        let is_whole = caller.patterns.iter().any(|pattern| pattern == "*");
+        let only = (!is_whole).then(|| Arc::clone(&caller.patterns));
+        let owner = (caller.scope == KeyScope::Own).then(|| caller.token.clone());
+        Self { shared: Arc::clone(&self.shared), only, owner }
     }
 
     /// The client of the mesh, under the gateway's own name.

@@ -18,6 +18,8 @@ use super::{A2aOperations, MAX_TEXT, OperationCall, OperationsState, short};
 
 /// Extension URI: a message to a whole mesh names the skill that it is for.
 pub const SKILL_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/skill/v1";
+/// Executions around a sub-workflow that are looked through for its caller.
+const MAX_PARENTS: usize = 64;
 /// Skills that an error names.
 const MAX_NAMED_SKILLS: usize = 20;
 
@@ -112,8 +114,55 @@ impl A2aOperations {
     }
 
     /// Whether every workflow and agent is offered.
-    pub(crate) fn offers_everything(&self) -> bool {
+    pub(crate) fn offers_every_name(&self) -> bool {
         self.exposes_everything() && self.only.is_none()
+    }
+
+    /// Whether every workflow and agent is offered, with the executions of every caller.
+    pub(crate) fn offers_everything(&self) -> bool {
+        self.offers_every_name() && self.owner.is_none()
+    }
+
+    /// Caller whose executions alone are open; `None` for those of every caller.
+    pub(crate) fn owner(&self) -> Option<&Token> {
+        self.owner.as_ref()
+    }
+
+    /// Whether executions of a workflow that a caller started are open.
+    pub(crate) fn opens(&self, workflow: &str, caller: &str) -> bool {
+        self.offers(workflow) && self.owner.as_ref().is_none_or(|owner| owner.as_str() == caller)
+    }
+
+    /// Whether an execution is open; `None` if there is no such execution.
+    pub(crate) async fn opens_execution(&self, execution: &ExecutionId) -> Result<Option<bool>, A2aError> {
+        let Some(workflow) = self.workflow_of(execution).await? else { return Ok(None) };
+        if !self.offers(&workflow) {
+            return Ok(Some(false));
+        }
+        let Some(owner) = &self.owner else { return Ok(Some(true)) };
+        Ok(self.first_caller_of(execution).await?.map(|caller| caller == *owner))
+    }
+
+    /// The caller who started an execution, or the one that it is a part of.
+    async fn first_caller_of(&self, execution: &ExecutionId) -> Result<Option<Token>, A2aError> {
+        if let Some(known) = self.shared.caller_of.get(execution) {
+            return Ok(Some(known));
+        }
+        let mut id = execution.clone();
+        for _ in 0..MAX_PARENTS {
+            let record = self.shared.client.record(&id).await;
+            let Some(record) = record.map_err(|error| super::peer::client_failed(&error))? else {
+                return Ok(None);
+            };
+            match record.meta.parent {
+                Some(parent) => id = parent.execution,
+                None => {
+                    self.shared.caller_of.insert(execution.clone(), record.meta.caller.clone());
+                    return Ok(Some(record.meta.caller));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The cards of all agents and workflows that are offered, by name.
@@ -210,6 +259,13 @@ impl A2aOperations {
         }
         if let Endpoint::Agent(name) = &call.endpoint {
             let is_workflow = self.is_workflow(name);
+            if is_workflow
+                && self.owner.is_some()
+                && let Ok(execution) = ExecutionId::parse(id)
+                && self.opens_execution(&execution).await? == Some(false)
+            {
+                return Err(absent());
+            }
             return Ok(TaskPlace::new(&call.endpoint, name.as_str().into(), is_workflow, id.to_owned()));
         }
         if let Some((agent, task)) = id.split_once('.') {
@@ -223,7 +279,8 @@ impl A2aOperations {
             return Ok(TaskPlace::new(&call.endpoint, name.into(), false, task.to_owned()));
         }
         let execution = ExecutionId::parse(id).map_err(|_| absent())?;
-        let workflow = self.workflow_of(&execution).await?.filter(|name| self.offers(name));
+        let opens = self.opens_execution(&execution).await? == Some(true);
+        let workflow = self.workflow_of(&execution).await?.filter(|_| opens);
         Ok(TaskPlace::new(&call.endpoint, workflow.ok_or_else(absent)?, true, id.to_owned()))
     }
 

@@ -238,6 +238,25 @@ async fn tokens_of_a_sign_in_must_open_the_gateway() {
     let start = world.get("/console/workflows/single/start", &session).await.text().await.unwrap();
     assert!(!start.contains("<form"), "an operator looks");
 
+    // An access token that opens by itself does not make up for an ID token of another visit.
+    let both = |nonce: &str| {
+        let mut tokens = tokens(nonce);
+        let mut claims = world.provider.claims();
+        claims["scope"] = json!("sinew:operator");
+        tokens["access_token"] = world.key.token(&claims).into();
+        tokens
+    };
+    let (path, cookie, _) = world.visit().await;
+    world.give_tokens(both("of another visit"));
+    let page = world.come_back(&path, &cookie).await.unwrap_err();
+    assert!(page.contains("did not begin the sign-in"), "{page}");
+    for (issuer, opens) in [("https://other.example", false), (world.provider.issuer.as_str(), true)] {
+        let (path, cookie, nonce) = world.visit().await;
+        world.give_tokens(both(&nonce));
+        let answered = world.come_back(&format!("{path}&iss={issuer}"), &cookie).await;
+        assert_eq!(answered.is_ok(), opens, "{issuer}: {answered:?}");
+    }
+
     world.give_tokens(json!({"access_token": "opaque"}));
     let (path, cookie, _) = world.visit().await;
     let page = world.come_back(&path, &cookie).await.unwrap_err();

@@ -225,9 +225,9 @@ impl TaskExchange<'_> {
     ) -> Result<Option<u64>, MeshError> {
         let (agent, execution, task) = (agent.clone(), execution.clone(), task.clone());
         let subject = self.mesh.subject(&Subject::Task { agent, execution, task });
-        let stored =
-            self.mesh.message(&bucket(self.mesh.namespace(), "TASKS"), &MessageQuery::last(&subject));
-        Ok(stored.await?.map(|stored| stored.sequence))
+        let stream = bucket(self.mesh.namespace(), "TASKS");
+        let stored = self.mesh.message(&stream, &MessageQuery::last(&subject)).await?;
+        Ok(stored.map(|stored| stored.sequence))
     }
 
     /// Returns how far the queue of an agent is; `None` if it has none. Executors may ask.

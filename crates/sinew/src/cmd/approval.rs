@@ -130,7 +130,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 fn table(rows: &[OpenApproval], now: u64) -> String {
     let heads = ["EXECUTION", "WORKFLOW", "NODE", "SINCE", "DUE", "WHO", "QUESTION"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
-    for OpenApproval { wait, execution: id, workflow } in rows {
+    for OpenApproval { wait, execution: id, workflow, .. } in rows {
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {

@@ -19,6 +19,7 @@ use sinew_mesh::server_group::ServerGroup;
 use sinew_operations::deployment;
 use sinew_operations::dev_note::DevNote;
 use sinew_operations::failure::Failure;
+use sinew_operations::private_folder::keep_state_private;
 use sinew_operations::file_watch::{FileChange, FileWatch};
 use sinew_operations::mesh_operator;
 use sinew_operations::ready_made::add_ready_made;
@@ -27,6 +28,7 @@ use sinew_operations::workflow_file::{Loaded, Options};
 use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
+use crate::agent_trust::TrustArgs;
 use crate::cmd::serve::{self, Care, MeshReadiness, MessageWords, Stop};
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
@@ -81,6 +83,8 @@ pub(crate) struct DevArgs {
     /// Serve the agents in these files and folders [default: agent-cards/, if it is there]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     agents: Vec<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// Deploy the workflows in these files and folders [default: workflows/, if it is there]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     workflows: Vec<PathBuf>,
@@ -118,6 +122,8 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         .then(|| FileWatch::of(named_or(&args.workflows, WORKFLOWS), named_or(&args.agents, AGENTS)));
     let loaded = read_workflows(args, &options)?;
     let (agents, ready_made) = read_agents(args)?;
+    // With --reload changes of these files are the author's own: nobody is asked again.
+    args.trust.check(&agents, &args.agents, |_| true, output)?;
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
     let telemetry = args.care.begin("dev", None, readiness.check(), output).await?;
@@ -293,6 +299,9 @@ fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 async fn server(args: &DevArgs, output: &Output) -> Result<ServerGroup, Failure> {
     let store = (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)));
+    if let Some(store) = &store {
+        keep_state_private(store).map_err(|error| Failure::unreadable(store, &error))?;
+    }
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, USUAL_PORT)).is_ok();
     let port = match args.port {
         // nats-server would take 0 for its usual port.

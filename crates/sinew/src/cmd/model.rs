@@ -11,6 +11,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
 use sinew_protocol::code;
 
+use crate::agent_trust::TrustArgs;
 use crate::connect::block;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -37,6 +38,8 @@ pub(crate) struct ModelArgs {
     /// Agent files or folders of them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 /// Does what the command line says.
@@ -47,8 +50,12 @@ pub(crate) fn model(command: &ModelCommand, output: &Output) -> Result<Exit, Fai
     }
 }
 
-fn found(args: &ModelArgs) -> Result<Vec<(Arc<Agent>, ModelDescription)>, Failure> {
+/// The models of the files. Those that are going to be asked must be trusted.
+fn found(args: &ModelArgs, asked: Option<&Output>) -> Result<Vec<(Arc<Agent>, ModelDescription)>, Failure> {
     let set = file_agents::load(&args.agents, Path::new("./workflow.yaml"))?;
+    if let Some(output) = asked {
+        args.trust.check(&set, &args.agents, Agent::is_model, output)?;
+    }
     let all = set.iter().flat_map(|agent| agent.models().into_iter().map(|model| (Arc::clone(agent), model)));
     let found: Vec<_> =
         all.filter(|(_, model)| args.alias.as_ref().is_none_or(|alias| *alias == model.alias)).collect();
@@ -61,7 +68,7 @@ fn found(args: &ModelArgs) -> Result<Vec<(Arc<Agent>, ModelDescription)>, Failur
 }
 
 fn list(args: &ModelArgs, output: &Output) -> Result<Exit, Failure> {
-    let rows: Vec<Value> = found(args)?.iter().map(|(agent, model)| row(agent, model)).collect();
+    let rows: Vec<Value> = found(args, None)?.iter().map(|(agent, model)| row(agent, model)).collect();
     output.value(&rows, |rows| {
         let heads = ["AGENT", "ALIAS", "USE", "PROVIDER", "MODEL", "CONTEXT", "PRICE", "KEY"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
@@ -115,7 +122,7 @@ fn row(agent: &Agent, model: &ModelDescription) -> Value {
 
 async fn ping(args: &ModelArgs, output: &Output) -> Result<Exit, Failure> {
     let mut rows: Vec<Value> = Vec::new();
-    for (agent, model) in found(args)? {
+    for (agent, model) in found(args, Some(output))? {
         let answer = agent.ping_model(&model.alias).await;
         let mut row = json!({"agent": agent.name(), "name": model.alias});
         match answer {

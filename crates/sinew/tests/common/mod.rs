@@ -127,6 +127,7 @@ impl World {
             command.env_remove(variable);
         }
         command.env("XDG_CONFIG_HOME", self.path().join("config")).env("USER", "ada");
+        command.env("XDG_STATE_HOME", self.path().join("state"));
         command.env("NATS_URL", &self.url).env("NO_COLOR", "1");
         command
     }

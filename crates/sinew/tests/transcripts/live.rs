@@ -102,7 +102,7 @@ fn the_live_tree_shows_every_change_and_ends_whole() {
     let world = World::at("nats://127.0.0.1:1".to_owned());
     let gate = gate(&world, "agent-cards");
     world.write("chain.yaml", CHAIN);
-    let mut seen = terminal(&world, &["run", "chain.yaml"], 160, 50);
+    let mut seen = terminal(&world, &["run", "chain.yaml", "--trust"], 160, 50);
     gate.begun();
     // The last change is seen although no other change follows.
     seen.wait_for("the end of the first node", PATIENCE, |screen| {
@@ -121,7 +121,7 @@ fn the_time_until_the_next_attempt_runs_down() {
     let world = World::at("nats://127.0.0.1:1".to_owned());
     let gate = gate(&world, "agent-cards");
     world.write("again.yaml", &AGAIN.replace("duration: 1s", "duration: 5s"));
-    let mut seen = terminal(&world, &["run", "again.yaml"], 160, 50);
+    let mut seen = terminal(&world, &["run", "again.yaml", "--trust"], 160, 50);
     gate.begun();
     gate.go("fail");
     let left = |screen: &str| Some(screen.rsplit_once("next in ")?.1.split(':').next()?.to_owned());
@@ -144,7 +144,7 @@ fn small_terminals_keep_the_node_that_runs_and_the_message() {
         after.join(", ")
     );
     world.write("many.yaml", &file);
-    let mut seen = terminal(&world, &["run", "many.yaml"], 60, 6);
+    let mut seen = terminal(&world, &["run", "many.yaml", "--trust"], 60, 6);
     gate.begun();
     // The last line of a picture comes last.
     let screen = seen.wait_for("the node that runs", PATIENCE, |screen| {
@@ -168,7 +168,7 @@ fn a_command_that_is_stopped_says_so_and_leaves_no_program() {
         let world = World::at("nats://127.0.0.1:1".to_owned());
         let gate = gate(&world, "agent-cards");
         world.write("chain.yaml", CHAIN);
-        let mut args = vec!["run", "chain.yaml", "-q", "--local"];
+        let mut args = vec!["run", "chain.yaml", "-q", "--local", "--trust"];
         args.extend(timeout.iter().flat_map(|timeout| ["--timeout", timeout]));
         let child = world.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (pid, program) = (child.id(), gate.begun());

@@ -77,6 +77,7 @@ fn shell(world: &World, line: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(world.path()).env("PATH", path.unwrap()).env("USER", "ada");
     command.env("XDG_CONFIG_HOME", world.path().join("config"));
+    command.env("XDG_STATE_HOME", world.path().join("state"));
     for variable in ["NATS_URL", "NATS_CONTEXT", "SINEW_NAMESPACE", "CLICOLOR_FORCE", "NO_COLOR"] {
         command.env_remove(variable);
     }

@@ -144,7 +144,7 @@ async fn a_view_is_not_whole_while_a_halted_server_has_the_rest() {
                 started.send(()).unwrap();
                 tokio::task::block_in_place(|| halted.recv().unwrap());
             }
-            drop(say.send("message"));
+            let _ = say.send("message");
         }
         FollowedItem::Begin => drop(say.send("begin")),
         FollowedItem::Whole => drop(say.send("whole")),

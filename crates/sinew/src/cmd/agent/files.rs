@@ -20,6 +20,7 @@ use sinew_protocol::code;
 use tokio::runtime::Builder;
 
 use super::{CallArgs, Named, recorded_cases};
+use crate::agent_trust::TrustArgs;
 use crate::answer_stream::AnswerStream;
 use crate::connect::new_runtime;
 use crate::exit::Exit;
@@ -120,6 +121,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
     note_warnings(&agent, output);
     let around = load_with_ready_made(&args.who.agents).unwrap_or_default();
+    check_trust(args.trust, &agent, &around, (&args.who.name, &args.who.agents), output)?;
     if let Some(alias) = &args.model {
         file_agents::choose_model([&agent], alias)?;
         for peer in around.iter() {
@@ -209,6 +211,25 @@ pub(crate) fn note_warnings(agent: &Agent, output: &Output) {
     }
 }
 
+/// Refuses agents that were found by themselves and are not trusted. An agent that is named by its file is trusted; only a
+/// model agent calls others.
+pub(crate) fn check_trust(
+    trust: TrustArgs,
+    agent: &Agent,
+    around: &AgentSet,
+    (named, places): (&str, &[PathBuf]),
+    output: &Output,
+) -> Result<(), Failure> {
+    let is_found = !is_file_name(named);
+    let needs = |one: &Agent| agent.reach().calls_others || (is_found && one.name() == agent.name());
+    trust.check(around, places, needs, output).map(drop)
+}
+
+/// Whether a text names an agent by its file.
+pub(super) fn is_file_name(name: &str) -> bool {
+    name.contains(".agent.") && Path::new(name).is_file()
+}
+
 fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
     file_agents::load(paths, Path::new("./workflow.yaml"))
 }
@@ -229,9 +250,8 @@ pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
 
 /// An agent by name in these places, or by the path of its file.
 pub(crate) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Failure> {
-    let path = Path::new(name);
-    if name.contains(".agent.") && path.is_file() {
-        return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);
+    if is_file_name(name) {
+        return Agent::load(Path::new(name)).map(Arc::new).map_err(Failure::diagnostics);
     }
     let set = load_with_ready_made(places)?;
     set.get(name).cloned().ok_or_else(|| {

@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_operations::failure::Failure;
 
+use crate::agent_trust::TrustArgs;
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
 use crate::exit::Exit;
@@ -92,6 +93,8 @@ struct OnMesh {
 pub(crate) struct CallArgs {
     #[command(flatten)]
     who: Named,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// The input: JSON, @FILE or - for stdin
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,

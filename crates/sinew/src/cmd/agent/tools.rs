@@ -12,7 +12,8 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::file_agents;
 use sinew_protocol::code;
 
-use super::files::find_file;
+use super::files::{find_file, is_file_name};
+use crate::agent_trust::TrustArgs;
 use crate::connect::block;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -35,6 +36,8 @@ pub(crate) struct ToolsArgs {
     /// Agent files or folders of them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// Accept the descriptions as they are now
     #[arg(long)]
     accept: bool,
@@ -44,6 +47,9 @@ pub(crate) struct ToolsArgs {
 pub(super) fn tools(args: &ToolsArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find_file(&args.name, &args.agents)?;
     let around = file_agents::load(&args.agents, Path::new("./workflow.yaml")).unwrap_or_default();
+    if !is_file_name(&args.name) {
+        args.trust.check(&around, &args.agents, |one| one.name() == agent.name(), output)?;
+    }
     let peers: Vec<_> = around.iter().map(|agent| agent.as_peer()).collect();
     let found = block(async { ask(&agent, &peers).await })?;
     if args.accept {

@@ -14,6 +14,7 @@ use sinew_operations::agent_calls::fault_failure;
 use sinew_operations::failure::Failure;
 use sinew_protocol::usage::{ModelTotals, TaskUsage};
 
+use crate::agent_trust::TrustArgs;
 use crate::answer_stream::AnswerStream;
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
@@ -53,6 +54,8 @@ pub(crate) struct ChatArgs {
     /// Agent files or folders of them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -102,7 +105,10 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
                 "--session is for agents of a mesh; here a chat is a session of its own",
             ));
         }
-        ChatPartner::in_process(&args.name, &args.agents, args.model.as_deref(), people)?
+        {
+            let places = (args.agents.as_slice(), args.trust);
+            ChatPartner::in_process(&args.name, places, args.model.as_deref(), people, output)?
+        }
     };
     let mut lines = InputLines::read();
     let mut cost = ChatCost::default();

@@ -22,8 +22,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::mesh_questions::answer_questions;
 use super::terminal::AskedPeople;
-use crate::cmd::agent::files::find_file;
+use crate::agent_trust::TrustArgs;
+use crate::cmd::agent::files::{check_trust, find_file};
 use crate::connect::Connection;
+use crate::output::Output;
 
 /// Longest time for an agent's card.
 const CARD_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -67,12 +69,14 @@ impl ChatPartner {
     /// An agent from a file.
     pub(super) fn in_process(
         name: &str,
-        places: &[PathBuf],
+        (places, trust): (&[PathBuf], TrustArgs),
         model: Option<&str>,
         people: AskedPeople,
+        output: &Output,
     ) -> Result<Self, Failure> {
         let agent = find_file(name, places)?;
         let around = file_agents::load(places, Path::new("./workflow.yaml")).unwrap_or_default();
+        check_trust(trust, &agent, &around, (name, places), output)?;
         if let Some(alias) = model {
             file_agents::choose_model([&agent], alias)?;
             for peer in around.iter() {

@@ -77,6 +77,7 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         since: ago(&args.since)?,
         until: ago(&args.older)?,
         errors: args.errors.clone(),
+        caller: None,
     };
     let mut rows = if args.mesh.is_meant(false) { None } else { local_rows(&wanted, now) };
     if args.mesh.local {

@@ -6,7 +6,7 @@ use sinew_operations::duration::parse_duration;
 use sinew_operations::failure::Failure;
 use sinew_operations::gateway_keys::{KeyRow, NewKey, create_key, list_keys, revoke_keys};
 use sinew_operations::quantity::parse_byte_count;
-use sinew_protocol::access::{AccessRole, KeyLimits};
+use sinew_protocol::access::{AccessRole, KeyLimits, KeyScope};
 use sinew_runtime::local;
 
 use crate::connect::Connection;
@@ -40,6 +40,9 @@ pub(crate) struct CreateArgs {
     /// Workflows and agents that the key may see and use; `*` stands for any text; may be given again
     #[arg(long = "pattern", value_name = "PATTERN", default_value = "*")]
     patterns: Vec<String>,
+    /// Executions that the key opens: `own`, those that its owner started, or `all` [default: own for client, else all]
+    #[arg(long, value_name = "own|all", value_parser = scope)]
+    scope: Option<KeyScope>,
     /// Time after which the key ends: 90d, 12h [default: never]
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
@@ -88,6 +91,10 @@ fn role(word: &str) -> Result<AccessRole, String> {
     AccessRole::parse(word).ok_or_else(|| format!("use one of {}", known()))
 }
 
+fn scope(word: &str) -> Result<KeyScope, String> {
+    KeyScope::parse(word).ok_or_else(|| "use own or all".to_owned())
+}
+
 /// Does what the command line says.
 pub(super) async fn key(command: KeyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
@@ -111,6 +118,7 @@ async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
         name: args.name,
         role: args.role,
         patterns: args.patterns,
+        scope: args.scope,
         expires_at,
         certificate_name: args.certificate_name,
         limits,
@@ -147,8 +155,9 @@ fn table(rows: &[KeyRow], now: u64) -> String {
     if rows.is_empty() {
         return "there are no keys".to_owned();
     }
-    let mut lines =
-        vec![["KEY", "OWNER", "ROLE", "STATUS", "MADE", "ENDS", "PATTERNS"].map(str::to_owned).to_vec()];
+    let mut lines = vec![
+        ["KEY", "OWNER", "ROLE", "SCOPE", "STATUS", "MADE", "ENDS", "PATTERNS"].map(str::to_owned).to_vec(),
+    ];
     lines.extend(rows.iter().map(|row| {
         let ends = match row.expires_at {
             None => "never".to_owned(),
@@ -159,6 +168,7 @@ fn table(rows: &[KeyRow], now: u64) -> String {
             row.id.clone(),
             words::one_line(&row.name, 64),
             row.role.to_owned(),
+            row.scope.to_owned(),
             row.status.to_owned(),
             words::ago(row.created_at, now),
             ends,
@@ -187,6 +197,7 @@ mod tests {
                 name: "ann".to_owned(),
                 role: "client",
                 patterns: vec!["*".to_owned()],
+                scope: "own",
                 status: "valid",
                 certificate_name: None,
                 created_at: 0,

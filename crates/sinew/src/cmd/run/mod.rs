@@ -4,6 +4,7 @@ mod mesh;
 mod person;
 mod show;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use sinew_runtime::{Execution, Program};
 use tokio::runtime::Builder;
 
 use self::person::{PersonPrompt, RunRoom, SharedRoom};
+use crate::agent_trust::{TrustArgs, called_from};
 use crate::connect::new_runtime;
 use crate::deadline::Deadline;
 use crate::exit::Exit;
@@ -77,6 +79,8 @@ pub(crate) struct RunArgs {
     /// Agent files or folders of them [default: beside the workflow and in agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// Let the model of this alias answer in all agents whose files have it, and no other
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
@@ -232,6 +236,12 @@ fn answers(args: &RunArgs, loaded: &Loaded) -> Result<Vec<(String, Value)>, Fail
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
     let mut set = file_agents::load(&args.agents, &args.file)?;
+    let untrusted = if args.dry_run {
+        BTreeSet::new()
+    } else {
+        let named = named_texts(loaded);
+        args.trust.check(&set, &args.agents, called_from(&set, &named), output)?
+    };
     add_ready_made(&mut set)?;
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
@@ -249,7 +259,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let people = TerminalPeople::new(Arc::clone(&answers), Box::new(SharedRoom(Arc::clone(&room))), output);
     let people_of_node: PeopleOfNode = Box::new(move |node| people.asked_by(node));
     let artifacts = Arc::clone(&kept.artifacts);
-    let agents = Arc::new(FileAgents { set, artifacts, people: Some(people_of_node) });
+    let agents = Arc::new(FileAgents { set, untrusted, artifacts, people: Some(people_of_node) });
     let driver = Local::new(
         library,
         agents,
@@ -289,6 +299,26 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let stored = kept.finish(&|text| output.note(&format!("warning: {text}")));
     report(args, &execution, &stored, &kept.folder, output);
     exported.map(|()| exit_of(&execution, stopped))
+}
+
+/// All texts of the plans of a file: whatever agent a plan names is one of them.
+fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
+    fn add(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::String(text) => drop(found.insert(text.clone())),
+            Value::Array(items) => items.iter().for_each(|item| add(item, found)),
+            Value::Object(members) => {
+                found.extend(members.keys().cloned());
+                members.values().for_each(|member| add(member, found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    for lowered in &loaded.workflows {
+        add(&serde_json::to_value(&lowered.plan).unwrap_or_default(), &mut found);
+    }
+    found
 }
 
 /// People's nodes are answered from `--answer`; without one left, waiting ends.

@@ -1,0 +1,106 @@
+//! The question whether agent files that nobody named may run programs and send data.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use sinew_agents::{Agent, AgentReach, AgentSet};
+use sinew_inspection::words;
+use sinew_operations::agent_trust::{ReachingAgent, TrustStore, reaching};
+use sinew_operations::failure::{Failure, FailureKind};
+use sinew_protocol::code;
+
+use crate::output::Output;
+
+/// Longest line of one program or address.
+const MAX_LINE: usize = 200;
+
+/// Flag of commands that find agent files by themselves.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct TrustArgs {
+    /// Trust the agent files that were found, and remember them as long as they stay the same
+    #[arg(long)]
+    pub(crate) trust: bool,
+}
+
+impl TrustArgs {
+    /// Refuses agents that were found without being named and do something outside their sandbox, unless they are trusted. A
+    /// person at a terminal is asked. `needs` says which agents may be called; the names of others that are not trusted are
+    /// returned.
+    pub(crate) fn check(
+        self,
+        set: &AgentSet,
+        named: &[PathBuf],
+        needs: impl Fn(&Agent) -> bool,
+        output: &Output,
+    ) -> Result<BTreeSet<String>, Failure> {
+        if !named.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let store = TrustStore::of_user(|name| std::env::var_os(name).map(PathBuf::from));
+        let untrusted = |is_needed: bool| {
+            let found = reaching(set.iter().filter(|agent| needs(agent.as_ref()) == is_needed));
+            store.as_ref().map_or_else(|| found.clone(), |store| store.untrusted(found.clone()))
+        };
+        let needed = untrusted(true);
+        if !needed.is_empty() {
+            if !self.trust && !is_confirmed(&needed) {
+                return Err(refused(&needed));
+            }
+            let remembered = store.as_ref().map_or(Ok(()), |store| store.trust(&needed));
+            if let Err(failure) = remembered {
+                output.note(&format!("warning: the trust is not remembered: {}", failure.message));
+            }
+        }
+        Ok(untrusted(false).into_iter().map(|agent| agent.name).collect())
+    }
+}
+
+fn refused(untrusted: &[ReachingAgent]) -> Failure {
+    let text = format!("agent files that were found here are not trusted:\n{}", listed(untrusted));
+    Failure::new(FailureKind::Denied, code::AGENT_FILES_NOT_TRUSTED.as_str(), text)
+        .hint("read these files; then add --trust, or name them with --agents")
+}
+
+/// Asks on a terminal; elsewhere nobody can answer.
+fn is_confirmed(untrusted: &[ReachingAgent]) -> bool {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    let text = format!("These agent files were found here:\n{}\nTrust them? [y/N] ", listed(untrusted));
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
+}
+
+/// What agents do, for people.
+fn listed(agents: &[ReachingAgent]) -> String {
+    let mut lines = Vec::new();
+    for agent in agents {
+        lines.push(format!("  {}", words::one_line(&agent.file.display().to_string(), MAX_LINE)));
+        lines.extend(reach_lines(&agent.reach));
+    }
+    lines.join("\n")
+}
+
+/// Returns a rule that says which agents of a set may be called from these: they alone, unless one of them calls others.
+pub(crate) fn called_from<'a>(
+    set: &'a AgentSet,
+    names: &'a BTreeSet<String>,
+) -> impl Fn(&Agent) -> bool + 'a {
+    let calls_others = set.iter().any(|agent| names.contains(agent.name()) && agent.reach().calls_others);
+    move |agent| calls_others || names.contains(agent.name())
+}
+
+fn reach_lines(reach: &AgentReach) -> Vec<String> {
+    let line = |verb: &str, what: &str| format!("    {verb:<9} {}", words::one_line(what, MAX_LINE));
+    let mut lines: Vec<String> = reach.programs.iter().map(|program| line("runs", program)).collect();
+    lines.extend(reach.addresses.iter().map(|address| line("contacts", address)));
+    if !reach.variables.is_empty() {
+        let names: Vec<&str> = reach.variables.iter().map(String::as_str).collect();
+        lines.push(line("uses", &names.join(", ")));
+    }
+    lines
+}

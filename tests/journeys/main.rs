@@ -1,0 +1,15 @@
+//! Journeys: real processes with everything switched on, and the same truth on every surface. See README.md.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+#[path = "../../crates/sinew/tests/common/mod.rs"]
+mod common;
+mod ended_work;
+mod http;
+mod model_server;
+mod outage;
+mod views;

@@ -1,0 +1,167 @@
+//! One execution on five surfaces: command line, REST, A2A, MCP and console.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::{Role, Said, World};
+use crate::http;
+
+/// How long surfaces may take to agree: events travel, pages are projections.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Statuses as each surface words them: command line and REST, A2A and MCP, icon in the title of the console's page.
+const STATUSES: [(&str, &str, &str); 5] = [
+    ("succeeded", "TASK_STATE_COMPLETED", "✓"),
+    ("failed", "TASK_STATE_FAILED", "✗"),
+    ("cancelled", "TASK_STATE_CANCELED", "⊘"),
+    ("running", "TASK_STATE_WORKING", "►"),
+    ("waiting", "TASK_STATE_INPUT_REQUIRED", "◷"),
+];
+
+/// A gateway with its console.
+pub struct Gateway {
+    pub base: String,
+    _role: Role,
+}
+
+impl Gateway {
+    /// Starts one on a port of its own.
+    pub fn start(world: &World) -> Self {
+        let mut child = world
+            .command(&["serve", "gateway", "--listen", "127.0.0.1:0", "--console"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Said::by(child.stderr.take().unwrap());
+        let lines = log.wait_for("/.well-known/agent-card.json");
+        // The log goes on: a pipe that nobody reads would block the gateway.
+        std::thread::spawn(move || log.rest());
+        let line = lines.lines().find(|line| line.contains("/.well-known/agent-card.json")).unwrap();
+        let card = line.split_whitespace().last().unwrap();
+        let base = card.split("/.well-known/").next().unwrap().to_owned();
+        Self { base, _role: Role(child) }
+    }
+
+    /// Starts an execution through the REST API and returns its id.
+    pub fn begin(&self, workflow: &str, input: &Value) -> String {
+        let body = json!({ "workflow": workflow, "input": input }).to_string();
+        let answer = self.post("/api/v1/executions", &[], &body);
+        assert!((200..300).contains(&answer.status), "{}: {}", answer.status, answer.body);
+        let started: Value = serde_json::from_str(&answer.body).unwrap();
+        started["execution"].as_str().unwrap().to_owned()
+    }
+
+    fn get(&self, path: &str) -> http::Answer {
+        http::send("GET", &format!("{}{path}", self.base), &[("a2a-version", "1.0")], "")
+    }
+
+    fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> http::Answer {
+        let mut all =
+            vec![("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        all.extend_from_slice(headers);
+        http::send("POST", &format!("{}{path}", self.base), &all, body)
+    }
+
+    /// Returns a document of the gateway.
+    pub fn document(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    /// Returns the task of an execution as MCP shows it.
+    fn mcp_task(&self, execution: &str) -> Value {
+        let uri = format!("sinew://tasks/{execution}");
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "journey", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "uri": uri, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params });
+        let headers = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "resources/read"),
+            ("mcp-name", uri.as_str()),
+        ];
+        let answer = self.post("/mcp", &headers, &body.to_string());
+        let answer: Value = serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{}", answer.body));
+        let text = answer["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// Waits until an execution has this status, and checks that all five surfaces show it. Returns the description.
+    #[track_caller]
+    pub fn agree(&self, world: &World, workflow: &str, execution: &str, status: &str) -> Value {
+        let (_, state, icon) = STATUSES.into_iter().find(|(word, ..)| *word == status).unwrap();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.surfaces(world, workflow, execution);
+            let description = &seen.description;
+            let states = [seen.a2a["status"]["state"].clone(), seen.mcp["status"]["state"].clone()];
+            let agree = description["status"] == status
+                && seen.rest["status"] == status
+                && states.iter().all(|seen| *seen == json!(state))
+                && seen.title.contains(icon);
+            if agree {
+                seen.check_content();
+                return seen.description;
+            }
+            assert!(
+                Instant::now() < until,
+                "{execution} is not {status} everywhere: command line {}, REST {}, A2A and MCP {states:?}, title {}",
+                description["status"],
+                seen.rest["status"],
+                seen.title
+            );
+        }
+    }
+
+    fn surfaces(&self, world: &World, workflow: &str, execution: &str) -> Surfaces {
+        let page = self.get(&format!("/console/executions/{execution}"));
+        let title = page.body.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+        Surfaces {
+            description: world.json(&["execution", "describe", execution]),
+            rest: self.document(&format!("/api/v1/executions/{execution}")),
+            a2a: self.document(&format!("/agents/{workflow}/tasks/{execution}")),
+            mcp: self.mcp_task(execution),
+            title: title.unwrap_or_else(|| panic!("{}", page.body)).to_owned(),
+        }
+    }
+}
+
+/// An execution as each surface shows it.
+struct Surfaces {
+    description: Value,
+    rest: Value,
+    a2a: Value,
+    mcp: Value,
+    title: String,
+}
+
+impl Surfaces {
+    /// Result, reason and price are the same everywhere.
+    #[track_caller]
+    fn check_content(&self) {
+        for member in ["output", "error", "usage", "waiting"] {
+            assert_eq!(self.description[member], self.rest[member], "{member} by command line and REST");
+        }
+        if self.description["status"] == "succeeded" {
+            for task in [&self.a2a, &self.mcp] {
+                assert_eq!(task["metadata"]["output"], self.description["output"], "the task {task}");
+            }
+        }
+        if let Some(reason) = self.description["error"]["message"].as_str() {
+            for task in [&self.a2a, &self.mcp] {
+                let parts = task["status"]["message"]["parts"].to_string();
+                let first = reason.lines().next().unwrap_or_default();
+                assert!(
+                    parts.contains(&json!(first).to_string()[1..1 + first.len().min(40)]),
+                    "{parts}: {reason}"
+                );
+            }
+        }
+    }
+}
