@@ -394,7 +394,7 @@ impl Context {
 
     fn task_calls(&self) -> TaskCalls<'_> {
         let ContextState { about, cancel, artifacts, calls, .. } = &*self.inner;
-        TaskCalls { about, cancel, artifacts, calls }
+        TaskCalls { about, cancel, artifacts, calls, waits: None }
     }
 
     /// Asks another agent at its A2A endpoint and waits for its output, until this task's own deadline at most.
@@ -423,17 +423,20 @@ impl Context {
         }
     }
 
-    /// The same until the token fires: the call is given up then.
+    /// The same until the token fires: the call is given up then. `waits` hears when the agent that is called waits for a person,
+    /// and when it does not any more.
     #[cfg(feature = "files")]
     pub(crate) async fn call_answer_until(
         &self,
         cancel: &CancellationToken,
+        waits: &(dyn Fn(bool) + Send + Sync),
         agent: &str,
         key: &str,
         input: Value,
     ) -> Result<CallAnswer, Failure> {
         let Some(peers) = &self.inner.peers else { return Err(offline(NO_PEER)) };
-        peers.call_keyed(TaskCalls { cancel, ..self.task_calls() }, agent, key, input).await
+        let calls = TaskCalls { cancel, waits: Some(waits), ..self.task_calls() };
+        peers.call_keyed(calls, agent, key, input).await
     }
 
     /// Asks a person, and waits for the answer without a place among the agent's tasks. The question is an execution of the

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sinew_agents::{
     ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, EffectClass, HostTool, HostTools,
     KeptArtifact, PeerAnswer, PeerCall, PeerDescription, Peers, People, PersonPrompt, PersonReply,
-    SessionTurn, Sessions, StepAppend, StepBody, StepRecord, Steps,
+    SessionTurn, Sessions, StepAppend, StepBody, StepRecord, Steps, WaitClock,
 };
 use sinew_mesh::{Mesh, crash};
 use sinew_protocol::a2a::AgentCard;
@@ -168,7 +168,10 @@ async fn answer(
     call.instruction = context.instruction().map(str::to_owned);
     call.input_schema = context.input_schema().cloned();
     call.output_schema = context.output_schema().cloned();
-    call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    if !agent.is_model() {
+        // The time of a conversation stands still while a person is waited for; the SDK knows when it is over.
+        call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    }
     call.context = match context.context() {
         // An execution words it as the in-process driver does, so that an agent cannot tell where it works.
         worded if worded.get("request").is_some() => worded.clone(),
@@ -276,10 +279,15 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, PeerAnswer> {
         async move {
-            let PeerCall { agent, input, key, cancel } = call;
+            let PeerCall { agent, input, key, cancel, clocks } = call;
+            let stopped = Mutex::new(None);
+            let waits = |is_waiting: bool| {
+                let clocks = is_waiting.then(|| clocks.each_ref().map(WaitClock::stop));
+                *stopped.lock().unwrap_or_else(PoisonError::into_inner) = clocks;
+            };
             let asked = self.0.parked(async {
                 crash::point("peer.parked");
-                let answer = self.0.call_answer_until(&cancel, &agent, &key, input).await;
+                let answer = self.0.call_answer_until(&cancel, &waits, &agent, &key, input).await;
                 crash::point("peer.answered");
                 answer
             });

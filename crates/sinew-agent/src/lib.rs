@@ -58,6 +58,7 @@ mod step_log;
 mod steps;
 mod table;
 mod task_calls;
+mod task_clock;
 mod task_figures;
 mod task_properties;
 mod tools;

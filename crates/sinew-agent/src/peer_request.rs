@@ -10,7 +10,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
-    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, is_terminal,
+    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, TaskState, is_terminal,
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::check_unique_keys;
@@ -79,7 +79,8 @@ pub async fn ask_until_answered(
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(agent), mesh.caller(), id);
     let about = TaskProperties::new(agent, execution, task);
     let (cancel, artifacts, calls) = (CancellationToken::new(), Artifacts::default(), CallCounts::default());
-    let context = TaskCalls { about: &about, cancel: &cancel, artifacts: &artifacts, calls: &calls };
+    let context =
+        TaskCalls { about: &about, cancel: &cancel, artifacts: &artifacts, calls: &calls, waits: None };
     let request = PeerRequest { mesh, id, request, context, until };
     let task = request.own_task(agent, DoorKind::Agent);
     let ended = request.follow(agent, DoorKind::Agent, Some(task)).await?;
@@ -121,6 +122,9 @@ impl PeerRequest<'_> {
         kind: DoorKind,
         mut task_id: Option<String>,
     ) -> Result<Option<Task>, Failure> {
+        let clock = &self.context.about.clock;
+        // While the other side waits for a person, the time of this task stands as well.
+        let mut stopped = None;
         let (mut heard_at, mut is_sent) = (Instant::now(), task_id.is_some());
         let mut interval = POLL_INTERVAL.0;
         loop {
@@ -132,6 +136,17 @@ impl PeerRequest<'_> {
             match state {
                 PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
                 PeerTask::Known(task) => {
+                    match task.status.state {
+                        TaskState::InputRequired if stopped.is_none() => {
+                            stopped = Some(clock.stop());
+                            self.context.waits.inspect(|waits| waits(true));
+                        }
+                        TaskState::InputRequired => {}
+                        _ if stopped.take().is_some() => {
+                            drop(self.context.waits.inspect(|waits| waits(false)))
+                        }
+                        _ => {}
+                    }
                     (heard_at, is_sent) = (Instant::now(), true);
                     task_id = Some(task.id.0);
                 }
@@ -148,11 +163,11 @@ impl PeerRequest<'_> {
                 }
                 PeerTask::Nobody | PeerTask::Silent => {}
             }
-            let left = self.until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = clock.left(self.until);
+            if left == Some(Duration::ZERO) {
                 return Err(no_peer(door, "it did not answer in time", true));
             }
-            sleep(interval.min(left)).await;
+            sleep(left.map_or(interval, |left| interval.min(left))).await;
             interval = (interval * 2).min(kind.max_interval());
         }
     }
@@ -228,7 +243,7 @@ impl PeerRequest<'_> {
         body: bytes::Bytes,
         timeout: Duration,
     ) -> Result<Result<Response, PeerTask>, Failure> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.context.about.clock.left(self.until).unwrap_or(timeout);
         let headers = self.headers(left);
         let called = self.mesh.services().call_rpc(door, method.as_str(), headers, body, timeout.min(left));
         let reply = match called.await {

@@ -303,18 +303,19 @@ impl Peers {
         }
         let call = self.peer_request(context, &id, &request);
         let mut open = AwaitedCall::new(&self.0.mesh, &[PERSON_QUESTION], &id, context.cancel);
+        let is_over = || context.about.clock.left(call.until) == Some(Duration::ZERO);
         let asked = async {
             loop {
                 // Executors may all be away at this time: the question waits for one.
                 match call.ask(PERSON_QUESTION, DoorKind::Execution).await {
                     Ok(Some(task)) => return Ok::<_, Failure>(task),
-                    Ok(None) if Instant::now() >= call.until => {
+                    Ok(None) if is_over() => {
                         return Err(no_peer(PERSON_QUESTION, "no executor asks people", true));
                     }
                     Ok(None) => {}
                     Err(failure) => {
                         let fault = failure.into_fault();
-                        if !fault.retryable || Instant::now() >= call.until {
+                        if !fault.retryable || is_over() {
                             return Err(fault.into());
                         }
                         tracing::debug!(%fault, "a question waits for an executor");
@@ -342,9 +343,13 @@ impl Peers {
         id: &'a str,
         request: &'a SendMessageRequest,
     ) -> PeerRequest<'a> {
-        let left = |at: SystemTime| at.duration_since(SystemTime::now()).unwrap_or_default();
-        let limit = context.about.deadline.map_or(MAX_CALL_TIME, left);
-        let until = Instant::now() + limit.min(MAX_CALL_TIME);
+        let now = Instant::now();
+        let until = match context.about.deadline.map(|at| at.duration_since(SystemTime::now())) {
+            Some(Ok(left)) => now + left.min(MAX_CALL_TIME),
+            // The clock of the task has been stopped, or its time is over.
+            Some(Err(passed)) => now.checked_sub(passed.duration()).unwrap_or(now),
+            None => now + MAX_CALL_TIME,
+        };
         PeerRequest { mesh: &self.0.mesh, id, request, context, until }
     }
 

@@ -1,7 +1,7 @@
 //! The durable door: tasks from the agent's queue, one answer each, stored before the task is acknowledged.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
@@ -75,7 +75,8 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
-    let keep = KeepAlive::start(delivery.answers(), site.patience(&request.about) + STORING);
+    Box::pin(drop_passed_deadline(&site, &mut request.about)).await;
+    let keep = KeepAlive::start(delivery.answers(), &site, &request.about);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
         // Another process stored the result, but ended before it could acknowledge the task, or the queue is a new one.
@@ -116,7 +117,8 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
         return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
-    let keep = KeepAlive::start(delivery.answers(), site.patience(&work.about) + STORING);
+    Box::pin(drop_passed_deadline(&site, &mut work.about)).await;
+    let keep = KeepAlive::start(delivery.answers(), &site, &work.about);
     let trace_parent = work.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
         tracing::debug!(task = %delivery.task, "the task is answered already");
@@ -162,6 +164,18 @@ async fn makes_progress(site: &Site, delivery: &Delivery) -> bool {
             // The task goes on: its handler meets the same error, and words it.
             true
         }
+    }
+}
+
+/// Drops a deadline that has passed when a task with steps comes again. The task may have waited for a person, and its owner
+/// has moved the deadline then; an owner for whom the time is over cancels the task.
+async fn drop_passed_deadline(site: &Site, about: &mut TaskProperties) {
+    if about.delivery <= 1 || about.deadline.is_none_or(|deadline| deadline > SystemTime::now()) {
+        return;
+    }
+    let Some((log, steps)) = about.step_log().zip(site.peers.steps()) else { return };
+    if steps.count(&log).await.is_ok_and(|count| count > 0) {
+        about.deadline = None;
     }
 }
 
@@ -292,10 +306,10 @@ async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
 struct KeepAlive(tokio::task::JoinHandle<()>);
 
 impl KeepAlive {
-    fn start(answers: Answers, most: Duration) -> Self {
+    fn start(answers: Answers, site: &Site, about: &TaskProperties) -> Self {
+        let (until, clock) = (Instant::now() + site.patience(about) + STORING, Arc::clone(&about.clock));
         Self(tokio::spawn(async move {
-            let until = Instant::now() + most;
-            while Instant::now() < until {
+            while clock.left(until) != Some(Duration::ZERO) {
                 sleep(PROGRESS_EVERY).await;
                 if let Err(error) = answers.progress().await {
                     tracing::debug!(%error, "the queue did not hear that a task goes on");

@@ -15,6 +15,8 @@ pub(crate) struct TaskCalls<'a> {
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) artifacts: &'a Artifacts,
     pub(crate) calls: &'a CallCounts,
+    /// Hears whether the other side waits for a person.
+    pub(crate) waits: Option<&'a (dyn Fn(bool) + Send + Sync)>,
 }
 
 /// Calls of a task by the agent that is called.

@@ -8,6 +8,8 @@ use sinew_mesh::steps::StepLogId;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, Vocabulary};
 
+use crate::task_clock::TaskClock;
+
 /// Properties of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskProperties {
@@ -22,6 +24,8 @@ pub(crate) struct TaskProperties {
     /// Token of the caller that asks at the A2A endpoint; empty for tasks of executions.
     pub(crate) caller: String,
     pub(crate) deadline: Option<SystemTime>,
+    /// Time that counts towards the deadline and the agent's own limit.
+    pub(crate) clock: Arc<TaskClock>,
     pub(crate) instruction: Option<String>,
     pub(crate) context: Value,
     pub(crate) input_schema: Option<Value>,
@@ -91,6 +95,7 @@ impl TaskProperties {
             session: String::new(),
             caller: String::new(),
             deadline: None,
+            clock: Arc::default(),
             instruction: None,
             context: Value::Null,
             input_schema: None,

@@ -13,7 +13,7 @@ use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactName, Fault, FaultKind};
 use sinew_source::{Schema, Violation};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -219,7 +219,9 @@ async fn attempt(
             return Err(GivenUp::Stopping);
         }
         () = context.cancel().cancelled() => cancelled(),
-        () = sleep_until(until) => Fault::timeout(TOO_LATE, "the handler did not answer in time"),
+        () = context.about().clock.passed(until) => {
+            Fault::timeout(TOO_LATE, "the handler did not answer in time")
+        }
     };
     // Later results of the handler do not count: the task has ended for the caller.
     context.cancel().cancel();

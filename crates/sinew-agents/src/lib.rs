@@ -45,6 +45,7 @@ mod sessions;
 mod set;
 mod steps;
 mod template;
+mod wait_clock;
 mod web_client;
 mod web_exchange;
 
@@ -75,5 +76,6 @@ pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;
 pub use tokio_util::sync::CancellationToken;
+pub use wait_clock::{StoppedWaitClock, WaitClock};
 pub use web_client::{ReachableAddresses, WebAnswer, WebClient};
 pub use web_exchange::{WebFailure, WebIdentity, WebMethod, WebRequest, WebResponse};

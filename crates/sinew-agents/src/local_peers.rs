@@ -12,6 +12,7 @@ use crate::call::Call;
 use crate::peers::{PeerAnswer, PeerCall, PeerDescription, Peers, missing};
 use crate::people::{NoPeople, People, PersonPrompt, PersonReply};
 use crate::set::AgentSet;
+use crate::wait_clock::WaitClock;
 
 /// How deep agents may ask agents in one process.
 const MAX_CALL_DEPTH: u32 = 8;
@@ -41,12 +42,21 @@ impl LocalPeers {
 struct PeopleOfPeer {
     agent: String,
     people: Arc<dyn People>,
+    /// Clocks of those that wait for the agent.
+    clocks: [WaitClock; 2],
 }
 
 impl People for PeopleOfPeer {
     fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         let text = format!("{}: {}", self.agent, prompt.text);
-        self.people.ask(PersonPrompt { text, ..prompt })
+        let stopped = self.clocks.each_ref().map(WaitClock::stop);
+        let asked = self.people.ask(PersonPrompt { text, ..prompt });
+        async move {
+            let reply = asked.await;
+            drop(stopped);
+            reply
+        }
+        .boxed()
     }
 }
 
@@ -76,8 +86,11 @@ impl Peers for LocalPeers {
         };
         async move {
             let mut task = Call::new(agent.name(), call.input, Arc::clone(&below.artifacts));
-            task.people =
-                Arc::new(PeopleOfPeer { agent: agent.name().to_owned(), people: Arc::clone(&below.people) });
+            task.people = Arc::new(PeopleOfPeer {
+                agent: agent.name().to_owned(),
+                people: Arc::clone(&below.people),
+                clocks: call.clocks,
+            });
             task.peers = Arc::new(below);
             task.cancel = call.cancel;
             task.conversation = Some(call.key);

@@ -6,6 +6,8 @@ use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{Fault, code};
 
+use crate::wait_clock::WaitClock;
+
 /// An agent or workflow that may be asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerDescription {
@@ -34,6 +36,8 @@ pub struct PeerCall {
     pub key: String,
     /// Ends the call.
     pub cancel: tokio_util::sync::CancellationToken,
+    /// Clocks of the call and of the conversation around it, to be stopped while the agent waits for a person.
+    pub clocks: [WaitClock; 2],
 }
 
 /// The other agents that are there.

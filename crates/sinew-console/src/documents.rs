@@ -134,6 +134,14 @@ pub(crate) struct WaitDocument {
     pub(crate) kind: String,
     #[serde(default)]
     pub(crate) text: String,
+    pub(crate) question: Option<QuestionDocument>,
+    pub(crate) asked_in: Option<AskedInDocument>,
+}
+
+/// The execution below this one that asks a person.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct AskedInDocument {
+    pub(crate) execution: Option<String>,
 }
 
 /// The first failure, outermost words first.
@@ -435,6 +443,9 @@ pub(crate) struct StartedDocument {
 pub(crate) struct ApprovalDocument {
     pub(crate) execution: String,
     pub(crate) workflow: String,
+    /// Names of the workflows that wait for it, outermost first.
+    #[serde(default)]
+    pub(crate) path: Vec<String>,
     pub(crate) node: Option<String>,
     pub(crate) since: String,
     pub(crate) until: Option<String>,

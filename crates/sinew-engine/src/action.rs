@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::query::ExecutionStatus;
 
-use crate::ask::TaskRequest;
+use crate::ask::{RequestTarget, TaskRequest};
 use crate::decide::is_attempt_timeout;
 use crate::fact::{ExecutionOutcome, Fact, PersonRequest, TerminalStatus};
 use crate::graph::IndexedPlan;
-use crate::state::{ActivationPhase, ExecutionState, TimerKind};
+use crate::state::{ActivationPhase, EngineTimer, ExecutionState, TimerKind};
 use crate::{ActivationId, Time};
 
 /// An effect that a shell carries out after its fact was stored. Repeating it does no harm: the ids are the same.
@@ -69,7 +70,8 @@ pub(crate) fn outstanding(_graph: &IndexedPlan, state: &ExecutionState) -> Vec<A
         let (Some(attempt), Some(ask)) = (one.running, &one.ask) else { continue };
         let act = act as ActivationId;
         actions.push(if one.phase == ActivationPhase::Running {
-            let deadline = one.timer.map(|timer| timer.at);
+            // A deadline that stands still is not known yet: the owner cancels the attempt when it is due.
+            let deadline = one.timer.filter(|_| one.stopped_at.is_none()).map(|timer| timer.at);
             Action::Send { act, attempt, ask: Arc::clone(ask), deadline }
         } else {
             Action::Cancel { act, attempt, ask: Arc::clone(ask) }
@@ -107,6 +109,9 @@ pub enum WaitingFor {
         attempt: u32,
         /// Attempts at this ask so far.
         tries: u32,
+        /// Whether it is a workflow: executions of it have executors, and no heartbeat.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_workflow: bool,
     },
     /// A worker that evaluates scripts.
     Evaluation,
@@ -119,6 +124,17 @@ pub enum WaitingFor {
     Sleep,
     /// A person.
     Person(Arc<PersonRequest>),
+    /// A person, in a callee that this execution waits for.
+    CalleePerson {
+        /// Name of the agent or workflow that was called.
+        name: String,
+        /// The attempt.
+        attempt: u32,
+        /// The oldest question.
+        wait: Arc<PersonWait>,
+        /// Number of further questions.
+        more: u32,
+    },
     /// Children.
     Children {
         /// Ended.
@@ -206,13 +222,15 @@ pub fn execution_status(state: &ExecutionState, waits: &[OpenWait]) -> Execution
     if state.paused.is_some() {
         return ExecutionStatus::Paused;
     }
-    let works = |wait: &OpenWait| {
-        matches!(
-            wait.what,
-            WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
-        )
+    let works = |wait: &OpenWait| match &wait.what {
+        WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep => {
+            true
+        }
+        WaitingFor::CalleePerson { wait, .. } => wait.is_busy,
+        _ => false,
     };
-    let person = |wait: &OpenWait| matches!(wait.what, WaitingFor::Person(_));
+    let person =
+        |wait: &OpenWait| matches!(wait.what, WaitingFor::Person(_) | WaitingFor::CalleePerson { .. });
     if !waits.iter().any(works) && waits.iter().any(person) {
         return ExecutionStatus::Waiting;
     }
@@ -228,9 +246,23 @@ pub fn waiting_of(state: &ExecutionState, act: ActivationId) -> Option<OpenWait>
         ActivationPhase::Running if one.ask.as_ref().is_some_and(|ask| ask.is_evaluation()) => {
             WaitingFor::Evaluation
         }
-        ActivationPhase::Running => {
-            WaitingFor::Agent { name: name(), attempt: one.attempt, tries: one.tries }
-        }
+        ActivationPhase::Running => match one.callee_wait() {
+            Some(wait) => WaitingFor::CalleePerson {
+                name: name(),
+                attempt: one.attempt,
+                wait: Arc::clone(wait),
+                more: further(one.callee_waits()),
+            },
+            None => WaitingFor::Agent {
+                name: name(),
+                attempt: one.attempt,
+                tries: one.tries,
+                is_workflow: one
+                    .ask
+                    .as_ref()
+                    .is_some_and(|ask| matches!(ask.target, RequestTarget::Workflow(_))),
+            },
+        },
         ActivationPhase::BackedOff if one.tries == 0 => WaitingFor::Turn,
         ActivationPhase::BackedOff => WaitingFor::Retry { tries: one.tries },
         ActivationPhase::Sleeping => WaitingFor::Sleep,
@@ -245,6 +277,28 @@ pub fn waiting_of(state: &ExecutionState, act: ActivationId) -> Option<OpenWait>
         }
         ActivationPhase::Begun | ActivationPhase::Settled | ActivationPhase::Closed => return None,
     };
-    let until = one.timer.map(|timer| timer.at).into_iter().chain(one.deadline).min();
-    Some(OpenWait { act: Some(act), what, since: one.began_at.unwrap_or(one.made_at), until })
+    let runs = |timer: &EngineTimer| one.stopped_at.is_none() || timer.kind == TimerKind::Person;
+    let timer = one.timer.filter(runs).map(|timer| timer.at);
+    let until = timer.into_iter().chain(one.deadline.filter(|_| one.stopped_at.is_none())).min();
+    let (since, until) = match &what {
+        WaitingFor::CalleePerson { wait, .. } => (wait.since, wait.due),
+        _ => (one.began_at.unwrap_or(one.made_at), until),
+    };
+    Some(OpenWait { act: Some(act), what, since, until })
+}
+
+/// Number of questions beside the first.
+fn further<'a>(waits: impl Iterator<Item = &'a Arc<PersonWait>>) -> u32 {
+    // The numbers come from messages.
+    let all = waits.fold(0_u32, |all, wait| all.saturating_add(wait.more).saturating_add(1));
+    all.saturating_sub(1)
+}
+
+/// Returns the activations that wait for a person, themselves or through a callee, and whether other work is in progress.
+pub fn people_waits(state: &ExecutionState) -> (Vec<OpenWait>, bool) {
+    let waits: Vec<OpenWait> = state.asking.iter().filter_map(|act| waiting_of(state, *act)).collect();
+    let running = |wait: &&OpenWait| matches!(&wait.what, WaitingFor::CalleePerson { .. });
+    let busy = |wait: &OpenWait| matches!(&wait.what, WaitingFor::CalleePerson { wait, .. } if wait.is_busy);
+    let is_busy = state.active as usize > waits.iter().filter(running).count() || waits.iter().any(busy);
+    (waits, is_busy)
 }

@@ -1,5 +1,6 @@
 //! The fold. Total: any sequence of well-formed facts gives a state, and never a panic on facts of our own making.
 
+mod clocks;
 mod phases;
 mod tokens;
 
@@ -47,9 +48,15 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
         }
         Fact::BackedOff { act, until, ask } => state.back_off(*act, *until, ask.as_ref()),
         Fact::Slept { act, until } => state.sleep(*act, *until),
-        Fact::Awaited { act, wait, deadline } => {
+        Fact::Awaited { act, wait, deadline, stops_clocks } => {
             state.await_person(graph, *act, wait);
             state.set_deadline(*act, *deadline, TimerKind::Person);
+            if *stops_clocks {
+                state.stop_clocks(*act);
+            }
+        }
+        Fact::CalleeWaits { act, callee, number, wait, .. } => {
+            state.note_callee(*act, callee, *number, wait.as_ref());
         }
         Fact::Answered { act, .. } => {
             state.set_phase(*act, ActivationPhase::Begun);
@@ -99,6 +106,7 @@ impl ExecutionState {
 
     fn conclude(&mut self, outcome: &ExecutionOutcome) {
         self.outcome = Some(outcome.clone());
+        self.stopped_wall = None;
         self.timers.retain(|timer| timer.kind != TimerKind::Wall);
     }
 

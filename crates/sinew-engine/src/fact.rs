@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
+use sinew_protocol::person_wait::PersonWait;
 
 use crate::ask::{TaskReply, TaskRequest};
 use crate::{ActivationId, ScopeId, SharedJson, Time};
@@ -170,6 +171,23 @@ pub enum Fact {
         /// When waiting ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
+        /// Whether the clocks of its owners and of the execution stop meanwhile. Facts of older versions stop none.
+        #[serde(default)]
+        stops_clocks: bool,
+    },
+    /// A callee of the running attempt waits for a person, or does not any more.
+    CalleeWaits {
+        /// The activation.
+        act: ActivationId,
+        /// Its attempt.
+        attempt: u32,
+        /// The callee: an execution, or the name that an agent gave to its question.
+        callee: String,
+        /// Number of the report; those of a callee only grow.
+        number: u64,
+        /// The question; `None` when the callee waits for nobody.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait: Option<Arc<PersonWait>>,
     },
     /// A person decided, or the wait ran out.
     Answered {

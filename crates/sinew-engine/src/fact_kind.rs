@@ -40,6 +40,8 @@ pub enum FactKind {
     Slept,
     /// The activation waits for a person.
     Awaited,
+    /// A callee of the running attempt waits for a person, or does not any more.
+    CalleeWaits,
     /// A person decided, or the wait ran out.
     Answered,
     /// The activation waits for children.
@@ -89,6 +91,7 @@ impl FactKind {
             Self::BackedOff => "backed_off",
             Self::Slept => "slept",
             Self::Awaited => "awaited",
+            Self::CalleeWaits => "callee_waits",
             Self::Answered => "answered",
             Self::Fanned => "fanned",
             Self::Yielded => "yielded",
@@ -127,6 +130,7 @@ impl Fact {
             Self::BackedOff { .. } => FactKind::BackedOff,
             Self::Slept { .. } => FactKind::Slept,
             Self::Awaited { .. } => FactKind::Awaited,
+            Self::CalleeWaits { .. } => FactKind::CalleeWaits,
             Self::Answered { .. } => FactKind::Answered,
             Self::Fanned { .. } => FactKind::Fanned,
             Self::Yielded { .. } => FactKind::Yielded,
@@ -157,6 +161,7 @@ impl Fact {
             | Self::BackedOff { act, .. }
             | Self::Slept { act, .. }
             | Self::Awaited { act, .. }
+            | Self::CalleeWaits { act, .. }
             | Self::Answered { act, .. }
             | Self::Fanned { act, .. }
             | Self::Yielded { act, .. }

@@ -122,17 +122,12 @@ impl FactCheck<'_> {
             Fact::Progressed { act, attempt, .. } | Fact::Late { act, attempt } => {
                 self.attempt(*act, *attempt)
             }
+            Fact::CalleeWaits { act, attempt, .. } => self.running(*act, *attempt),
             Fact::Yielded { tokens, .. } => self.tokens(tokens),
             Fact::Dispatched { act, attempt, .. } => {
                 self.next("attempt", *attempt, self.act(*act)?.attempt as usize + 1)
             }
-            Fact::Replied { act, attempt, .. } => {
-                if self.act(*act)?.running == Some(*attempt) {
-                    Ok(())
-                } else {
-                    self.no("attempt", *attempt)
-                }
-            }
+            Fact::Replied { act, attempt, .. } => self.running(*act, *attempt),
             Fact::Fanned { children, .. } => {
                 children.iter().try_for_each(|ChildSpec { body, .. }| self.node(*body))
             }
@@ -234,6 +229,11 @@ impl FactCheck<'_> {
     fn attempt(&self, act: ActivationId, attempt: u32) -> CheckResult {
         let known = (1..=self.act(act)?.attempt).contains(&attempt);
         if known { Ok(()) } else { self.no("attempt", attempt) }
+    }
+
+    /// The attempt that runs.
+    fn running(&self, act: ActivationId, attempt: u32) -> CheckResult {
+        if self.act(act)?.running == Some(attempt) { Ok(()) } else { self.no("attempt", attempt) }
     }
 
     fn closed(&self, act: ActivationId) -> CheckResult {

@@ -2,9 +2,11 @@
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_protocol::Fault;
+use sinew_protocol::person_wait::PersonWait;
 
 use crate::ask::TaskReply;
 use crate::fact::{ExecutionMode, PersonAnswer};
@@ -63,6 +65,19 @@ pub enum EngineInput {
         attempt: u32,
         /// Content of the progress.
         value: Value,
+    },
+    /// A callee of an attempt waits for a person, or does not any more.
+    CalleeWait {
+        /// The activation.
+        act: ActivationId,
+        /// The attempt.
+        attempt: u32,
+        /// The callee: an execution, or the name that an agent gave to its question.
+        callee: String,
+        /// Number of the report; a report with a lower number than one that was taken is obsolete.
+        number: u64,
+        /// The question; `None` when the callee waits for nobody.
+        wait: Option<Arc<PersonWait>>,
     },
     /// An activation emitted a value before its end.
     Yield {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use action::{Action, OpenWait, WaitingFor, execution_status, waiting, waiting_of};
+pub use action::{Action, OpenWait, WaitingFor, execution_status, people_waits, waiting, waiting_of};
 pub use adapter::{Adapter, NativeEvent, NodeDecision, OutgoingToken, RouteDecision, out_edges};
 pub use apply::apply;
 pub use ask::{RequestTarget, TaskReply, TaskRequest};

@@ -84,6 +84,7 @@ pub const TRANSITIONS: &[Transition] = {
         row(Settled, FactKind::Dispatched, Running, Always),
         row(Running, FactKind::Progressed, Running, Always),
         row(Running, FactKind::Yielded, Running, Always),
+        row(Running, FactKind::CalleeWaits, Running, Always),
         row(Running, FactKind::Replied, Begun, Always),
         row(Begun, FactKind::BackedOff, BackedOff, Always),
         row(Sleeping, FactKind::BackedOff, BackedOff, NotEnded),

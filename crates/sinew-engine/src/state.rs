@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
+use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::usage::{ActivationUsage, ModelTotals};
 
 use crate::ask::{TaskReply, TaskRequest, is_helper_tag};
@@ -70,6 +71,15 @@ pub struct ExecutionState {
     /// About how many bytes of progress are in its facts.
     #[serde(default)]
     pub progress_bytes: u64,
+    /// Activations that wait for a person, themselves or through a callee, and stop the clocks above them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) asking: BTreeSet<ActivationId>,
+    /// Whether it ever waited for a person in this way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_asked: bool,
+    /// Deadline of the execution while its clock is stopped, and when it was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stopped_wall: Option<(Time, Time)>,
 }
 
 /// One run of one node.
@@ -142,9 +152,56 @@ pub struct Activation {
     pub input: Option<SharedJson>,
     /// Set once it was put aside while a person was waited for: true if it stood in the queue of persons' nodes.
     pub deferred: Option<bool>,
+    /// The latest report of each callee of the running attempt that waited for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) callees: Option<Box<BTreeMap<String, CalleeReport>>>,
+    /// Whether it waits for a person and stops clocks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) stops_clocks: bool,
+    /// Waits for people in it and below it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) people: u32,
+    /// When its clocks were stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stopped_at: Option<Time>,
+}
+
+/// What a callee reported last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CalleeReport {
+    pub(crate) number: u64,
+    pub(crate) wait: Option<Arc<PersonWait>>,
+}
+
+/// Callees of one attempt whose reports are kept. Clocks run on for those of further ones.
+const MAX_CALLEES: usize = 1_024;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Activation {
+    /// Returns the oldest question that a callee of the running attempt waits for.
+    pub fn callee_wait(&self) -> Option<&Arc<PersonWait>> {
+        self.callee_waits().min_by_key(|wait| wait.since)
+    }
+
+    /// Returns the questions that callees of the running attempt wait for.
+    pub(crate) fn callee_waits(&self) -> impl Iterator<Item = &Arc<PersonWait>> {
+        let callees = self.callees.iter().flat_map(|callees| callees.values());
+        callees.filter_map(|report| report.wait.as_ref())
+    }
+
+    /// Whether a report of a callee is newer than the last one.
+    pub(crate) fn takes_report(&self, callee: &str, number: u64) -> bool {
+        let Some(callees) = &self.callees else { return true };
+        match callees.get(callee) {
+            Some(known) => known.number < number,
+            None => callees.len() < MAX_CALLEES,
+        }
+    }
+
     /// Tasks that agents and workflows were given; scripts that a worker evaluated are none.
     pub fn tasks(&self) -> u32 {
         let answered =
@@ -415,6 +472,11 @@ impl ExecutionState {
     /// How often edges of this counter were taken.
     pub fn taken(&self, counter: u32) -> u32 {
         self.taken.get(counter as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether the execution or one of its callees waits for a person.
+    pub fn asks_people(&self) -> bool {
+        !self.asking.is_empty() || self.waiting().next().is_some()
     }
 
     /// Activations that wait for a person.

@@ -9,6 +9,7 @@ mod script;
 mod world;
 
 mod children;
+mod clocks;
 mod failure;
 mod hostile;
 mod joins;

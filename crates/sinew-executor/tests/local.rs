@@ -177,7 +177,7 @@ async fn run(plans: Vec<Plan>) -> Execution {
     let (library, program) = library(plans);
     let driver = Local::new(library, Arc::new(World::default()), Box::new(|_, _, _| {}));
     let id = ExecutionId::of("test", "local", "1");
-    driver.run(id, program, json!({}), ExecutionMode::default(), |_| false).await
+    driver.run(id, program, json!({}), ExecutionMode::default(), |_, _| false).await
 }
 
 fn outcome(execution: &Execution) -> (TerminalStatus, Value, String) {
@@ -248,7 +248,7 @@ async fn cancelling_reaches_the_agent_of_a_sub_workflow() {
     let driver = Local::new(library, Arc::clone(&world) as Arc<dyn Agents>, observer);
     let control = driver.control();
     let id = ExecutionId::of("test", "local", "2");
-    let running = tokio::spawn(driver.run(id, program, json!({}), ExecutionMode::default(), |_| false));
+    let running = tokio::spawn(driver.run(id, program, json!({}), ExecutionMode::default(), |_, _| false));
     dispatched.recv().await.expect("the inner task is sent");
     control
         .input(EngineInput::Cancel { reason: "enough".into() })
@@ -272,7 +272,7 @@ async fn a_person_answers_or_the_wait_is_left() {
     let (library, program) = library(plans());
     let driver = Local::new(library, Arc::new(World::default()), Box::new(|_, _, _| {}));
     let control = driver.control();
-    let idle = move |execution: &Execution| {
+    let idle = move |_: &Execution, execution: &Execution| {
         let act = execution.state().waiting().next().expect("somebody is waited for");
         let control = control.clone();
         tokio::spawn(async move {

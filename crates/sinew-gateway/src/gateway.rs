@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{AccessGate, CallerMeters};
-use crate::guard::MAX_GUESSES;
 use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
 use crate::error::GatewayError;
 use crate::gateway_service::GatewayService;
 use crate::gateway_signer::GatewaySigner;
+use crate::guard::MAX_GUESSES;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::{DrainTokens, McpEndpoint, McpShared};
 use crate::operations::A2aOperations;

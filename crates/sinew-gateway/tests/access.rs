@@ -257,7 +257,11 @@ async fn people_sign_in_by_key_and_readers_change_nothing() {
         let answer = form.body(format!("form_token={token}")).send().await.unwrap();
         assert_eq!(answer.status(), 303, "{name}");
         assert!(answer.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0;"), "{name}");
-        assert_eq!(get("/console", &cookie).await.status(), 303, "{name}: a copy of the cookie opens nothing");
+        assert_eq!(
+            get("/console", &cookie).await.status(),
+            303,
+            "{name}: a copy of the cookie opens nothing"
+        );
     }
     revoke_keys(&world.mesh, "walt", now()).await.unwrap();
     world.end().await;

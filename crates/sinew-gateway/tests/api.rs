@@ -267,6 +267,49 @@ async fn a_person_decides_and_an_operator_steers() {
 }
 
 #[tokio::test]
+async fn a_question_below_is_shown_and_answered_above() {
+    let (review, above) = (review(), above_review());
+    let world = GatewayWorld::new(&[("review", &review), ("above", &above)]).await;
+    post(&world, "/executions", json!({"workflow": "above", "input": {}, "id": "top"})).await;
+    let shown = async {
+        loop {
+            let shown = get(&world, "/executions/top").await;
+            if shown["status"] == "waiting" {
+                break shown;
+            }
+        }
+    };
+    let shown = shown.await;
+    let wait = &shown["waiting"][0];
+    assert_eq!((&wait["for"], &wait["node"]), (&json!("person"), &json!("k")), "{shown}");
+    assert_eq!(wait["question"]["prompt"], "Is this right?", "{shown}");
+    assert_eq!(wait["asked_in"]["workflow"], "review", "{shown}");
+    let leaf = wait["asked_in"]["execution"].as_str().unwrap().to_owned();
+    let rows = get(&world, "/executions?status=waiting").await;
+    let waiting: Vec<_> = rows["executions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["workflow"].as_str().unwrap(), row["waiting"].as_str().unwrap().to_owned()))
+        .collect();
+    let place = format!("a person: Is this right? (in review {})", &leaf[..10]);
+    assert!(waiting.contains(&("above", place)), "{rows}");
+    // The question is listed once, where it is asked, with its path.
+    let all = get(&world, "/approvals").await;
+    assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
+    assert_eq!((&all[0]["execution"], &all[0]["path"]), (&json!(leaf), &json!(["above"])), "{all}");
+    assert_eq!(get(&world, "/executions/top/approval").await["execution"], json!(leaf));
+    let decided = post(&world, "/executions/top/decisions", json!({"decision": "approve"})).await;
+    assert_eq!((&decided["execution"], &decided["status"]), (&json!(leaf), &json!("approved")), "{decided}");
+    stream(&world, "top", None).await;
+    assert_eq!(get(&world, "/executions/top").await["status"], "succeeded");
+    let again =
+        ask(&world, Method::POST, "/executions/top/decisions", Some(json!({"decision": "approve"}))).await;
+    assert_eq!(again.0, StatusCode::CONFLICT, "{}", again.1);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn workflows_are_checked_deployed_drawn_and_removed() {
     let world = GatewayWorld::new(&[]).await;
     let send = async |path: &str, text: &str| {

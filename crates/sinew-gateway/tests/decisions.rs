@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{EventSource, GatewayWorld, message, review, state};
+use crate::support::{EventSource, GatewayWorld, above_review, message, review, state};
 
 fn answer(id: &str, task: &Value, parts: Value) -> Value {
     let mut answer = message(id, parts);
@@ -12,45 +12,53 @@ fn answer(id: &str, task: &Value, parts: Value) -> Value {
 
 #[tokio::test]
 async fn decisions_are_sent_as_messages() {
-    let world = GatewayWorld::new(&[("review", &review())]).await;
+    check_decisions("review", "h").await;
+}
+
+/// The same for a workflow whose sub-workflow asks: the decision is passed on.
+#[tokio::test]
+async fn decisions_reach_the_execution_that_asks() {
+    check_decisions("above", "k").await;
+}
+
+async fn check_decisions(workflow: &str, node: &str) {
+    let world = GatewayWorld::new(&[("review", &review()), ("above", &above_review())]).await;
+    let agent = format!("/agents/{workflow}");
     let cases = [
         ("yes", json!([{"text": "yes"}])),
         ("data", json!([{"data": {"approved": true, "comment": "fine"}}])),
     ];
     for (name, parts) in cases {
-        let sent =
-            world.rpc("/agents/review", "SendMessage", &message(name, json!([{"text": "look"}]))).await;
+        let sent = world.rpc(&agent, "SendMessage", &message(name, json!([{"text": "look"}]))).await;
         let task = &sent["result"]["task"];
         assert_eq!(state(task), "TASK_STATE_INPUT_REQUIRED", "{sent}");
         assert!(sent.to_string().contains("Is this right?"), "{sent}");
         let mut wrong = answer("w", task, parts.clone());
         wrong["message"]["contextId"] = json!("another");
-        let refused = world.rpc("/agents/review", "SendMessage", &wrong).await;
+        let refused = world.rpc(&agent, "SendMessage", &wrong).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         let named = json!([{"data": {"approved": true, "node": "zz"}}]);
-        let refused = world.rpc("/agents/review", "SendMessage", &answer("n", task, named)).await;
+        let refused = world.rpc(&agent, "SendMessage", &answer("n", task, named)).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         let told = refused["error"]["message"].as_str().unwrap();
-        assert!(told.contains("\"zz\"") && told.ends_with("Nodes that wait: h"), "{told}");
-        let decided = world
-            .rpc("/agents/review", "SendMessage", &answer(&format!("{name}-2"), task, parts.clone()))
-            .await;
+        assert!(told.contains("\"zz\"") && told.ends_with(&format!("Nodes that wait: {node}")), "{told}");
+        let decided =
+            world.rpc(&agent, "SendMessage", &answer(&format!("{name}-2"), task, parts.clone())).await;
         assert_eq!(state(&decided["result"]["task"]), "TASK_STATE_COMPLETED", "{decided}");
         // A client whose answer was lost sends the decision again.
         let mut again = answer(&format!("{name}-2"), task, parts);
-        let repeated = world.rpc("/agents/review", "SendMessage", &again).await;
+        let repeated = world.rpc(&agent, "SendMessage", &again).await;
         assert_eq!(repeated["result"], decided["result"], "{repeated}");
         let call = json!({"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": again});
-        let stream = world.request(reqwest::Method::POST, "/agents/review").json(&call).send().await.unwrap();
+        let stream = world.request(reqwest::Method::POST, &agent).json(&call).send().await.unwrap();
         let events = EventSource::of(stream).all().await;
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!(events[0].1["result"]["task"]["id"], task["id"], "{events:?}");
         again["message"]["contextId"] = json!("another");
-        let refused = world.rpc("/agents/review", "SendMessage", &again).await;
+        let refused = world.rpc(&agent, "SendMessage", &again).await;
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         // A task that has ended takes no more messages.
-        let late =
-            world.rpc("/agents/review", "SendMessage", &answer("late", task, json!([{"text": "no"}]))).await;
+        let late = world.rpc(&agent, "SendMessage", &answer("late", task, json!([{"text": "no"}]))).await;
         assert_eq!(late["error"]["code"], -32004, "{late}");
         assert!(late["error"]["data"].to_string().contains("SINEW-9007"), "{late}");
     }

@@ -58,6 +58,13 @@ pub(crate) fn review() -> String {
     .to_string()
 }
 
+/// A workflow that calls `review`, with less time for its node than a person takes.
+pub(crate) fn above_review() -> String {
+    "workflow:\n  description: Calls review\n  nodes:\n    - {id: k, type: workflow, workflow_name: review, \
+     input: {}, timeout: 30s}\n  output_mapping: {decided: \"{{k.output}}\"}\n"
+        .to_owned()
+}
+
 /// A server, an executor, agents, a gateway, and a client.
 pub(crate) struct GatewayWorld {
     server: Server,

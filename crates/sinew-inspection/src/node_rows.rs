@@ -85,8 +85,13 @@ pub fn counts_down(execution: &Execution) -> bool {
     let state = execution.state();
     !state.ended
         && (0..state.acts.len() as ActivationId).filter_map(|act| waiting_of(state, act)).any(|wait| {
-            let is_told =
-                matches!(wait.what, WaitingFor::Retry { .. } | WaitingFor::Person(_) | WaitingFor::Sleep);
+            let is_told = matches!(
+                wait.what,
+                WaitingFor::Retry { .. }
+                    | WaitingFor::Person(_)
+                    | WaitingFor::CalleePerson { .. }
+                    | WaitingFor::Sleep
+            );
             is_told && wait.until.is_some()
         })
 }
@@ -157,6 +162,7 @@ pub fn word(one: &Activation) -> NodeStatus {
         (Some(ActivationEnd::Cancelled), _) => NodeStatus::Cancelled,
         (None, ActivationPhase::Ready | ActivationPhase::Deferred) => NodeStatus::Queued,
         (None, ActivationPhase::Waiting) => NodeStatus::Waiting,
+        (None, _) if one.callee_wait().is_some_and(|wait| !wait.is_busy) => NodeStatus::Waiting,
         (None, _) => NodeStatus::Running,
     }
 }
@@ -181,10 +187,10 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
     let Some(waiting) = waiting_of(ctx.state, act) else { return retried };
     let left = waiting.until.map(|until| duration(until.saturating_sub(context.now)));
     match waiting.what {
-        WaitingFor::Agent { name, tries, .. } => {
+        WaitingFor::Agent { name, tries, is_workflow, .. } => {
             let attempt = (tries > 1).then(|| format!("attempt {tries}"));
-            let parts: Vec<String> =
-                [context.presence.concern(&name), attempt, retried].into_iter().flatten().collect();
+            let concern = context.presence.concern(&name).filter(|_| !is_workflow);
+            let parts: Vec<String> = [concern, attempt, retried].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
         // The script behind a node that has ended chooses the way on; the node itself waits for nothing.
@@ -198,6 +204,10 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
         WaitingFor::Person(wait) => {
             let until = left.map(|left| format!(", {left} left")).unwrap_or_default();
             Some(format!("a person: {}{until}", wait.prompt))
+        }
+        WaitingFor::CalleePerson { wait, .. } => {
+            let until = left.map(|left| format!(", {left} left")).unwrap_or_default();
+            Some(format!("a person: {} ({}){until}", wait.first_line(), wait.place()))
         }
         WaitingFor::Sleep => Some(format!("sleeps {}", left.unwrap_or_default())),
         WaitingFor::Turn if ctx.state.paused.is_some() => Some("the execution is paused".to_owned()),

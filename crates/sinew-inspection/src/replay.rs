@@ -130,6 +130,13 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
         Fact::Progressed { act, attempt, value } => {
             EngineInput::Progress { act: *act, attempt: *attempt, value: value.clone() }
         }
+        Fact::CalleeWaits { act, attempt, callee, number, wait } => EngineInput::CalleeWait {
+            act: *act,
+            attempt: *attempt,
+            callee: callee.clone(),
+            number: *number,
+            wait: wait.clone(),
+        },
         Fact::Yielded { act, tokens } => {
             let token = tokens.first()?;
             let TokenValue::Given(value) = &token.value else { return None };

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
+use sinew_protocol::person_wait::PersonWait;
 use sinew_runtime::events;
 
 use crate::record::Record;
@@ -76,6 +77,9 @@ pub struct ShownWait {
     /// Question for the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<PersonQuestion>,
+    /// Where the question is asked, if it is in an execution that this one waits for. An answer here is passed on to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_in: Option<PersonWait>,
 }
 
 /// Question for a person.
@@ -106,20 +110,33 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
         until: None,
         agent: None,
         question: None,
+        asked_in: None,
     });
     let mut waits: Vec<ShownWait> = sinew_engine::waiting(ctx.state)
         .into_iter()
         // Children wait for themselves.
         .filter(|waiting| !matches!(waiting.what, WaitingFor::Children { .. }))
         .map(|waiting| {
-            let (mut agent, mut question, mut concern) = (None, None, None);
+            let (mut agent, mut question, mut concern, mut asked_in) = (None, None, None, None);
             let retried = waiting.act.and_then(|act| context.retried.get(&act));
             let (what, text) = match &waiting.what {
-                WaitingFor::Agent { name, tries, .. } => {
+                WaitingFor::Agent { name, tries, is_workflow, .. } => {
                     agent = Some(name.clone());
-                    concern = context.presence.concern(name);
+                    concern = context.presence.concern(name).filter(|_| !is_workflow);
+                    let callee = if *is_workflow { "workflow" } else { "agent" };
                     let again = if *tries > 1 { format!(", attempt {tries}") } else { String::new() };
-                    (WaitKind::Agent, format!("agent {name}{again}"))
+                    (WaitKind::Agent, format!("{callee} {name}{again}"))
+                }
+                WaitingFor::CalleePerson { name, wait, more, .. } => {
+                    agent = Some(name.clone());
+                    question = Some(PersonQuestion {
+                        prompt: wait.prompt.clone(),
+                        data: Value::Null,
+                        allowed: wait.allowed.clone(),
+                    });
+                    asked_in = Some(PersonWait::clone(wait));
+                    let others = if *more > 0 { format!(" and {more} more") } else { String::new() };
+                    (WaitKind::Person, format!("{} ({}{others})", person(&wait.allowed), wait.place()))
                 }
                 WaitingFor::Evaluation => (WaitKind::Script, "a script that is evaluated".to_owned()),
                 WaitingFor::Retry { tries } => {
@@ -159,6 +176,7 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                 until: waiting.until,
                 agent,
                 question,
+                asked_in,
             }
         })
         .collect();
@@ -187,7 +205,10 @@ pub fn summary(waits: &[ShownWait]) -> Option<String> {
     }
     if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Person) {
         let prompt = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
-        return Some(format!("a person at {}: {prompt}", wait.node.as_deref().unwrap_or("-")));
+        return Some(match &wait.asked_in {
+            Some(asked) => format!("a person: {} ({})", asked.first_line(), asked.place()),
+            None => format!("a person at {}: {prompt}", wait.node.as_deref().unwrap_or("-")),
+        });
     }
     if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Resume) {
         return Some(wait.text.clone());
@@ -200,7 +221,12 @@ pub fn summary(waits: &[ShownWait]) -> Option<String> {
         let word = |(name, count): (&str, usize)| {
             if count > 1 { format!("{name} ×{count}") } else { name.to_owned() }
         };
-        return Some(format!("agent {}", agents.into_iter().map(word).collect::<Vec<_>>().join(", ")));
+        let is_workflow = waits
+            .iter()
+            .filter(|wait| wait.agent.is_some())
+            .all(|wait| wait.subject.starts_with("workflow "));
+        let callee = if is_workflow { "workflow" } else { "agent" };
+        return Some(format!("{callee} {}", agents.into_iter().map(word).collect::<Vec<_>>().join(", ")));
     }
     waits.first().map(|wait| wait.text.clone())
 }

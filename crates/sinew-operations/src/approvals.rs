@@ -32,6 +32,9 @@ pub struct OpenApproval {
     /// Caller who started it.
     #[serde(skip)]
     pub caller: String,
+    /// Names of the workflows that wait for it, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
 }
 
 /// A question with the data to judge.
@@ -82,12 +85,7 @@ pub struct RecordedDecision {
 impl FoundApproval {
     /// The question with the data to judge.
     pub fn details(&self) -> ApprovalDetails {
-        let approval = OpenApproval {
-            wait: self.wait.clone(),
-            execution: self.record.id().to_owned(),
-            workflow: self.record.plan().name.clone(),
-            caller: self.record.about.caller.clone(),
-        };
+        let approval = open_approval(&self.record, self.wait.clone());
         let input = self.record.execution.ctx().input().clone();
         ApprovalDetails { approval, input, decisions: decision::decisions(&self.record) }
     }
@@ -124,14 +122,14 @@ impl MeshOperator {
         node: Option<&str>,
     ) -> Result<FoundApproval, Failure> {
         let record = self.record(id).await?;
-        let all = waits_for_people(&record);
+        let all = waits_for_people(&record, true);
         let meant = |wait: &ShownWait| {
             let planned = wait.activation.map(|act| record.execution.ctx().node_of(act).id.as_str());
             node.is_none_or(|wanted| wait.node.as_deref() == Some(wanted) || planned == Some(wanted))
         };
         let mut found = all.iter().filter(|wait| meant(wait));
         match (found.next().cloned(), found.next()) {
-            (Some(wait), None) => Ok(FoundApproval { record, wait }),
+            (Some(wait), None) => self.at_its_place(FoundApproval { record, wait }).await,
             (Some(_), Some(_)) => {
                 let nodes: Vec<&str> = all.iter().filter_map(|wait| wait.node.as_deref()).collect();
                 Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
@@ -155,6 +153,23 @@ impl MeshOperator {
                 Err(Failure::new(FailureKind::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
                     .hint("it may have been decided already: see `sinew execution describe`"))
             }
+        }
+    }
+
+    /// Returns the question where it is asked: an execution that waits for a callee answers through it.
+    async fn at_its_place(&self, found: FoundApproval) -> Result<FoundApproval, Failure> {
+        let Some(asked) = &found.wait.asked_in else { return Ok(found) };
+        let Some(place) = &asked.execution else { return Ok(found) };
+        let record = self.record(place).await?;
+        let mut waits = waits_for_people(&record, false).into_iter();
+        match waits.find(|wait| wait.activation == Some(asked.activation)) {
+            Some(wait) => Ok(FoundApproval { record, wait }),
+            None => Err(Failure::new(
+                FailureKind::Conflict,
+                code::NO_PERSON_AWAITED.as_str(),
+                format!("execution {place} does not wait for a person"),
+            )
+            .hint("it may have been decided already: see `sinew execution describe`")),
         }
     }
 
@@ -185,17 +200,25 @@ impl MeshOperator {
 }
 
 fn open_approvals(record: &Record) -> Vec<OpenApproval> {
-    let row = |wait| OpenApproval {
+    waits_for_people(record, false).into_iter().map(|wait| open_approval(record, wait)).collect()
+}
+
+fn open_approval(record: &Record, wait: ShownWait) -> OpenApproval {
+    let start = record.execution.state().start.as_ref();
+    OpenApproval {
         wait,
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         caller: record.about.caller.clone(),
-    };
-    waits_for_people(record).into_iter().map(row).collect()
+        path: start.map(|start| start.chain.clone()).unwrap_or_default(),
+    }
 }
 
-fn waits_for_people(record: &Record) -> Vec<ShownWait> {
+/// The questions of an execution, and on demand those of its callees.
+fn waits_for_people(record: &Record, with_callees: bool) -> Vec<ShownWait> {
     let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
     let waits = waiting::waits(record, &context);
-    waits.into_iter().filter(|wait| wait.what == WaitKind::Person).collect()
+    let is_wanted =
+        |wait: &ShownWait| wait.what == WaitKind::Person && (with_callees || wait.asked_in.is_none());
+    waits.into_iter().filter(is_wanted).collect()
 }

@@ -408,9 +408,12 @@ mod tests {
                 until: None,
                 agent: None,
                 question: None,
+                asked_in: None,
             },
             execution: execution.to_owned(),
             workflow: "review".to_owned(),
+            caller: "ada".to_owned(),
+            path: Vec::new(),
         };
         let approvals = [approval("new", 7_000_000), approval("old", 1_000), approval("older", 0)];
         let check = |max_age: Duration, expected: Option<&str>| {

@@ -2,21 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, AgentSet, Artifacts, LocalPeers, People};
+use sinew_agents::{Agent, AgentSet, Artifacts, LocalPeers, People, PersonPrompt, PersonReply};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
 use sinew_inspection::words;
 use sinew_plan::NodeOperation;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
+use sinew_protocol::person_wait::{PersonWait, shorten_prompt};
 use sinew_runtime::execution_tree::Call;
-use sinew_runtime::local::{Agents, Progress};
+use sinew_runtime::local::{Agents, Progress, now};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind};
@@ -144,7 +146,10 @@ impl Agents for FileAgents {
         task.cancel = cancel;
         task.progress = sender;
         if let Some(people) = &self.people {
-            task.people = people(&call.node);
+            let (people, progress) = (people(&call.node), progress.clone());
+            let (agent, node) = (name.clone(), call.label.clone());
+            task.people =
+                Arc::new(ReportedPeople { people, progress, agent, node, asked: AtomicU64::new(0) });
         }
         let peers = LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts));
         task.peers = Arc::new(peers.with_people(Arc::clone(&task.people)));
@@ -169,6 +174,43 @@ impl Agents for FileAgents {
             let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
             let (usage, events) = (reply.usage, reply.events);
             Ok(TaskReply { artifacts, usage, events, ..TaskReply::new(reply.output) })
+        }
+        .boxed()
+    }
+}
+
+/// People whom an agent asks at the terminal: the execution is told while a question is open.
+struct ReportedPeople {
+    people: Arc<dyn People>,
+    progress: Progress,
+    agent: String,
+    node: String,
+    /// Number of questions so far.
+    asked: AtomicU64,
+}
+
+impl People for ReportedPeople {
+    fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
+        let since = now();
+        let timeout = u64::try_from(prompt.timeout.as_millis()).unwrap_or(u64::MAX);
+        let wait = PersonWait {
+            execution: None,
+            workflow: self.agent.clone(),
+            node: self.node.clone(),
+            activation: 0,
+            prompt: shorten_prompt(&prompt.text),
+            allowed: prompt.people.clone(),
+            since,
+            due: Some(since.saturating_add(timeout)),
+            more: 0,
+            is_busy: false,
+        };
+        let question = format!("question {}", self.asked.fetch_add(1, Ordering::Relaxed));
+        let open = self.progress.wait_for_person(question, wait);
+        async move {
+            let reply = self.people.ask(prompt).await;
+            drop(open);
+            reply
         }
         .boxed()
     }

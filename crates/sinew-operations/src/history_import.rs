@@ -77,6 +77,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             parent: None,
             traceparent: None,
             start_digest: None,
+            calling: None,
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),

@@ -10,8 +10,8 @@ use sinew_runtime::Execution;
 
 use crate::export_file;
 use crate::failure::{Failure, FailureKind};
-use crate::private_folder::keep_state_private;
 use crate::mesh_operator::SEVERAL;
+use crate::private_folder::keep_state_private;
 
 /// The folder of all executions of a folder.
 pub const EXECUTIONS_FOLDER: &str = ".sinew/executions";

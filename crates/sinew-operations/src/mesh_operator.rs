@@ -12,11 +12,11 @@ use sinew_inspection::record::{self, Record};
 use sinew_inspection::view_context::MeshPresence;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
-use sinew_mesh::card::Cards;
+use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::history_index::{HistoryIndex, HistoryPlace};
 use sinew_mesh::workflow::Workflows;
-use sinew_protocol::card::{AGENT_CALL_PREFIX, PERSON_QUESTION};
+use sinew_protocol::card::{self, AGENT_CALL_PREFIX, AgentKind, PERSON_QUESTION};
 use sinew_protocol::code;
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionRecord, Verdict};
@@ -47,6 +47,8 @@ const LATEST: &str = "@latest";
 const LOOKED_THROUGH: usize = 20_000;
 /// Executions that are looked through for the latest that nobody else started.
 const NEWEST: usize = 30;
+/// Executions above one another that are followed upwards.
+const MAX_CALL_DEPTH: usize = 64;
 /// How long a decision about a command is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Records fetched at the same time.
@@ -101,10 +103,16 @@ impl MeshOperator {
         Ok(cards)
     }
 
-    /// Returns the milliseconds since the last heartbeat of each agent that is online.
+    /// Returns the milliseconds since the last heartbeat of each agent that is online. Workflows have none: executors serve
+    /// them, and announce them seldom.
     pub fn heartbeats(cards: &Cards) -> BTreeMap<String, u64> {
-        let names = cards.list().into_iter().map(|announced| announced.card.name.clone());
-        names.filter_map(|name| Some((name.clone(), cards.age(&name)?.as_millis() as u64))).collect()
+        let age = |announced: Arc<AnnouncedCard>| {
+            let name = announced.card.name.clone();
+            let is_workflow = card::kind(&announced.card) == AgentKind::Workflow;
+            let age = if is_workflow { 0 } else { cards.age(&name)?.as_millis() as u64 };
+            Some((name, age))
+        };
+        cards.list().into_iter().filter_map(age).collect()
     }
 
     /// Returns how the mesh stands as far as an execution is concerned: its agents and its executor.
@@ -165,7 +173,7 @@ impl MeshOperator {
         for row in rows.iter().take(NEWEST) {
             let id = parse(&row.execution)?;
             let is_by_a_caller = match self.client.record(&id).await? {
-                Some(stored) => stored.meta.parent.is_none(),
+                Some(stored) => stored.meta.caller_task().is_none(),
                 // A start that no executor has taken. Ids of sub-workflows are derived, and so are some of callers.
                 None => !id.has_derived_form() || self.client.own_stored_start(&id).await?.is_some(),
             };
@@ -173,7 +181,19 @@ impl MeshOperator {
                 return Ok(Some(id));
             }
         }
-        rows.first().map(|newest| parse(&newest.execution)).transpose()
+        let Some(newest) = rows.first() else { return Ok(None) };
+        self.outermost(parse(&newest.execution)?).await.map(Some)
+    }
+
+    /// The execution that a caller started and that led to this one; this one if the records above are gone.
+    async fn outermost(&self, id: ExecutionId) -> Result<ExecutionId, Failure> {
+        let mut outermost = id;
+        for _ in 0..MAX_CALL_DEPTH {
+            let Some(stored) = self.client.record(&outermost).await? else { break };
+            let Some((above, _)) = stored.meta.caller_task() else { break };
+            outermost = above.clone();
+        }
+        Ok(outermost)
     }
 
     /// All that is known of an execution.

@@ -18,6 +18,7 @@ use crate::behalf::OnBehalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
 use crate::journal::ParentRef;
+use crate::person_wait::{CallingRef, MAX_PEOPLE, MAX_PROMPT_BYTES, PersonWait, WaitReport};
 use crate::subject::Operation;
 use crate::unique_keys::check_unique_keys;
 use crate::{ExecutionId, Token};
@@ -119,6 +120,9 @@ pub struct StartCommand {
     /// Caller on whose behalf an executor starts the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behalf: Option<OnBehalf>,
+    /// The task during which the start was requested; believed only with a `behalf` that holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calling: Option<CallingRef>,
 }
 
 impl StartCommand {
@@ -140,6 +144,7 @@ impl StartCommand {
             labels: BTreeMap::new(),
             idempotency_key: None,
             behalf: None,
+            calling: None,
         }
     }
 
@@ -273,6 +278,7 @@ pub enum Command {
     Resume(ResumeCommand),
     Approve(ApproveCommand),
     Retry(RetryCommand),
+    Wait(Box<WaitReport>),
 }
 
 impl Command {
@@ -293,6 +299,7 @@ impl Command {
             Operation::Resume => serde_json::from_slice(body).map(Self::Resume),
             Operation::Approve => serde_json::from_slice(body).map(Self::Approve),
             Operation::Retry => serde_json::from_slice(body).map(Self::Retry),
+            Operation::Wait => serde_json::from_slice(body).map(Self::Wait),
         };
         let read = read.map_err(|error| bad_body(error.to_string()))?;
         read.check()?;
@@ -312,6 +319,7 @@ impl Command {
             Self::Resume(body) => serde_json::to_string(body),
             Self::Approve(body) => serde_json::to_string(body),
             Self::Retry(body) => serde_json::to_string(body),
+            Self::Wait(body) => serde_json::to_string(body),
         }
         .unwrap_or_default()
     }
@@ -325,6 +333,7 @@ impl Command {
             Self::Resume(_) => Operation::Resume,
             Self::Approve(_) => Operation::Approve,
             Self::Retry(_) => Operation::Retry,
+            Self::Wait(_) => Operation::Wait,
         }
     }
 
@@ -337,6 +346,7 @@ impl Command {
             Self::Resume(body) => &body.execution,
             Self::Approve(body) => &body.execution,
             Self::Retry(body) => &body.execution,
+            Self::Wait(body) => &body.execution,
         }
     }
 
@@ -360,7 +370,18 @@ impl Command {
                 }
                 Ok(())
             }
+            Self::Wait(report) => report.wait.as_ref().map_or(Ok(()), |wait| self.check_wait(wait)),
         }
+    }
+
+    fn check_wait(&self, wait: &PersonWait) -> Result<(), BadCommand> {
+        self.most("prompt", &wait.prompt, MAX_PROMPT_BYTES)?;
+        self.most("workflow", &wait.workflow, MAX_NAME)?;
+        self.most("node", &wait.node, MAX_TEXT)?;
+        if wait.allowed.len() > MAX_PEOPLE {
+            return Err(self.bad("allowed", &format!("are more than {MAX_PEOPLE}")));
+        }
+        self.names("allowed", &wait.allowed)
     }
 
     fn check_start(&self, body: &StartCommand) -> Result<(), BadCommand> {

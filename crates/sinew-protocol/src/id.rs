@@ -180,6 +180,11 @@ impl ExecutionId {
         Self(digest("child", [parent.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
     }
 
+    /// Returns the id as people read and type it: the first ten characters of a derived one, others as they are.
+    pub fn short(&self) -> &str {
+        if self.has_derived_form() { &self.as_str()[..10] } else { self.as_str() }
+    }
+
     /// Whether the id has the form of those that [`ExecutionId::of`] and [`ExecutionId::child`] make: 32 characters of
     /// lower-case base32.
     pub fn has_derived_form(&self) -> bool {

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::message::BadMessage;
 use crate::pb;
+use crate::person_wait::CallingRef;
 use crate::subject::Operation;
 use crate::{ExecutionId, TaskId, Token};
 
@@ -154,6 +155,17 @@ pub struct ExecutionMeta {
     /// journals of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_digest: Option<String>,
+    /// The task of another execution during which this one was started, if it does not answer that task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calling: Option<CallingRef>,
+}
+
+impl ExecutionMeta {
+    /// Returns the task that this execution works for: the one that it answers, or the one during which it was started.
+    pub fn caller_task(&self) -> Option<(&ExecutionId, &TaskId)> {
+        let parent = self.parent.as_ref().map(|parent| (&parent.execution, &parent.task));
+        parent.or_else(|| self.calling.as_ref().map(|calling| (&calling.execution, &calling.task)))
+    }
 }
 
 /// The task of another execution that an execution answers.
@@ -389,6 +401,10 @@ impl From<&ExecutionMeta> for pb::ExecutionMeta {
             }),
             traceparent: meta.traceparent.clone().unwrap_or_default(),
             start_digest: meta.start_digest.clone().unwrap_or_default(),
+            calling: meta.calling.as_ref().map(|calling| pb::CallingRef {
+                execution: calling.execution.to_string(),
+                task: calling.task.to_string(),
+            }),
         }
     }
 }
@@ -403,6 +419,12 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
                 task: TaskId::parse(&parent.task).map_err(|e| bad("parent.task", &e.to_string()))?,
                 result_subject: parent.result_subject,
                 agent: parent.agent,
+            })
+        });
+        let calling = wire.calling.map(|calling| {
+            Ok::<_, BadMessage>(CallingRef {
+                execution: execution("calling.execution", &calling.execution)?,
+                task: TaskId::parse(&calling.task).map_err(|e| bad("calling.task", &e.to_string()))?,
             })
         });
         Ok(Self {
@@ -422,6 +444,7 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
             parent: parent.transpose()?,
             traceparent: Some(wire.traceparent).filter(|trace| !trace.is_empty()),
             start_digest: Some(wire.start_digest).filter(|digest| !digest.is_empty()),
+            calling: calling.transpose()?,
         })
     }
 }

@@ -25,6 +25,7 @@ pub mod mcp_offer;
 pub mod message;
 pub mod part;
 pub mod permission;
+pub mod person_wait;
 pub mod push;
 pub mod query;
 pub mod start;

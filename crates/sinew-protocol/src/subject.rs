@@ -55,12 +55,14 @@ pub enum Operation {
     Approve,
     /// Run a failed activation again.
     Retry,
+    /// Take note that a callee waits for a person, or does not any more. Executors send it, with a proof.
+    Wait,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Start, Self::Cancel, Self::Pause, Self::Resume, Self::Approve, Self::Retry];
+    pub const ALL: [Self; 7] =
+        [Self::Start, Self::Cancel, Self::Pause, Self::Resume, Self::Approve, Self::Retry, Self::Wait];
 
     /// The word in the subject.
     pub const fn as_str(self) -> &'static str {
@@ -71,6 +73,7 @@ impl Operation {
             Self::Resume => "resume",
             Self::Approve => "approve",
             Self::Retry => "retry",
+            Self::Wait => "wait",
         }
     }
 
@@ -161,7 +164,7 @@ impl AccessKind {
 pub const TABLE: [(&str, &str); 20] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
-    ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
+    ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry, wait"),
     ("start.{shard}.{caller}.{id}", "starts, request and reply: answered once they are stored"),
     ("task.{agent}.{execution}.{task}", "tasks that wait for an agent"),
     ("result.{shard}.{agent}.{execution}.{task}.{token}", "results that wait for the shard's owner"),

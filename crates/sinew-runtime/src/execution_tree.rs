@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{
-    Action, EngineInput, ExecutionMode, ExecutionOutcome, Fact, InputRefusal, RequestTarget, TaskReply,
-    TaskRequest, Time,
+    Action, ActivationId, EngineInput, ExecutionMode, ExecutionOutcome, Fact, InputRefusal, RequestTarget,
+    TaskReply, TaskRequest, Time,
 };
+use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::execution::Execution;
 use sinew_shard::outgoing::child_result;
+use sinew_shard::person_wait::person_wait_in;
 use sinew_shard::usage::usage_of_child;
 pub use sinew_shard::{Call, TaskKey};
 use sinew_shard::{Library, Program};
@@ -38,6 +40,8 @@ pub struct Run {
     pub execution: Execution,
     /// The task of another execution that this one answers.
     pub parent: Option<TaskKey>,
+    /// The wait for a person that the parent knows of.
+    reported: Option<PersonWait>,
 }
 
 /// Executions that run together.
@@ -87,7 +91,7 @@ impl ExecutionTree {
         depth: u32,
         out: &mut dyn Outside,
     ) {
-        self.runs.push(Run { execution: Execution::new(id, program), parent: None });
+        self.runs.push(Run { execution: Execution::new(id, program), parent: None, reported: None });
         let input = EngineInput::Start { input, mode, depth, chain: Vec::new() };
         // A first start is never refused.
         let _ = self.input(now, self.runs.len() - 1, input, out);
@@ -129,6 +133,10 @@ impl ExecutionTree {
             self.runs[run].execution = Execution::recover(id, program, &journal);
             let again = self.runs[run].execution.outstanding();
             self.pending.extend(again.into_iter().map(|action| (run, action)));
+            self.runs[run].reported = None;
+        }
+        for run in 0..self.runs.len() {
+            self.report_wait(now, run, out);
         }
         self.perform(now, out);
     }
@@ -143,7 +151,30 @@ impl ExecutionTree {
         let step = self.runs[run].execution.input(now, input)?;
         out.observe(run, &self.runs[run].execution, step.facts());
         self.pending.extend(step.actions.into_iter().map(|action| (run, action)));
+        self.report_wait(now, run, out);
         Ok(())
+    }
+
+    /// Reports to the parent that a sub-workflow waits for a person, or does not any more.
+    fn report_wait(&mut self, now: Time, run: usize, out: &mut dyn Outside) {
+        let Some(TaskKey { run: parent, act, attempt }) = self.runs[run].parent else { return };
+        let execution = &self.runs[run].execution;
+        let place = (execution.id(), execution.program().name());
+        let wait = person_wait_in(place, &execution.ctx());
+        if execution.state().ended || wait == self.runs[run].reported {
+            return;
+        }
+        let (callee, number) = (execution.id().to_string(), execution.journal().len() as u64);
+        self.runs[run].reported.clone_from(&wait);
+        let wait = wait.map(Arc::new);
+        let input = EngineInput::CalleeWait { act, attempt, callee, number, wait };
+        let _ = self.feed(now, parent, input, out);
+    }
+
+    /// Returns the activations of all executions that wait for a person, those of the one that was asked for first.
+    pub fn asking(&self) -> impl Iterator<Item = (usize, ActivationId)> + '_ {
+        let runs = self.runs.iter().enumerate();
+        runs.flat_map(|(run, one)| one.execution.state().waiting().map(move |act| (run, act)))
     }
 
     /// A queue, not recursion: a sub-workflow may end at once, and its parent start the next.
@@ -212,7 +243,7 @@ impl ExecutionTree {
             );
             return;
         }
-        self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key) });
+        self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key), reported: None });
         let input = EngineInput::Start {
             input: Value::clone(&ask.input),
             mode: ExecutionMode::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_engine::{EngineInput, ExecutionMode, Fact, InputRefusal, OpenWait, TaskReply, Time, WaitingFor};
+use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -47,9 +48,30 @@ impl Progress {
         let _ = self.sender.send(Message::Progress(self.key, value));
     }
 
+    /// Reports that a question to a person is open, until the guard is dropped: clocks above the task stop meanwhile.
+    #[must_use]
+    pub fn wait_for_person(&self, question: String, wait: PersonWait) -> OpenPersonWait {
+        let _ = self.sender.send(Message::Wait(self.key, question.clone(), 1, Some(Arc::new(wait))));
+        OpenPersonWait { progress: self.clone(), question }
+    }
+
     /// Tells the tokens and cost of an attempt that is about to fail; those of an answer are in the answer.
     pub fn tell_usage(&self, usage: Value) {
         let _ = self.sender.send(Message::Usage(self.key, usage));
+    }
+}
+
+/// A question to a person that an agent asks where it runs, while it is open.
+#[derive(Debug)]
+pub struct OpenPersonWait {
+    progress: Progress,
+    question: String,
+}
+
+impl Drop for OpenPersonWait {
+    fn drop(&mut self) {
+        let question = std::mem::take(&mut self.question);
+        let _ = self.progress.sender.send(Message::Wait(self.progress.key, question, 2, None));
     }
 }
 
@@ -77,8 +99,17 @@ impl Control {
 
     /// Gives the execution an input and waits for what it says. None once it has ended.
     pub async fn input(&self, input: EngineInput) -> Option<Result<(), InputRefusal>> {
+        self.send(None, input).await
+    }
+
+    /// Gives an input to this execution or to one of its sub-workflows.
+    pub async fn input_to(&self, id: &ExecutionId, input: EngineInput) -> Option<Result<(), InputRefusal>> {
+        self.send(Some(id.clone()), input).await
+    }
+
+    async fn send(&self, id: Option<ExecutionId>, input: EngineInput) -> Option<Result<(), InputRefusal>> {
         let (sender, receiver) = oneshot::channel();
-        self.sender.send(Message::Command(input, sender)).ok()?;
+        self.sender.send(Message::Command(id, input, sender)).ok()?;
         receiver.await.ok()
     }
 }
@@ -97,7 +128,9 @@ enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
     Usage(TaskKey, Value),
-    Command(EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
+    /// A report of a question that an agent asks where it runs: its name, its number, and the question while it is open.
+    Wait(TaskKey, String, u64, Option<Arc<PersonWait>>),
+    Command(Option<ExecutionId>, EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
     Inspect(Inspection),
 }
 
@@ -139,20 +172,23 @@ impl Local {
         Control { sender: self.world.sender.clone() }
     }
 
-    /// Runs to the end. Gives back the execution; `idle` is called when it waits for people only and returns
-    /// whether to go on waiting.
+    /// Runs to the end. Gives back the execution; `idle` is called when people are waited for and nothing else, with the
+    /// execution and the one that asks, which may be a sub-workflow. It returns whether to go on waiting.
     pub async fn run(
         mut self,
         id: ExecutionId,
         program: Program,
         input: Value,
         mode: ExecutionMode,
-        mut idle: impl FnMut(&Execution) -> bool + Send,
+        mut idle: impl FnMut(&Execution, &Execution) -> bool + Send,
     ) -> Execution {
         self.tree.start(now(), id, program, input, mode, &mut self.world);
         while !self.root().state().ended {
-            if self.waits_for_people() && !idle(self.root()) {
-                break;
+            if self.waits_for_people() {
+                let (root, runs) = (self.root(), self.tree.runs());
+                if !self.tree.asking().any(|(run, _)| idle(root, &runs[run].execution)) {
+                    break;
+                }
             }
             let wake = self.tree.next_deadline().map(|at| Duration::from_millis(at.saturating_sub(now())));
             tokio::select! {
@@ -175,12 +211,11 @@ impl Local {
 
     /// No agent works, and the only timers are those of a person or of the execution itself.
     fn waits_for_people(&self) -> bool {
-        let root = self.root();
         let only_people =
             |(_, waiting): (Time, OpenWait)| matches!(waiting.what, WaitingFor::Person(_) | WaitingFor::Wall);
         self.world.tasks.is_empty()
-            && root.state().waiting().next().is_some()
-            && root.next_deadline().is_none_or(only_people)
+            && self.tree.asking().next().is_some()
+            && self.tree.runs().iter().all(|run| run.execution.next_deadline().is_none_or(only_people))
     }
 
     fn root(&self) -> &Execution {
@@ -211,8 +246,14 @@ impl Local {
                     self.world.usages.insert(key, usage);
                 }
             }
-            Message::Command(input, reply) => {
-                let _ = reply.send(self.tree.input(now(), 0, input, &mut self.world));
+            Message::Wait(TaskKey { run, act, attempt }, callee, number, wait) => {
+                let input = EngineInput::CalleeWait { act, attempt, callee, number, wait };
+                let _ = self.tree.input(now(), run, input, &mut self.world);
+            }
+            Message::Command(id, input, reply) => {
+                let mut runs = self.tree.runs().iter();
+                let run = id.and_then(|id| runs.position(|run| *run.execution.id() == id)).unwrap_or(0);
+                let _ = reply.send(self.tree.input(now(), run, input, &mut self.world));
             }
             Message::Inspect(Inspection(inspect)) => inspect(self.root()),
         }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{
-    ActivationPhase, EngineInput, ExecutionMode, Fact, InputRefusal, PersonAnswer, RetryRequest, TaskReply,
-    Time,
+    EngineInput, ExecutionMode, Fact, InputRefusal, PersonAnswer, RetryRequest, TaskReply, Time,
 };
 use sinew_protocol::task::LogLine;
 use sinew_protocol::{ExecutionId, Fault};
@@ -159,11 +158,11 @@ impl<S: Stub> Sim<S> {
                 (run, EngineInput::Progress { act, attempt, value })
             }
             Event::Signal(signal) => {
-                let input = match self.input_of(&signal) {
-                    Ok(input) => input,
+                let (run, input) = match self.input_of(&signal) {
+                    Ok(found) => found,
                     Err(refused) => return self.refused.push((signal, refused)),
                 };
-                if let Err(refused) = self.tree.input(now, 0, input, &mut self.world) {
+                if let Err(refused) = self.tree.input(now, run, input, &mut self.world) {
                     self.refused.push((signal, refused));
                 }
                 return;
@@ -172,24 +171,24 @@ impl<S: Stub> Sim<S> {
         let _ = self.tree.input(now, run, input, &mut self.world);
     }
 
-    fn input_of(&self, signal: &Signal) -> Result<EngineInput, InputRefusal> {
-        Ok(match signal.clone() {
+    /// The input of a signal, and the execution that takes it: answers reach sub-workflows, too.
+    fn input_of(&self, signal: &Signal) -> Result<(usize, EngineInput), InputRefusal> {
+        let input = match signal.clone() {
             Signal::Answer(node, answer) => {
-                let execution = self.execution();
-                let plan = execution.program().graph.plan();
-                let waits = |act: &u32| {
-                    let one = execution.state().act(*act);
-                    one.phase == ActivationPhase::Waiting
-                        && node.as_ref().is_none_or(|id| *id == plan.node(one.node).id)
+                let is_meant = |(run, act): &(usize, u32)| {
+                    let execution = &self.tree.runs()[*run].execution;
+                    let asking = execution.program().graph.plan().node(execution.state().act(*act).node);
+                    node.as_ref().is_none_or(|id| *id == asking.id)
                 };
-                let act = execution.state().waiting().find(waits).ok_or(InputRefusal::NotWaiting(0))?;
-                EngineInput::Answer { act, answer }
+                let (run, act) = self.tree.asking().find(is_meant).ok_or(InputRefusal::NotWaiting(0))?;
+                return Ok((run, EngineInput::Answer { act, answer }));
             }
             Signal::Cancel(reason) => EngineInput::Cancel { reason },
             Signal::Pause(reason) => EngineInput::Pause { reason },
             Signal::Resume => EngineInput::Resume,
             Signal::Retry(retry) => EngineInput::Retry { retry, reason: "test".into() },
-        })
+        };
+        Ok((0, input))
     }
 
     fn crash_if_due(&mut self) {

@@ -11,6 +11,7 @@ use sinew_engine::{
 };
 use sinew_protocol::code;
 use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::person_wait::{PersonWait, WaitReport};
 use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
@@ -53,6 +54,8 @@ pub(crate) struct ActiveExecution {
     tasks: HashMap<TaskId, (ActivationId, u32)>,
     /// Ids of attempts that were handed out: made once, of hashes.
     ids: KnownTasks,
+    /// The wait for a person that its caller knows of.
+    reported: Option<PersonWait>,
     /// Its time in the shard's table of deadlines.
     pub(crate) due: Option<Time>,
     /// An input changed it since the memory limit was last checked.
@@ -87,7 +90,7 @@ impl ActiveExecution {
 
     fn with_machine(stored: StoredExecution, program: Program, machine: Machine<()>) -> Self {
         let (tasks, ids) = (HashMap::new(), HashMap::new());
-        Self { stored, program, machine, tasks, ids, due: None, touched: false }
+        Self { stored, program, machine, tasks, ids, reported: None, due: None, touched: false }
     }
 
     /// Folds what the journal holds.
@@ -96,6 +99,8 @@ impl ActiveExecution {
             Ok(machine) => {
                 let mut open = Self::with_machine(stored, program, machine);
                 open.index_tasks();
+                // An owner that folds the journal after a takeover sends the report again in any case.
+                open.reported = open.person_wait();
                 Ok(open)
             }
             Err(fault) => Err(Box::new((stored, fault))),
@@ -189,6 +194,38 @@ impl ActiveExecution {
         let activation = activation_key(execution, &self.program, self.machine.state(), act);
         let task = TaskId::of(execution, &activation, attempt);
         (activation, task)
+    }
+
+    /// Returns the wait for a person as callers see it; `None` if nobody is waited for.
+    fn person_wait(&self) -> Option<PersonWait> {
+        crate::person_wait::person_wait(&self.stored.meta, &self.machine.context())
+    }
+
+    /// Returns the report for the caller, if the caller does not know yet whether a person is waited for.
+    pub(crate) fn poll_wait_report(&mut self) -> Option<WaitReport> {
+        self.stored.meta.caller_task()?;
+        let wait = self.person_wait();
+        if wait == self.reported {
+            return None;
+        }
+        self.reported = wait;
+        self.wait_report()
+    }
+
+    /// Returns the report for the caller as it is now; `None` if the execution has no caller or never waited for a person.
+    pub(crate) fn wait_report(&self) -> Option<WaitReport> {
+        let (execution, task) = self.stored.meta.caller_task()?;
+        if !self.machine.state().has_asked {
+            return None;
+        }
+        Some(WaitReport {
+            execution: execution.clone(),
+            task: task.clone(),
+            callee: self.stored.meta.execution.clone(),
+            number: self.stored.rounds.count() as u64,
+            wait: self.person_wait(),
+            proof: String::new(),
+        })
     }
 
     pub(crate) fn state(&self) -> &ExecutionState {

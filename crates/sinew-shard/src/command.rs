@@ -1,11 +1,14 @@
 //! Starts and other commands, obeyed or refused; results, taken or passed over.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
 };
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
+use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
 
@@ -71,6 +74,8 @@ impl ShardState {
             parent: command.parent.filter(|_| start.is_parent_proved),
             traceparent: start.traceparent,
             start_digest: Some(start.identity.into_digest()),
+            // A digest of the token proves the task, and only executors check it.
+            calling: command.calling.filter(|_| command.behalf.is_some()),
         };
         // Depth and chain bound recursion, so only executors may say how deep a start is.
         let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);
@@ -184,7 +189,7 @@ impl ShardState {
                 EngineInput::Retry { retry: RetryRequest { nodes, only, input }, reason: with_caller(reason) }
             }
             Command::Approve(approve) => person_answer(active, caller, approve)?,
-            Command::Start(_) => return Err("a start is not a signal".to_owned()),
+            Command::Start(_) | Command::Wait(_) => return Err("it is not a signal".to_owned()),
         };
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
@@ -236,6 +241,18 @@ impl ShardState {
         let input = EngineInput::NotTaken { act: task.act, attempt: task.attempt, is_online };
         // Only a timer is taken earlier than its tick: a failure to do so leaves it to the tick.
         let _ = self.table.input(&mut self.builder, now, &task.execution, input);
+    }
+
+    /// Takes the report of a callee. One for a task that is over means nothing.
+    pub(crate) fn handle_callee_wait(&mut self, now: Time, report: WaitReport) {
+        let WaitReport { execution, task, callee, number, wait, .. } = report;
+        let Some((act, attempt)) = self.table.load(&execution).and_then(|active| active.task(&task)) else {
+            return;
+        };
+        let (callee, wait) = (callee.to_string(), wait.map(Arc::new));
+        let input = EngineInput::CalleeWait { act, attempt, callee, number, wait };
+        // The engine decides without the code of a dialect here, and refuses nothing.
+        let _ = self.table.input(&mut self.builder, now, &execution, input);
     }
 
     /// Takes the end of a task, unless the task is over or another agent was asked.

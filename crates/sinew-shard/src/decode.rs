@@ -24,6 +24,15 @@ impl ShardState {
                     Ok(Command::Start(start)) if config.holds(&start.execution) => {
                         self.decode_start(start_input(config, *start, id, caller, message.traceparent))
                     }
+                    Ok(Command::Wait(report)) if config.holds(&report.execution) => {
+                        if !report.holds(&config.key) {
+                            return PendingInput::quarantined(
+                                code::RESULT_WITHOUT_PROOF.as_str(),
+                                "no executor made the report",
+                            );
+                        }
+                        PendingInput::ready(ShardInput::CalleeWait(report))
+                    }
                     Ok(command) if config.holds(command.execution()) => {
                         self.decode_command(command, *operation, id, caller)
                     }
@@ -90,6 +99,7 @@ impl ShardState {
                 start.program = Err(fault);
                 ShardInput::Start(Box::new(start))
             }
+            Command::Wait(_) => return pending,
             command => {
                 let mut input = command_input(command, *operation, id, caller);
                 input.refusal = Some(fault);

@@ -6,6 +6,7 @@ use sinew_engine::{AdapterContext, Fact, Time};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::journal::{Commit, ExecutionMeta, Verdict};
 use sinew_protocol::message::MeshMessage;
+use sinew_protocol::person_wait::PersonWait;
 
 use crate::commit_builder::Effect;
 use crate::outgoing::Outgoing;
@@ -53,6 +54,19 @@ pub enum ShardReport {
         at: Time,
         /// The event.
         message: Box<MeshMessage>,
+    },
+    /// A callee of a node waits for a person, or does not any more.
+    PersonWait {
+        /// Constant properties of the execution.
+        meta: Arc<ExecutionMeta>,
+        /// Number of the round and index of the fact in it.
+        place: (usize, usize),
+        /// When the fact was decided, in milliseconds since 1970 UTC.
+        at: Time,
+        /// The node whose callee it is, with its place in maps and loops.
+        node: String,
+        /// The question; `None` if the callee waits for nobody.
+        wait: Option<Arc<PersonWait>>,
     },
     /// The verdict on a command.
     Verdict {

@@ -10,6 +10,7 @@ use sinew_engine::TaskReply;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
+use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{
     LogLine, NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
@@ -73,6 +74,8 @@ pub enum ShardInput {
     Command(Box<CommandInput>),
     /// The end of a task.
     TaskResult(Box<ResultInput>),
+    /// A report of a callee, proved to be an executor's.
+    CalleeWait(Box<WaitReport>),
     /// An execution is archived and its task answered.
     Archived {
         /// The execution.
@@ -91,6 +94,7 @@ impl ShardInput {
             Self::Start(start) => Some(&start.command.execution),
             Self::Command(command) => Some(&command.execution),
             Self::TaskResult(result) => Some(&result.execution),
+            Self::CalleeWait(report) => Some(&report.execution),
             Self::Archived { execution, .. } => Some(execution),
             Self::Nothing => None,
         }

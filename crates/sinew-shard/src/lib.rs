@@ -9,6 +9,7 @@
 pub mod events;
 pub mod membership;
 pub mod outgoing;
+pub mod person_wait;
 pub mod reply;
 pub mod request;
 pub mod summary;

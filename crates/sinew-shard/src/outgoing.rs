@@ -7,6 +7,7 @@ use serde_json::Value;
 use sinew_engine::{Action, ExecutionOutcome, RequestTarget, TerminalStatus};
 use sinew_protocol::command::{CancelCommand, Command, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token, code};
 
@@ -60,7 +61,12 @@ pub enum Outgoing {
         usage: ModelTotals,
         /// True if no agent was called and every output was null.
         is_dry_run: bool,
+        /// The last report to the task during which the execution was started, if it ever waited for a person. The end of
+        /// the execution does not answer that task.
+        wait_report: Option<Box<WaitReport>>,
     },
+    /// A report to the task that an execution works for: a person is waited for, or not any more.
+    WaitReport(Box<WaitReport>),
     /// The answer to a start by request.
     StartAnswer {
         /// The execution.
@@ -118,6 +124,7 @@ impl Outgoing {
                 reopened: state.reopened,
                 usage: execution_usage(state),
                 is_dry_run: state.start.as_ref().is_some_and(|start| start.mode.dry_run),
+                wait_report: active.wait_report().filter(|_| meta.parent.is_none()).map(Box::new),
             },
         }
     }
@@ -132,6 +139,7 @@ impl Outgoing {
             Self::Finish { record, .. } => Some(&record.meta.execution),
             Self::StartAnswer { execution, .. } => Some(execution),
             Self::ChildStartRejected { meta, .. } => Some(&meta.execution),
+            Self::WaitReport(report) => Some(&report.callee),
         }
     }
 }
@@ -197,6 +205,7 @@ pub fn child_start(
         labels: meta.labels.clone(),
         idempotency_key: None,
         behalf: None,
+        calling: None,
     }
 }
 
@@ -204,6 +213,12 @@ pub fn child_start(
 pub fn child_cancel(call: &Call) -> Command {
     let reason = "its caller gave it up".to_owned();
     Command::Cancel(CancelCommand { execution: child_id(call), reason })
+}
+
+/// Returns the command that takes a report to the owner of the caller, and its id: the same report has the same id.
+pub fn wait_command(report: WaitReport, key: &ResultKey) -> (Token, Command) {
+    let id = Token::of(&format!("{}-{}", report.callee, report.number));
+    (id, Command::Wait(Box::new(report.prove(key))))
 }
 
 /// Returns the subject of the result of a task.

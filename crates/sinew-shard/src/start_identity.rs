@@ -143,6 +143,7 @@ mod tests {
             parent: command.parent.clone().filter(|_| proved),
             traceparent: None,
             start_digest: Some(command.digest()),
+            calling: None,
         }
     }
 

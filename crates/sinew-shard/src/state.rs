@@ -167,6 +167,7 @@ impl ShardState {
                 }
             }
             ShardInput::TaskResult(result) => self.handle_result(now, *result, schemas),
+            ShardInput::CalleeWait(report) => self.handle_callee_wait(now, *report),
             ShardInput::Archived { execution, reopened } => {
                 self.table.close(&mut self.builder, &execution, reopened);
                 if self.table.known(&execution).is_none() {
@@ -403,6 +404,9 @@ impl ShardState {
                 return;
             }
             outgoing.extend(active.outstanding().into_iter().map(|action| Outgoing::of(active, action)));
+            // The last owner may not have sent the report; that of an ended execution goes with its end.
+            let report = active.wait_report().filter(|_| !active.state().ended);
+            outgoing.extend(report.map(|report| Outgoing::WaitReport(Box::new(report))));
         });
     }
 

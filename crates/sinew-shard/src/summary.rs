@@ -81,10 +81,11 @@ pub fn ended(state: &ExecutionState) -> Option<u64> {
 /// Describes the reasons of waiting in a few words.
 pub fn words(waits: &[OpenWait]) -> Option<String> {
     let mut all = waits.iter().filter_map(|wait| match &wait.what {
-        WaitingFor::Agent { name, attempt, .. } if *attempt > 1 => {
-            Some(format!("agent {name}, attempt {attempt}"))
+        WaitingFor::Agent { name, attempt, is_workflow, .. } => {
+            let callee = if *is_workflow { "workflow" } else { "agent" };
+            let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+            Some(format!("{callee} {name}{again}"))
         }
-        WaitingFor::Agent { name, .. } => Some(format!("agent {name}")),
         WaitingFor::Evaluation => Some("a script".to_owned()),
         WaitingFor::Retry { tries } => {
             let at = wait.until.map(|at| format!(" at {}", clock_time(at))).unwrap_or_default();
@@ -92,6 +93,9 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         }
         WaitingFor::Sleep => Some("a delay".to_owned()),
         WaitingFor::Person(wait) => Some(format!("a person: {}", first_line(&wait.prompt))),
+        WaitingFor::CalleePerson { wait, .. } => {
+            Some(format!("a person: {} ({})", first_line(&wait.prompt), wait.place()))
+        }
         WaitingFor::Resume { reason } => Some(format!("resume ({reason})")),
         WaitingFor::Children { .. } | WaitingFor::Turn | WaitingFor::Wall => None,
     });
@@ -112,7 +116,7 @@ fn clock_time(at: u64) -> String {
 fn agents(waits: &[OpenWait]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for wait in waits {
-        if let WaitingFor::Agent { name, .. } = &wait.what
+        if let WaitingFor::Agent { name, is_workflow: false, .. } = &wait.what
             && !names.contains(name)
         {
             names.push(name.clone());

@@ -401,6 +401,11 @@ impl ExecutionTable {
         self.active.get(execution).map(Box::as_ref)
     }
 
+    /// As [`ExecutionTable::get`], to take note of what was sent for it.
+    pub(crate) fn get_mut(&mut self, execution: &ExecutionId) -> Option<&mut ActiveExecution> {
+        self.active.get_mut(execution).map(Box::as_mut)
+    }
+
     /// Returns the stored part of an open execution.
     pub(crate) fn stored(&self, execution: &ExecutionId) -> Option<&StoredExecution> {
         let open = self.active.get(execution).map(|open| &open.stored);
@@ -461,7 +466,7 @@ impl ExecutionTable {
     /// Returns how many of them wait for a person while nothing else goes on.
     pub(crate) fn waiting_count(&self) -> usize {
         // The first look is cheap, and few executions wait for a person.
-        let asks = self.active.values().filter(|open| open.state().waiting().next().is_some());
+        let asks = self.active.values().filter(|open| open.state().asks_people());
         let active = asks.filter(|open| RowState::of(open.state()).is_waiting()).count();
         active + self.evicted.values().filter(|evicted| evicted.row.is_waiting()).count()
     }

@@ -33,6 +33,7 @@ impl ShardState {
                     flight.outgoing.push(Outgoing::StartAnswer { execution, reply, decision });
                 }
                 Effect::Facts { execution, round, facts } => {
+                    flight.outgoing.extend(self.word_wait(&execution));
                     flight.shown.extend(self.word_facts(execution, round, facts));
                 }
                 Effect::Verdict { execution, workflow, verdict } => {
@@ -74,11 +75,25 @@ impl ShardState {
         Some(message)
     }
 
+    /// Words the report for the caller of an execution that waits for a person since this commit, or does not any more. The
+    /// end of an execution has its own report.
+    fn word_wait(&mut self, execution: &ExecutionId) -> Option<Outgoing> {
+        let active = self.table.get_mut(execution)?;
+        if active.state().ended {
+            return None;
+        }
+        active.poll_wait_report().map(|report| Outgoing::WaitReport(Box::new(report)))
+    }
+
     fn word_facts(&self, execution: ExecutionId, round: usize, facts: Vec<Fact>) -> Option<ShownEffect> {
         let active = self.table.get(&execution)?;
         let (meta, ctx, at) = (&active.stored.meta, active.ctx(), self.now);
         let mut events = Vec::new();
         for (index, fact) in facts.iter().enumerate() {
+            if let Fact::CalleeWaits { act, wait, .. } = fact {
+                let (meta, node, wait) = (Arc::clone(meta), crate::call::label(&ctx, *act), wait.clone());
+                events.push(ShardReport::PersonWait { meta, place: (round, index), at, node, wait });
+            }
             let messages = crate::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
             events.extend(messages.into_iter().map(|message| {
                 let (meta, message) = (Arc::clone(meta), Box::new(message));

@@ -81,6 +81,7 @@ fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[Ap
                         (shown_text::line(asked.map_or("A decision", |asked| asked.prompt.as_str()), 200))
                     }
                     p.quiet {
+                        @for above in &question.path { (shown_text::line(above, 60)) " › " }
                         (shown_text::line(&question.workflow, 60))
                         @if let Some(node) = &question.node { ", " (shown_text::line(node, 60)) }
                         ", asked " (time_mark(&question.since, request.now))

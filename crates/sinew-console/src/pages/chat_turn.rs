@@ -148,7 +148,8 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
     html! {
         @for wait in asked {
             div.waits {
-                p { "Waits for " (shown_text::line(&wait.text, 600)) }
+                @if let Some(question) = &wait.question { p.text { (shown_text::paragraph(&question.prompt)) } }
+                p.quiet { "Waits for " (shown_text::line(&wait.text, 600)) }
                 @if may_steer(request) {
                     form.steer method="post" action=(PageAddress::of(&["chat", &execution.execution, "decision"])) {
                         (token_field(request))

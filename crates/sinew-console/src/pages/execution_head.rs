@@ -166,6 +166,10 @@ fn waits(execution: &ExecutionDocument) -> Markup {
                             a href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 80)) }
                         } @else { "The execution" }
                         " waits for " (shown_text::line(&wait.text, 400))
+                        @if let Some(question) = &wait.question { ": " (shown_text::line(&question.prompt, 300)) }
+                        @if let Some(asking) = wait.asked_in.as_ref().and_then(|asked| asked.execution.as_deref()) {
+                            " " a href=(PageAddress::execution(asking)) { "Asking execution" }
+                        }
                         @if wait.kind == "person" {
                             " " (action_link(&PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref()), "Decide", &CommandText::of_execution("sinew approval show", id).flag("--node", wait.node.as_deref().unwrap_or_default())))
                         }

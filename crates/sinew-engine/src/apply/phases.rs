@@ -231,6 +231,8 @@ impl ExecutionState {
 /// The phase and its timer.
 impl ExecutionState {
     pub(super) fn set_phase(&mut self, act: ActivationId, phase: ActivationPhase) {
+        self.restart_clocks(act);
+        self.acts[act as usize].callees = None;
         let before = self.acts[act as usize].phase;
         self.active -= u32::from(holds_place(before));
         self.active += u32::from(holds_place(phase));

@@ -141,6 +141,10 @@ impl ExecutionState {
             again: *again,
             input,
             deferred: None,
+            callees: None,
+            stops_clocks: false,
+            people: 0,
+            stopped_at: None,
         });
         self.open += 1;
         if self.outcome.is_some() && owner.is_none() {

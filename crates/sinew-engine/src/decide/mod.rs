@@ -137,6 +137,11 @@ impl Decider<'_> {
                     self.emit(Fact::Progressed { act, attempt, value });
                 }
             }
+            EngineInput::CalleeWait { act, attempt, callee, number, wait } => {
+                if self.is_current(act, attempt) && self.state.act(act).takes_report(&callee, number) {
+                    self.emit(Fact::CalleeWaits { act, attempt, callee, number, wait });
+                }
+            }
             EngineInput::Yield { act, attempt, port, value } => self.emit_early(act, attempt, &port, &value),
             EngineInput::Tick => self.tick(),
             EngineInput::Answer { act, answer } => self.answer(act, answer)?,

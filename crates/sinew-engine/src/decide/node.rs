@@ -78,7 +78,7 @@ impl Decider<'_> {
                 if self.is_dry() {
                     self.complete(act, ActivationOutput::default(), false);
                 } else {
-                    self.emit(Fact::Awaited { act, wait: Arc::new(*wait), deadline });
+                    self.emit(Fact::Awaited { act, wait: Arc::new(*wait), deadline, stops_clocks: true });
                 }
             }
             NodeDecision::Sleep(_) if self.is_dry() => self.complete(act, ActivationOutput::default(), false),

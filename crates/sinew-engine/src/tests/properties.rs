@@ -11,6 +11,7 @@ use sinew_plan::JoinRule;
 
 use super::adapter::{Scripted, fault};
 use super::plan::graph;
+use super::script::callee_wait;
 use super::world::World;
 use crate::fact::{ExecutionMode, PersonAnswer};
 use crate::{
@@ -245,7 +246,13 @@ impl History {
                 self.give(EngineInput::Yield { act, attempt, port, value: json!(attempt).into() })
             }
             80..83 => self.give(EngineInput::Done { act, attempt: some_attempt, result }),
-            83..85 => self.give(EngineInput::Progress { act, attempt: some_attempt, value: json!("busy") }),
+            83 => self.give(EngineInput::Progress { act, attempt: some_attempt, value: json!("busy") }),
+            84 if !tasks.is_empty() => {
+                let (act, attempt) = dice.pick(&tasks);
+                let (callee, number) = (dice.pick(&["x", "y"]), dice.roll(6));
+                let report = format!("{callee}{number}{}", dice.pick(&["", "", "-"]));
+                self.give(callee_wait(act, attempt, &report, self.world.now))
+            }
             85..88 => self.give(EngineInput::Pause { reason: "me".into() }),
             88..93 => self.give(EngineInput::Resume),
             93 | 94 => self.give(EngineInput::Cancel { reason: "me".into() }),

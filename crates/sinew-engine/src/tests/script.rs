@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 use std::panic::Location;
+use std::sync::Arc;
 
 use serde_json::Value;
+use sinew_protocol::person_wait::PersonWait;
 
 use crate::fact::{ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus};
 use crate::tests::adapter::fault;
@@ -11,13 +13,15 @@ use crate::tests::plan::graph;
 use crate::tests::world::World;
 use crate::{
     ActivationId, ActivationPhase, EngineInput, ExecutionState, Fact, ROOT, RetryRequest, ScopeId, TaskReply,
+    Time,
 };
 
 /// Runs `script`, lines of `input | facts`, and compares the facts.
 ///
 /// Inputs: `start`, `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
 /// agent answers), `a!error` (it fails, see [`fault`]), `a#1=1` (attempt 1 answers), `a:yes` (a person answers),
-/// `a.port~1` (it yields a value), `a%words` (progress), `@500` (it is 500 ms after the start), `pause`, `resume`, `cancel`,
+/// `a.port~1` (it yields a value), `a%words` (progress), `a&x1` (report 1 of its callee x: a person is waited for), `a&x2-`
+/// (report 2: nobody is), `@500` (it is 500 ms after the start), `pause`, `resume`, `cancel`,
 /// `retry`, `retry a b`, `retry only a`, `retry a < 5` (with this input). A child is `body[index]`, a second activation of a node `a_1`.
 ///
 /// Facts: `+a` begun, `a?1` asked (attempt; `/tries` where they differ), `a?!` to be tried again, `a=v` completed, `a==v`
@@ -79,7 +83,7 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
         _ if command.starts_with('@') => return EngineInput::Tick,
         _ => {}
     }
-    let at = input.find(['=', '!', ':', '%', '~']).unwrap_or_else(|| panic!("what is '{input}'?"));
+    let at = input.find(['=', '!', ':', '%', '~', '&']).unwrap_or_else(|| panic!("what is '{input}'?"));
     let (name, sign, rest) = (&input[..at], &input[at..=at], &input[at + 1..]);
     let (name, attempt) =
         name.split_once('#').map_or((name, None), |(name, n)| (name, Some(n.parse().unwrap())));
@@ -105,8 +109,29 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
             EngineInput::Answer { act, answer: PersonAnswer { data: rest.into(), ..PersonAnswer::default() } }
         }
         "%" => EngineInput::Progress { act, attempt, value: rest.into() },
+        "&" => callee_wait(act, attempt, rest, world.now),
         _ => EngineInput::Yield { act, attempt, port: port.to_owned(), value: json(rest).into() },
     }
+}
+
+/// A report of a callee: its name, the number of the report, and a `-` if it waits for nobody.
+pub(crate) fn callee_wait(act: ActivationId, attempt: u32, report: &str, now: Time) -> EngineInput {
+    let number = report[1..].trim_end_matches('-').parse().unwrap();
+    let wait = (!report.ends_with('-')).then(|| {
+        Arc::new(PersonWait {
+            execution: None,
+            workflow: report[..1].to_owned(),
+            node: "person".to_owned(),
+            activation: 0,
+            prompt: "May we?".to_owned(),
+            allowed: Vec::new(),
+            since: now,
+            due: Some(now + 10_000),
+            more: 0,
+            is_busy: false,
+        })
+    });
+    EngineInput::CalleeWait { act, attempt, callee: report[..1].to_owned(), number, wait }
 }
 
 /// The activation of this name, rather one that waits; a name nobody has finds none.
@@ -180,6 +205,9 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         Fact::Slept { act, until } => format!("{} sleeps @{until}", name(act)),
         Fact::Awaited { act, deadline, .. } => {
             format!("{} waits{}", name(act), deadline.map(|at| format!(" @{at}")).unwrap_or_default())
+        }
+        Fact::CalleeWaits { act, callee, wait, .. } => {
+            format!("{}&{callee}{}", name(act), if wait.is_some() { "" } else { "-" })
         }
         Fact::Answered { act, answer } => {
             format!("{} {}", name(act), if answer.timed_out { "expired" } else { "answered" })

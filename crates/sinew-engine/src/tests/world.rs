@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::state::{EngineTimer, TimerKind};
 use crate::tests::adapter::Scripted;
 use crate::tests::properties::chosen_seed;
 use crate::tests::script::tell;
@@ -133,7 +134,29 @@ impl World {
         );
         assert_eq!(ready.len(), state.acts.iter().filter(|one| one.phase == ActivationPhase::Ready).count());
         for (at, one) in state.acts.iter().enumerate() {
-            assert!(one.timer.is_none_or(|timer| state.timers.contains(&timer)), "timer of {at} is armed");
+            let act = at as ActivationId;
+            let runs = |timer: &EngineTimer| one.stopped_at.is_none() || timer.kind == TimerKind::Person;
+            let is_armed = |timer: EngineTimer| state.timers.contains(&timer) == runs(&timer);
+            assert!(one.timer.is_none_or(is_armed), "timer of {at} is armed unless its clock is stopped");
+            let is_open = one.began_at.is_some() && one.end.is_none();
+            let timer = |at: Time| EngineTimer { at, act: Some(act), kind: TimerKind::Activation };
+            let is_armed =
+                |at: Time| state.timers.contains(&timer(at)) == (is_open && one.stopped_at.is_none());
+            assert!(
+                one.deadline.is_none_or(is_armed),
+                "deadline of {at} is armed unless its clock is stopped"
+            );
+            let below = |other: &ActivationId| {
+                let mut next = Some(*other);
+                std::iter::from_fn(|| {
+                    let here = next?;
+                    next = state.act(here).owner;
+                    Some(here)
+                })
+                .any(|above| above == act)
+            };
+            let people = state.asking.iter().filter(|other| below(other)).count();
+            assert_eq!(one.people as usize, people, "waits for people below {at} are counted");
             if let Some(own) = &one.children {
                 assert!(
                     own.limit.is_none_or(|limit| own.active <= limit.max(1)),
@@ -141,6 +164,12 @@ impl World {
                 );
             }
         }
+        let wall = state.timers.iter().any(|timer| timer.kind == TimerKind::Wall);
+        assert!(
+            !wall || state.asking.is_empty(),
+            "the time of the execution stands while a person is waited for"
+        );
+        assert!(state.stopped_wall.is_none() || !state.asking.is_empty(), "and runs again afterwards");
         let parallel = self.graph().plan().profile.parallel;
         // Activations that waited for a person or for children return without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();

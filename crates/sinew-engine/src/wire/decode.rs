@@ -68,9 +68,17 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
             Fact::BackedOff { act, until, ask: held.map(|held| ask(values, held)).transpose()?.map(Arc::new) }
         }
         Kind::Slept(pb::JournalSlept { act, until }) => Fact::Slept { act, until },
-        Kind::Awaited(pb::JournalAwaited { act, wait: asked, deadline }) => {
+        Kind::Awaited(pb::JournalAwaited { act, wait: asked, deadline, stops_clocks }) => {
             let wait = Arc::new(wait(values, asked.ok_or(Bad::Missing("wait"))?)?);
-            Fact::Awaited { act, wait, deadline }
+            Fact::Awaited { act, wait, deadline, stops_clocks }
+        }
+        Kind::CalleeWaits(pb::JournalCalleeWaits { act, attempt, callee, number, wait_json }) => {
+            let wait = if wait_json.is_empty() {
+                None
+            } else {
+                Some(Arc::new(serde_json::from_slice(&wait_json).map_err(Bad::Json)?))
+            };
+            Fact::CalleeWaits { act, attempt, callee, number, wait }
         }
         Kind::Answered(pb::JournalAnswered { act, data_json, timed_out, by, comment }) => Fact::Answered {
             act,

@@ -74,11 +74,24 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
             ask: held.as_deref().map(|held| ask(values, held)),
         }),
         Fact::Slept { act, until } => Kind::Slept(pb::JournalSlept { act: *act, until: *until }),
-        Fact::Awaited { act, wait: asked, deadline } => Kind::Awaited(pb::JournalAwaited {
+        Fact::Awaited { act, wait: asked, deadline, stops_clocks } => Kind::Awaited(pb::JournalAwaited {
             act: *act,
             wait: Some(wait(values, asked)),
             deadline: *deadline,
+            stops_clocks: *stops_clocks,
         }),
+        Fact::CalleeWaits { act, attempt, callee, number, wait } => {
+            Kind::CalleeWaits(pb::JournalCalleeWaits {
+                act: *act,
+                attempt: *attempt,
+                callee: callee.clone(),
+                number: *number,
+                wait_json: wait.as_ref().map_or_else(Bytes::new, |wait| {
+                    // Serialising plain data with text keys cannot fail.
+                    serde_json::to_vec(&**wait).unwrap_or_default().into()
+                }),
+            })
+        }
         Fact::Answered { act, answer } => Kind::Answered(pb::JournalAnswered {
             act: *act,
             data_json: json(&answer.data),

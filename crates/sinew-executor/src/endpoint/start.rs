@@ -12,6 +12,7 @@ use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
@@ -88,6 +89,10 @@ impl WorkflowEndpoints {
             command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
         }
         (command.depth, command.chain) = self.above(params).await?;
+        // `above` has checked the proof.
+        let calling = CallingTask::find(params.metadata.as_ref()).and_then(Result::ok);
+        command.calling =
+            calling.map(|calling| CallingRef { execution: calling.execution, task: calling.task });
         command.behalf = Some(OnBehalf::of(&self.shared.key, execution, caller.clone()));
         Ok(command)
     }

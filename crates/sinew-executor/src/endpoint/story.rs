@@ -43,6 +43,8 @@ enum Told {
     Event(Box<MeshMessage>),
     /// A person is asked.
     Asked(String),
+    /// A callee does not wait for a person any more.
+    Continued,
     /// The result, small enough for a stream.
     Result,
     /// The end.
@@ -65,6 +67,8 @@ pub(super) fn length(folded: &Execution) -> u64 {
 fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<Told> {
     match fact {
         Fact::Awaited { wait, .. } => vec![Told::Asked(wait.prompt.clone())],
+        Fact::CalleeWaits { wait: Some(wait), .. } => vec![Told::Asked(wait.prompt.clone())],
+        Fact::CalleeWaits { wait: None, .. } => vec![Told::Continued],
         Fact::Ended => {
             let small = ctx.outcome().is_some_and(|outcome| {
                 serde_json::to_vec(&result_content(outcome)).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT)
@@ -154,7 +158,7 @@ fn line(
             end = Some(word(task.status.state));
             update(meta, task.status.clone(), task.metadata.clone())
         }
-        (Told::Result | Told::End, None) => working(None),
+        (Told::Result | Told::End, None) | (Told::Continued, _) => working(None),
     };
     let small = |event: &StreamResponse| {
         let body = serde_json::to_vec(event).unwrap_or_default();

@@ -96,6 +96,7 @@ fn open(known: &KnownExecution) -> Task {
     let mut status = TaskStatus::new(if asks { TaskState::InputRequired } else { TaskState::Working });
     let prompts = waits.iter().filter_map(|wait| match &wait.what {
         WaitingFor::Person(wait) => Some(wait.prompt.as_str()),
+        WaitingFor::CalleePerson { wait, .. } => Some(wait.prompt.as_str()),
         _ => None,
     });
     let text =

@@ -344,6 +344,7 @@ mod tests {
             parent: None,
             traceparent: traceparent.map(str::to_owned),
             start_digest: None,
+            calling: None,
         }
     }
 

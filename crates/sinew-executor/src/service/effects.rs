@@ -15,6 +15,9 @@ use crate::measures::execution_facts;
 /// More than the headers of an event take, in bytes.
 const MAX_HEADER_BYTES: usize = 4 * 1024;
 
+/// Kind of the event that a callee waits for a person, or does not any more.
+const PERSON_WAIT_EVENT: &str = "person_wait";
+
 /// Measures facts.
 pub(super) struct FactMeter;
 
@@ -57,6 +60,18 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
                     traceparent: meta.traceparent.as_deref().filter(|_| is_traced),
                 };
                 writer.write(event, body(shared, max_payload, *message)).await;
+            }
+            ShardReport::PersonWait { meta, place, at, node, wait } => {
+                let event = OutgoingEvent {
+                    workflow: &meta.workflow,
+                    execution: &meta.execution,
+                    kind: PERSON_WAIT_EVENT,
+                    place: Some(place),
+                    at: Some(at),
+                    traceparent: meta.traceparent.as_deref().filter(|_| is_traced),
+                };
+                let body = serde_json::json!({ "node_id": node, "wait": wait });
+                writer.write(event, body.to_string().into()).await;
             }
             ShardReport::Verdict { execution, workflow, verdict } => {
                 let workflow = if workflow.is_empty() { "-" } else { &workflow };

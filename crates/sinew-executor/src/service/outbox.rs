@@ -13,10 +13,11 @@ use sinew_mesh::send::PutOutcome;
 use sinew_mesh::{MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::usage::ModelTotals;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
-use sinew_shard::outgoing::{child_start, rejected_child_outcome};
+use sinew_shard::outgoing::{child_start, rejected_child_outcome, wait_command};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
@@ -308,7 +309,10 @@ async fn store_task(
 /// Sends a message that is neither a task nor its cancellation, however often that has to be tried.
 async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSender<BackInput>) {
     match outgoing {
-        Outgoing::Finish { ref record, ref outcome, reopened, usage, .. } => {
+        Outgoing::WaitReport(report) => {
+            report_wait(shared, *report).await;
+        }
+        Outgoing::Finish { ref record, ref outcome, reopened, usage, ref wait_report, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
             let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
@@ -316,9 +320,14 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
             if let Some(parent) = &record.meta.parent {
                 report(&insist(|| answer(shared, &record.meta, parent, outcome, usage)).await);
             }
+            // The clocks of the task during which the execution was started stand until it knows.
+            let told = match wait_report {
+                Some(report) => report_wait(shared, WaitReport::clone(report)).await,
+                None => true,
+            };
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
-            if archived {
+            if archived && told {
                 let _ = back.send(ShardInput::Archived { execution, reopened }.into());
             }
         }
@@ -339,6 +348,16 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
         | Outgoing::Evaluation { .. }
         | Outgoing::StartAnswer { .. } => {}
     }
+}
+
+/// Sends a report to the owner of the caller; false if it cannot be stored.
+async fn report_wait(shared: &Shared, report: WaitReport) -> bool {
+    let shard = report.execution.shard(shared.shards);
+    let (id, command) = wait_command(report, &shared.key);
+    let body: Bytes = command.to_json().into();
+    let sent =
+        insist(|| shared.mesh.commands().send(Operation::Wait, shard, &id, HeaderMap::new(), body.clone()));
+    self::report(&sent.await)
 }
 
 /// Fate of the message of a task.

@@ -115,7 +115,7 @@ impl StoreDesk {
             return Some(outgoing);
         }
         let ticket = match &outgoing {
-            Outgoing::Finish { record, .. } if record.meta.parent.is_none() => {
+            Outgoing::Finish { record, wait_report: None, .. } if record.meta.parent.is_none() => {
                 let Some(closed) = closed_execution(&outgoing) else { return Some(outgoing) };
                 if record.round_bytes() > LARGEST_MESSAGE {
                     return Some(outgoing);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sinew_agent::Delivery;
-use sinew_engine::{Fact, TerminalStatus};
+use sinew_engine::{Fact, TerminalStatus, WaitingFor};
 use sinew_executor::client::Client;
 use sinew_mesh::query::Answer;
 use sinew_protocol::command::{
     ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand,
 };
 use sinew_protocol::journal::Verdict;
-use sinew_protocol::query::{ExecutionStatus, Query};
+use sinew_protocol::query::{ExecutionStatus, Query, Summary};
 use sinew_protocol::{ExecutionId, Token};
 
 use crate::faults::agents::{begun, stands};
@@ -332,4 +332,57 @@ async fn a_new_version_does_not_change_an_open_execution() {
     assert_eq!(client.record(&execution).await.unwrap().unwrap().meta.plan, old[0]);
     assert_eq!(client.record(&second).await.unwrap().unwrap().meta.plan, new[0]);
     agents.end().await;
+}
+
+/// A workflow whose only node calls `review`, two levels up, with less time than a person takes.
+fn above(name: &str, below: &str, timeout: &str) -> String {
+    format!(
+        "apps:\n  - name: {name}\n    app_config:\n      workflow:\n        description: Calls another workflow\n        \
+         nodes:\n          - {{id: k, type: workflow, workflow_name: {below}, input: {{value: 1}}, timeout: {timeout}}}\n        \
+         output_mapping: {{decided: \"{{{{k.output}}}}\"}}\n"
+    )
+}
+
+/// The execution that asks, as an execution above it knows.
+async fn asking(client: &Client, execution: &ExecutionId) -> Option<ExecutionId> {
+    let (_, folded) = client.execution(execution).await.unwrap()?;
+    sinew_engine::waiting(folded.state()).into_iter().find_map(|wait| match wait.what {
+        WaitingFor::CalleePerson { wait, .. } => wait.execution.clone(),
+        _ => None,
+    })
+}
+
+/// A person is waited for three levels down: each level says so, and none of their times runs, whichever owners die.
+#[tokio::test]
+async fn a_wait_for_a_person_stops_the_clocks_above_it() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("review", &review()).await;
+    mesh.deploy("middle", &above("middle", "review", "2s")).await;
+    mesh.deploy("top", &above("top", "middle", "2s")).await;
+    mesh.deploy("hasty", &single(", timeout: 3s")).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let ann = mesh.client_of("ann").await;
+    let execution = begun(&client, "k", "top", json!({})).await;
+    let waits = |row: &Summary| {
+        let waiting = row.waiting.as_deref().unwrap_or_default();
+        row.status == ExecutionStatus::Waiting && waiting.starts_with("a person: Is it good? (in review ")
+    };
+    stands(&client, &execution, waits).await;
+    first.kill9().await;
+    let mut second = mesh.executor_process("second").await;
+    // Another execution shows that more time has passed than the nodes have.
+    let hasty = begun(&client, "h", "hasty", json!({ "value": 2 })).await;
+    assert_eq!(ended(&client, &hasty).await.status, TerminalStatus::Failure);
+    stands(&client, &execution, waits).await;
+    second.kill9().await;
+    let _third = mesh.executor_process("third").await;
+    stands(&client, &execution, waits).await;
+    let leaf = asking(&client, &execution).await.expect("the execution above knows who asks");
+    assert!(ask(&ann, "a", approve(&leaf, false)).await.accepted);
+    let output = succeeded(&client, &execution).await;
+    assert!(output["decided"].is_object(), "{output}");
+    let record = client.record(&execution).await.unwrap().unwrap();
+    let reports = count(&facts(&record), |fact| matches!(fact, Fact::CalleeWaits { wait: Some(_), .. }));
+    assert_eq!(reports, 1, "reports that are sent again are known");
 }

@@ -179,7 +179,14 @@ mod tests {
         assert_eq!(meters.enter(&other).err(), Some(MeterRefusal::InFlight), "the key's limit counts");
         // Without a limit of its own, a caller has a part of the streams of the gateway.
         let usual = first.as_ref().unwrap().streams();
-        assert_eq!(std::iter::repeat_with(|| usual.enter()).map_while(|place| place).take(99).collect::<Vec<_>>().len(), 40);
+        assert_eq!(
+            std::iter::repeat_with(|| usual.enter())
+                .map_while(|place| place)
+                .take(99)
+                .collect::<Vec<_>>()
+                .len(),
+            40
+        );
         let stream = held.streams().enter();
         assert!(stream.is_some() && held.streams().enter().is_none());
         let same_label = CallerIdentity { limits: other.limits, ..one.clone() };

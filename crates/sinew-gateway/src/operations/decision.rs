@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_engine::{WaitingFor, execution_status, waiting};
+use sinew_engine::{Fact, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
@@ -55,10 +56,23 @@ impl A2aOperations {
         message_id: &str,
     ) -> Result<bool, A2aError> {
         let execution = execution_of(place)?;
-        let record = self.shared.client.record(&execution).await.map_err(|error| client_failed(&error))?;
+        let client = &self.shared.client;
         let id = command_of(message_id);
-        let mut commands = record.into_iter().flat_map(|record| record.commands);
-        match commands.find(|verdict| verdict.id == id && verdict.caller == call.caller) {
+        let find = |record: ExecutionRecord| {
+            record.commands.into_iter().find(|verdict| verdict.id == id && verdict.caller == call.caller)
+        };
+        let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+        let Some((record, folded)) = found else { return Ok(false) };
+        let mut verdict = find(record);
+        // A decision that was passed on to a callee is in the record of the callee.
+        for callee in asking_callees(&folded) {
+            if verdict.is_some() {
+                break;
+            }
+            let record = client.record(&callee).await.map_err(|error| client_failed(&error))?;
+            verdict = record.and_then(find);
+        }
+        match verdict {
             Some(verdict) if !verdict.accepted => Err(not_awaited(&short(&verdict.reason, 300))),
             found => Ok(found.is_some()),
         }
@@ -76,16 +90,15 @@ impl A2aOperations {
         let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
         let decision = WordedDecision::of(message)?;
-        let target = awaited(&folded, decision.node.as_deref())?;
-        self.send_decision(call, execution, target, decision, &message.id.0).await
+        let target = awaited(&execution, &folded, decision.node.as_deref())?;
+        self.send_decision(call, target, decision, &message.id.0).await
     }
 
     /// Sends a decision under the caller's name. The same message id is the same decision, however often it comes.
     pub(super) async fn send_decision(
         &self,
         call: &OperationCall,
-        execution: ExecutionId,
-        (node, activation): (String, u32),
+        AskingNode { execution, node, activation }: AskingNode,
         decision: WordedDecision,
         message_id: &str,
     ) -> Result<(), A2aError> {
@@ -149,17 +162,63 @@ pub(super) fn execution_of(place: &TaskPlace) -> Result<ExecutionId, A2aError> {
     ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
 }
 
-/// The node and activation that wait for a person: the named one, or the only one.
-fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2aError> {
+/// The node where a question is asked: in the execution that waits, or in one of its callees.
+#[derive(Clone, Debug)]
+pub(super) struct AskingNode {
+    pub(super) execution: ExecutionId,
+    pub(super) node: String,
+    pub(super) activation: u32,
+}
+
+/// Callees that are looked at for a decision that was passed on.
+const MAX_CALLEES: usize = 16;
+
+/// Returns the executions below this one that asked a person, the latest first.
+fn asking_callees(folded: &Execution) -> Vec<ExecutionId> {
+    let mut callees: Vec<ExecutionId> = Vec::new();
+    let facts = folded.journal().iter().rev().flat_map(|round| round.facts.iter().rev());
+    for fact in facts {
+        if let Fact::CalleeWaits { wait: Some(wait), .. } = fact
+            && let Some(execution) = &wait.execution
+            && !callees.contains(execution)
+        {
+            callees.push(execution.clone());
+            if callees.len() == MAX_CALLEES {
+                break;
+            }
+        }
+    }
+    callees
+}
+
+/// Returns the questions that an execution waits for: node and activation of this execution, and the node that asks.
+pub(super) fn asking_nodes(execution: &ExecutionId, folded: &Execution) -> Vec<(String, u32, AskingNode)> {
     let ctx = folded.ctx();
-    let waits = waiting(folded.state());
-    let people = waits.iter().filter(|wait| matches!(wait.what, WaitingFor::Person(_)));
-    let mut all: Vec<(String, u32)> =
-        people.filter_map(|wait| wait.act).map(|act| (ctx.node_of(act).id.clone(), act)).collect();
-    let nodes = all.iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>().join(", ");
+    let asking = |wait: &OpenWait| {
+        let act = wait.act?;
+        let own = ctx.node_of(act).id.clone();
+        match &wait.what {
+            WaitingFor::Person(_) => {
+                let (execution, node) = (execution.clone(), own.clone());
+                Some((own, act, AskingNode { execution, node, activation: act }))
+            }
+            WaitingFor::CalleePerson { wait, .. } => {
+                let (execution, node) = (wait.execution.clone()?, wait.node.clone());
+                Some((own, act, AskingNode { execution, node, activation: wait.activation }))
+            }
+            _ => None,
+        }
+    };
+    waiting(folded.state()).iter().filter_map(asking).collect()
+}
+
+/// The node that waits for a person: the named one, or the only one.
+fn awaited(execution: &ExecutionId, folded: &Execution, named: Option<&str>) -> Result<AskingNode, A2aError> {
+    let mut all = asking_nodes(execution, folded);
+    let nodes = all.iter().map(|(node, ..)| node.as_str()).collect::<Vec<_>>().join(", ");
     let nodes = short(&nodes, 300);
     if let (Some(named), false) = (named, all.is_empty()) {
-        all.retain(|(node, _)| node == named);
+        all.retain(|(node, ..)| node == named);
         if all.is_empty() {
             let named = short(named, 64);
             return Err(A2aError::invalid_params(format!(
@@ -168,7 +227,7 @@ fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2a
         }
     }
     match all.len() {
-        1 => Ok(all.remove(0)),
+        1 => Ok(all.remove(0).2),
         0 => Err(not_awaited("the workflow waits for no decision now")),
         _ => Err(A2aError::invalid_params(format!(
             "several nodes wait for a decision: name one as `node` in a data part. Nodes: {nodes}"

@@ -11,7 +11,7 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
 use sinew_runtime::Execution;
 
-use super::decision::{WordedDecision, execution_of};
+use super::decision::{AskingNode, WordedDecision, asking_nodes, execution_of};
 use super::peer::{client_failed, mesh_failed};
 use super::target::TaskPlace;
 use super::{A2aOperations, Endpoint, OperationCall, is_settled};
@@ -129,11 +129,16 @@ impl A2aOperations {
         self.task_of_peer(call, &place).await?;
         let execution = execution_of(&place)?;
         let QuestionAnswer { node, activation, approved, data, comment } = answer;
+        let found = self.shared.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+        let mut asking = found.into_iter().flat_map(|(_, folded)| asking_nodes(&execution, &folded));
+        let target = asking.find(|(own, act, _)| *own == node && *act == activation);
+        let target = target.map(|(_, _, asking)| asking);
+        let own = AskingNode { execution, node: node.clone(), activation };
         let message =
             format!("{id} {node} {activation} {approved} {data} {}", comment.as_deref().unwrap_or_default());
         let decision = WordedDecision { node: None, data, comment, reject: !approved };
         let message = sha256(message.as_bytes());
-        self.send_decision(call, execution, (node, activation), decision, &message).await
+        self.send_decision(call, target.unwrap_or(own), decision, &message).await
     }
 
     /// Waits until a question is not asked any more, for at most the time of a blocking call.
@@ -199,6 +204,15 @@ fn questions_of(folded: &Execution) -> Vec<OpenQuestion> {
     let ctx = folded.ctx();
     let waits = waiting(folded.state());
     let question = |wait: &sinew_engine::OpenWait| match (&wait.what, wait.act) {
+        // An answer to it is passed on.
+        (WaitingFor::CalleePerson { wait, .. }, Some(activation)) if wait.execution.is_some() => {
+            Some(OpenQuestion {
+                node: ctx.node_of(activation).id.clone(),
+                activation,
+                prompt: wait.prompt.clone(),
+                answer_schema: None,
+            })
+        }
         (WaitingFor::Person(request), Some(activation)) => Some(OpenQuestion {
             node: ctx.node_of(activation).id.clone(),
             activation,

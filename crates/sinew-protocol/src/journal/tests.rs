@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::person_wait::CallingRef;
 
 fn id() -> impl Strategy<Value = String> {
     "[A-Za-z0-9_-]{1,12}"
@@ -42,6 +43,10 @@ fn meta(execution: ExecutionId) -> impl Strategy<Value = ExecutionMeta> {
             session: texts[4].clone(),
             labels,
             created,
+            calling: parent.as_ref().map(|ParentRef { execution, task, .. }| CallingRef {
+                execution: execution.clone(),
+                task: task.clone(),
+            }),
             parent,
             start_digest: traceparent.clone(),
             traceparent,

@@ -84,6 +84,7 @@ fn meta() -> ExecutionMeta {
         parent: Some(parent()),
         traceparent: Some(TRACE.to_owned()),
         start_digest: None,
+        calling: None,
     }
 }
 

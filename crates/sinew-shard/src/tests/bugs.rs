@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::script::{check, check_with};
-use super::stories::{children, commands, results, starts, takeovers, timers};
+use super::stories::{children, commands, results, starts, takeovers, timers, waits};
 use super::{care, manager, simulation, state};
 use crate::bug::{SeededBug, switch};
 
@@ -20,7 +20,8 @@ const NOT_IN_HISTORIES: &[(SeededBug, &str)] = &[(
 fn is_caught() -> bool {
     let tests: [fn(); 2] =
         [state::a_compacted_journal_keeps_verdicts, care::an_item_is_condemned_at_its_third_death];
-    let shards = [starts::ALL, results::ALL, commands::ALL, timers::ALL, takeovers::ALL, children::ALL];
+    let shards =
+        [starts::ALL, results::ALL, commands::ALL, timers::ALL, takeovers::ALL, children::ALL, waits::ALL];
     let fails = |tell: fn(&str), stories: &'static [&'static str]| {
         stories.iter().any(|story| catch_unwind(move || tell(story)).is_err())
     };

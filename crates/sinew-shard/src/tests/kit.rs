@@ -124,7 +124,8 @@ fn plan(name: &str, edges: &str, nodes: &Value) -> Plan {
 /// The programs of all tests.
 ///
 /// `one`: an agent. `line`: three agents, with retries and a timeout. `wide`: a map. `nap`: a delay and an agent. `ask`: a
-/// person and an agent. `parent`: a child `line` and an agent. `loop`: a child of its own name. `script`: an evaluation.
+/// person and an agent. `parent`: a child `line` and an agent. `boss`: a child `ask` with a timeout. `slow`: an agent with
+/// a timeout. `loop`: a child of its own name. `script`: an evaluation.
 /// `broken`: code that panics.
 pub(crate) fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -155,6 +156,12 @@ pub(crate) fn library() -> &'static Library {
                 "k>a",
                 &json!({ "k": { "op": "workflow", "agent": "line", "retry": retry }, "a": {} }),
             ),
+            plan(
+                "boss",
+                "",
+                &json!({ "k": { "op": "workflow", "agent": "ask", "attempt_timeout_ms": 2_000 } }),
+            ),
+            plan("slow", "", &json!({ "a": { "attempt_timeout_ms": 2_000 } })),
             plan("loop", "", &json!({ "k": { "op": "workflow", "agent": "loop" } })),
             plan("script", "", &json!({ "e": { "op": "pure", "evaluate": true } })),
             plan("broken", "", &json!({ "x": { "op": "pure", "panic": true } })),

@@ -3,10 +3,12 @@
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
 //! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `outage MS` (an outage has ended; agents have so long to hand in results), `at MS unread` (a result is not read), `all COMMANDS` (`;` between them: one turn).
 //! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
-//! last message again, `reread` all messages again; `begin PLACE` is the start of a child.
+//! last message again, `reread` all messages again; `begin PLACE` is the start of a child. `report` delivers the last report that
+//! a person is waited for, `report forged` with the key of another mesh; `callee TASK ID WORKFLOW` starts an execution during a
+//! task.
 //!
 //! Consequences: `began`, `repeated`, `late`, `foreign`, `unusable`, `loaded`, `yes`/`no REASON` (verdicts), `task ID.NODE#N`,
-//! `drop ID.NODE#N` (given up), `child ID.NODE#N`, `evaluate`, `finish ID STATUS`, `rejected`, `aside CODE`
+//! `drop ID.NODE#N` (given up), `waits ID` and `continues ID` (reports to the caller of an execution), `child ID.NODE#N`, `evaluate`, `finish ID STATUS`, `rejected`, `aside CODE`
 //! (quarantined), `stored`, `purged N` (messages left), `held ID`, `lost`; `-` for none.
 
 use std::collections::BTreeMap;
@@ -15,8 +17,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::Time;
+use sinew_protocol::behalf::OnBehalf;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionRecord};
+use sinew_protocol::person_wait::{CallingRef, WaitReport};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token};
 
@@ -30,7 +34,7 @@ use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
 use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
 use crate::opening::ShardOpening;
-use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject};
+use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject, wait_command};
 use crate::state::{ShardConfig, ShardState};
 use crate::timer_check::InboxEnds;
 
@@ -48,6 +52,8 @@ pub(super) struct Story {
     /// Child starts by the id of the execution.
     children: BTreeMap<String, StartCommand>,
     messages: Vec<(InputStream, Subject, Vec<u8>)>,
+    /// The last report to a caller.
+    report: Option<WaitReport>,
     now: Time,
     commands: u64,
     /// Children whose parents were told that they could not be started.
@@ -95,6 +101,7 @@ impl Story {
             attempts: BTreeMap::new(),
             children: BTreeMap::new(),
             messages: Vec::new(),
+            report: None,
             now: 1_000,
             commands: 0,
             rejected: Vec::new(),
@@ -167,6 +174,20 @@ impl Story {
                 for (stream, subject, body) in self.messages.clone() {
                     self.message(stream, subject, body, follows);
                 }
+            }
+            ["report", ..] => {
+                let report = self.report.clone().unwrap();
+                let key = if words.contains(&"forged") { ResultKey::new([9; 32]) } else { key() };
+                let (id, command) = wait_command(report, &key);
+                self.command("exec", &command, Some(id.as_str()), follows);
+            }
+            ["callee", place, id, workflow] => {
+                let call = self.tasks[place].clone();
+                let mut start = StartCommand::new(execution(id), workflow, Value::Null);
+                start.calling =
+                    Some(CallingRef { execution: call.execution.clone(), task: call.task.clone() });
+                start.behalf = Some(OnBehalf::of(&key(), &start.execution, Token::of("agent")));
+                self.command("exec", &Command::Start(Box::new(start)), None, follows);
             }
             ["begin", id] => {
                 let start = self.children[id].clone();
@@ -401,9 +422,19 @@ impl Story {
             }
             Outgoing::CancelEvaluation { .. } => "drop evaluation".to_owned(),
             Outgoing::CancelTask { call } => format!("drop {}", place(&call)),
-            Outgoing::Finish { record, outcome, reopened, .. } => {
+            Outgoing::WaitReport(report) => {
+                let what = if report.wait.is_some() { "waits" } else { "continues" };
+                let text = format!("{what} {}", name(&report.callee));
+                self.report = Some(*report);
+                text
+            }
+            Outgoing::Finish { record, outcome, reopened, wait_report, .. } => {
                 let id = record.meta.execution.clone();
-                let text = format!("finish {} {}", name(&id), outcome.status.as_str());
+                let mut text = format!("finish {} {}", name(&id), outcome.status.as_str());
+                if let Some(report) = wait_report {
+                    text += " and continues";
+                    self.report = Some(*report);
+                }
                 self.ended.insert(id, (*record, reopened));
                 text
             }

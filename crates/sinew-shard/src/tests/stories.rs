@@ -728,3 +728,4 @@ pub(super) mod takeovers {
 }
 
 pub(super) mod children;
+pub(super) mod waits;

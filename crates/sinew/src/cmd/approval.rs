@@ -130,7 +130,8 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 fn table(rows: &[OpenApproval], now: u64) -> String {
     let heads = ["EXECUTION", "WORKFLOW", "NODE", "SINCE", "DUE", "WHO", "QUESTION"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
-    for OpenApproval { wait, execution: id, workflow, .. } in rows {
+    for OpenApproval { wait, execution: id, workflow, path, .. } in rows {
+        let path: Vec<&str> = path.iter().chain([workflow]).map(String::as_str).collect();
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {
@@ -139,7 +140,7 @@ fn table(rows: &[OpenApproval], now: u64) -> String {
         });
         lines.push(vec![
             words::short_id(id).to_owned(),
-            words::one_line(workflow, 30),
+            words::one_line(&path.join(" > "), 60),
             wait.node.clone().unwrap_or_default(),
             words::ago(wait.since, now),
             due.unwrap_or_else(|| "-".into()),

@@ -27,7 +27,6 @@ use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tool_calls::ToolOutcome;
 use super::tools::{ToolPlaces, ToolRule, ToolSettings, ToolSource, ToolTable, need_peers};
 use super::turn_secrets::{hide_in_record, without_secrets};
-use super::wait_clock::WaitClock;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
@@ -35,6 +34,7 @@ use crate::error::AgentError;
 use crate::people::PersonReply;
 use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, Steps};
+use crate::wait_clock::WaitClock;
 
 /// A call with its outcome and the events of nested agents, or the reason why the conversation cannot go on.
 type MadeCall<'b> = (&'b ToolCall, Result<(ToolOutcome, Vec<Value>), AgentError>);
@@ -63,7 +63,7 @@ impl ModelAgent {
         tokio::select! {
             biased;
             error = limits.reached() => Err(error),
-            error = clock.reached(profile.timeout) => Err(error),
+            () = clock.reached(profile.timeout) => Err(AgentError::TimedOut(profile.timeout)),
             result = self.converse(profile, call, around, &clock) => result,
         }
     }
@@ -384,7 +384,7 @@ impl<'a> Conversation<'a> {
         async move {
             let outcome = match nested {
                 Some(nested) => agent.run_nested(place, nested, call).await,
-                None => Ok((tools.run(call, left, place.call, &agent.skills).await, Vec::new())),
+                None => Ok((tools.run(call, left, place, &agent.skills).await, Vec::new())),
             };
             (call, outcome)
         }

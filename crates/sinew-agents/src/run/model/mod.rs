@@ -23,7 +23,6 @@ mod setup;
 mod tool_calls;
 pub(crate) mod tools;
 mod turn_secrets;
-mod wait_clock;
 
 use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRule, UnknownRule};
 use sinew_script::Function;

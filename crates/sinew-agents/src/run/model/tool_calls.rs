@@ -9,10 +9,11 @@ use sinew_script::Function;
 
 use super::argument_contents::with_contents;
 use super::builtin_tools::SkillText;
+use super::conversation::ConversationPlace;
 use super::tools::{ToolAction, ToolTable};
-use crate::call::Call;
 use crate::error::AgentError;
 use crate::peers::PeerCall;
+use crate::wait_clock::WaitClock;
 
 /// Outcome of a call.
 pub(crate) struct ToolOutcome {
@@ -20,7 +21,7 @@ pub(crate) struct ToolOutcome {
     pub(crate) result: Result<Value, String>,
     /// Model calls behind it.
     pub(crate) usage: ModelTotals,
-    /// Milliseconds for which a nested conversation waited for people.
+    /// Milliseconds for which a nested conversation or an agent that was called waited for people.
     pub(crate) waited_ms: u64,
     /// Whether the answer was lost, so that nobody knows whether the call took effect.
     pub(crate) is_lost: bool,
@@ -50,13 +51,14 @@ impl ToolTable {
     }
 
     /// Makes a call, in the time that is left at most. A failure is told to the model in these words.
-    pub(crate) async fn run(
+    pub(super) async fn run(
         &self,
         call: &ToolCall,
         left: Duration,
-        task: &Call,
+        place: ConversationPlace<'_>,
         skills: &[SkillText],
     ) -> ToolOutcome {
+        let task = place.call;
         let Some(entry) = self.entries.get(&call.tool) else {
             return Err("there is no such tool".to_owned()).into();
         };
@@ -65,6 +67,7 @@ impl ToolTable {
             Err(reason) => return Err(reason).into(),
         };
         let cancel = task.cancel.child_token();
+        let clock = WaitClock::default();
         let mut work = std::pin::pin!(async {
             let result = match &entry.action {
                 ToolAction::Peer { agent, takes_text } => {
@@ -75,6 +78,7 @@ impl ToolTable {
                         input,
                         key: call.position.key.clone(),
                         cancel: cancel.clone(),
+                        clocks: [clock.clone(), place.clock.clone()],
                     };
                     let answer = task.peers.ask(asked).await;
                     let result = answer.result.map_err(|fault| fault.to_string());
@@ -103,8 +107,11 @@ impl ToolTable {
             result.into()
         });
         let limit = entry.settings.timeout.min(left);
-        if let Ok(outcome) = tokio::time::timeout(limit, &mut work).await {
-            return outcome;
+        let waited_ms = || u64::try_from(clock.waited().as_millis()).unwrap_or(u64::MAX);
+        tokio::select! {
+            biased;
+            outcome = &mut work => return ToolOutcome { waited_ms: waited_ms(), ..outcome },
+            () = clock.reached(limit) => {}
         }
         let late = ToolOutcome::lost(format!("no answer within {} s", limit.as_secs_f64()));
         if !matches!(entry.action, ToolAction::Peer { .. }) {
@@ -112,7 +119,7 @@ impl ToolTable {
         }
         // The agent that was called works for nobody any more. It hears so, and what it has used counts.
         cancel.cancel();
-        ToolOutcome { usage: work.await.usage, ..late }
+        ToolOutcome { usage: work.await.usage, waited_ms: waited_ms(), ..late }
     }
 }
 

@@ -10,7 +10,7 @@ use super::shard_of;
 use crate::tests::kit::execution;
 
 /// Workflows that clients start.
-const WORKFLOWS: [&str; 9] = ["one", "line", "wide", "nap", "ask", "parent", "one", "script", "loop"];
+const WORKFLOWS: [&str; 9] = ["one", "line", "wide", "nap", "ask", "parent", "boss", "script", "loop"];
 
 /// All clients.
 #[derive(Default)]

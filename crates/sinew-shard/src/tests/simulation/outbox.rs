@@ -16,7 +16,7 @@ use crate::in_flight::ShardReport;
 use crate::intake::ShardInput;
 use crate::outgoing::{
     Outgoing, child_cancel, child_result, child_start, is_for_workflow, rejected_child_outcome,
-    result_subject,
+    result_subject, wait_command,
 };
 use crate::tests::kit::{answer, key};
 
@@ -177,6 +177,11 @@ impl SimulatedOutbox {
                     self.command(mesh, &child_cancel(&call));
                 }
             }
+            Outgoing::WaitReport(report) => {
+                mesh.invariants.reach("waits reported");
+                let (id, command) = wait_command(*report, &key());
+                self.command_as(mesh, &command, id);
+            }
             Outgoing::Finish { record, outcome, reopened, .. } => {
                 mesh.invariants.archived(&record);
                 mesh.bus.archive(ExecutionRecord::clone(&record));
@@ -193,12 +198,17 @@ impl SimulatedOutbox {
     }
 
     fn command(&self, mesh: &mut HostileMesh, command: &Command) {
+        let id = Token::parse(command.execution().as_str()).unwrap();
+        self.command_as(mesh, command, id);
+    }
+
+    fn command_as(&self, mesh: &mut HostileMesh, command: &Command, id: Token) {
         let execution = command.execution();
         let subject = Subject::Command {
             shard: super::shard_of(execution),
             operation: command.operation(),
             caller: self.owner.clone(),
-            id: Token::parse(execution.as_str()).unwrap(),
+            id,
         };
         mesh.bus.put_once(subject, command.to_json().into());
     }

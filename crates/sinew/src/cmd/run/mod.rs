@@ -275,8 +275,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let repaint = tokio::spawn(show::repaint(Arc::clone(&view), control.clone()));
     let people = control.clone();
     let mut prompt = PersonPrompt::new(control.clone(), Arc::clone(&view), output);
-    let idle =
-        move |execution: &Execution| answer_next(execution, &answers, &people) || prompt.ask(execution);
+    let idle = move |execution: &Execution, asking: &Execution| {
+        answer_next(asking, &answers, &people) || prompt.ask(execution, asking)
+    };
     let mut signals = Signals::listen()?;
     let running = driver.run(task.id, task.program, task.input, task.mode, idle);
     let Some((execution, stopped)) = run_until_stopped(running, task.deadline, &mut signals, &control).await
@@ -331,10 +332,10 @@ fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control)
     });
     let Some((act, at)) = next else { return false };
     let (_, data) = answers.remove(at);
-    let control = control.clone();
+    let (control, id) = (control.clone(), execution.id().clone());
     tokio::spawn(async move {
         let answer = PersonAnswer { data, by: Some("--answer".into()), ..PersonAnswer::default() };
-        control.input(EngineInput::Answer { act, answer }).await
+        control.input_to(&id, EngineInput::Answer { act, answer }).await
     });
     true
 }

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
 use sinew_inspection::words;
+use sinew_protocol::ExecutionId;
 use sinew_runtime::Execution;
 use sinew_runtime::local::Control;
 
@@ -55,7 +56,7 @@ impl TerminalRoom for SharedRoom {
 pub(super) struct PersonPrompt {
     control: Control,
     view: Arc<Mutex<View>>,
-    asked: BTreeSet<ActivationId>,
+    asked: BTreeSet<(ExecutionId, ActivationId)>,
     /// No person is at the terminal, or the person gave no answer.
     gave_up: Arc<AtomicBool>,
 }
@@ -67,21 +68,23 @@ impl PersonPrompt {
         Self { control, view, asked: BTreeSet::new(), gave_up: Arc::new(AtomicBool::new(!is_seen)) }
     }
 
-    /// Asks the question that an execution waits for. Returns whether to go on waiting.
-    pub(super) fn ask(&mut self, execution: &Execution) -> bool {
+    /// Asks the question that `asking` waits for: the execution that is shown, or a sub-workflow. Returns whether to go on
+    /// waiting.
+    pub(super) fn ask(&mut self, shown: &Execution, asking: &Execution) -> bool {
         if self.gave_up.load(Ordering::Acquire) {
             return false;
         }
-        let Some(act) = execution.state().waiting().next() else { return false };
-        if !self.asked.insert(act) {
+        let Some(act) = asking.state().waiting().next() else { return false };
+        if !self.asked.insert((asking.id().clone(), act)) {
             return true;
         }
-        let one = execution.state().act(act);
-        let node = execution.program().graph.plan().node(one.node).id.clone();
+        let one = asking.state().act(act);
+        let node = asking.program().graph.plan().node(one.node).id.clone();
         let wait = one.wait.as_deref().cloned().unwrap_or_default();
         if let Ok(mut view) = self.view.lock() {
-            view.pause(execution);
+            view.pause(shown);
         }
+        let id = asking.id().clone();
         let (control, view, gave_up) =
             (self.control.clone(), Arc::clone(&self.view), Arc::clone(&self.gave_up));
         let runtime = tokio::runtime::Handle::current();
@@ -91,7 +94,7 @@ impl PersonPrompt {
                 let Some(data) = read_answer(&node, &wait) else { break false };
                 let by = std::env::var("USER").ok().filter(|user| !user.is_empty());
                 let answer = PersonAnswer { data, by, ..PersonAnswer::default() };
-                match runtime.block_on(control.input(EngineInput::Answer { act, answer })) {
+                match runtime.block_on(control.input_to(&id, EngineInput::Answer { act, answer })) {
                     Some(Err(refused)) => write_line(&format!("the answer was not taken: {refused}")),
                     _ => break true,
                 }

@@ -1,0 +1,115 @@
+//! Clocks that stop while a person is waited for.
+//!
+//! Time limits of nodes and executions are about work. While an activation waits for a person, the time limits of its owners
+//! and of the execution do not run; if the question is asked by a callee, its own do not run either. When the wait ends, the
+//! deadlines move by the time that it took. A question has a due time of its own, and the node that asks may have a limit:
+//! these always run.
+
+use std::sync::Arc;
+
+use sinew_protocol::person_wait::PersonWait;
+
+use crate::state::{ActivationPhase, CalleeReport, EngineTimer, ExecutionState, TimerKind};
+use crate::{ActivationId, Time};
+
+impl ExecutionState {
+    /// Takes note of a report of a callee of the running attempt.
+    pub(super) fn note_callee(
+        &mut self,
+        act: ActivationId,
+        callee: &str,
+        number: u64,
+        wait: Option<&Arc<PersonWait>>,
+    ) {
+        let one = &mut self.acts[act as usize];
+        let report = CalleeReport { number, wait: wait.cloned() };
+        one.callees.get_or_insert_default().insert(callee.to_owned(), report);
+        match (one.callee_wait().is_some(), one.stops_clocks) {
+            (true, false) => self.stop_clocks(act),
+            (false, true) => self.restart_clocks(act),
+            _ => {}
+        }
+    }
+
+    /// The activation waits for a person: stops the clocks that run above the question.
+    pub(super) fn stop_clocks(&mut self, act: ActivationId) {
+        if std::mem::replace(&mut self.acts[act as usize].stops_clocks, true) {
+            return;
+        }
+        self.asking.insert(act);
+        self.has_asked = true;
+        let mut next = Some(act);
+        while let Some(above) = next {
+            let one = &mut self.acts[above as usize];
+            one.people += 1;
+            next = one.owner;
+            let has_clock = above != act || one.phase == ActivationPhase::Running;
+            if one.people == 1 && one.end.is_none() && has_clock {
+                self.stop_clock(above);
+            }
+        }
+        if self.asking.len() == 1
+            && let Some(wall) = self.timers.iter().find(|timer| timer.kind == TimerKind::Wall).copied()
+        {
+            self.timers.remove(&wall);
+            self.stopped_wall = Some((wall.at, self.at));
+        }
+    }
+
+    /// The activation does not wait for a person any more.
+    pub(super) fn restart_clocks(&mut self, act: ActivationId) {
+        if !std::mem::take(&mut self.acts[act as usize].stops_clocks) {
+            return;
+        }
+        self.asking.remove(&act);
+        let mut next = Some(act);
+        while let Some(above) = next {
+            let one = &mut self.acts[above as usize];
+            one.people = one.people.saturating_sub(1);
+            next = one.owner;
+            if one.people == 0 {
+                self.restart_clock(above);
+            }
+        }
+        if self.asking.is_empty()
+            && let Some((deadline, stopped_at)) = self.stopped_wall.take()
+        {
+            let at = deadline.saturating_add(self.at.saturating_sub(stopped_at));
+            self.timers.insert(EngineTimer { at, act: None, kind: TimerKind::Wall });
+        }
+    }
+
+    fn stop_clock(&mut self, act: ActivationId) {
+        let at = self.at;
+        let one = &mut self.acts[act as usize];
+        one.stopped_at = Some(at);
+        if let Some(deadline) = one.deadline {
+            self.timers.remove(&activation_timer(act, deadline));
+        }
+        if let Some(timer) = one.timer.filter(|timer| timer.kind == TimerKind::Attempt) {
+            self.timers.remove(&timer);
+        }
+    }
+
+    fn restart_clock(&mut self, act: ActivationId) {
+        let at = self.at;
+        let one = &mut self.acts[act as usize];
+        let Some(stopped_at) = one.stopped_at.take() else { return };
+        if one.end.is_some() {
+            return;
+        }
+        let waited = at.saturating_sub(stopped_at);
+        if let Some(deadline) = &mut one.deadline {
+            *deadline = deadline.saturating_add(waited);
+            self.timers.insert(activation_timer(act, *deadline));
+        }
+        if let Some(timer) = one.timer.as_mut().filter(|timer| timer.kind == TimerKind::Attempt) {
+            timer.at = timer.at.saturating_add(waited);
+            self.timers.insert(*timer);
+        }
+    }
+}
+
+const fn activation_timer(act: ActivationId, at: Time) -> EngineTimer {
+    EngineTimer { at, act: Some(act), kind: TimerKind::Activation }
+}
