@@ -13,8 +13,8 @@ const REVIEW: &str = r#"
 workflow:
   description: Reviews items with a model until one part fails.
   nodes:
-    - {id: all, type: map, items: "{{workflow.input.items}}", node: item}
-    - {id: item, type: agent, agent_name: Reviewer, input: {item: "{{_map_item}}"}}
+    - {id: all, type: map, items: "{{workflow.input.items}}", max_items: 1000, node: review}
+    - {id: review, type: agent, agent_name: Reviewer, input: {item: "{{_map_item}}"}}
     - {id: check, type: agent, agent_name: Checker, input: {}}
   output_mapping: {reviews: "{{all.output.results}}"}
 "#;
@@ -33,8 +33,8 @@ workflow:
 fn reviewer(url: &str) -> String {
     format!(
         "name: Reviewer\ndescription: Reviews an item.\noutput_schema: {{type: object}}\nrun:\n  model:\n    \
-         provider: openai\n    model: fake\n    url: {url}\n    allow_private: true\n    \
-         caps: {{stream: false}}\n    price: {{input: 1, output: 2}}\n"
+         use: [main]\n    models:\n      main: {{provider: openai, model: fake, url: '{url}', allow_private: true, \
+         caps: {{stream: false}}, price: {{input: 1, output: 2}}}}\n"
     )
 }
 
@@ -58,7 +58,7 @@ fn a_failed_map_starts_no_queued_item() {
     // Its failure ends the execution while all items wait for the model agent.
     let _checker = world.serve(&["serve", "agent", "checker.agent.yaml"]);
     let description = gateway.agree(&world, "review", &execution, "failed");
-    assert!(description["error"]["code"].is_string(), "{description}");
+    assert!(description["failure"].is_object(), "{}", description["failure"]);
     queued(&world, "Reviewer", 0);
 
     // The model agent comes, and does the work of a live execution only.
@@ -66,7 +66,7 @@ fn a_failed_map_starts_no_queued_item() {
     let live = gateway.begin("single", &json!({ "item": "live" }));
     let description = gateway.agree(&world, "single", &live, "succeeded");
     assert_eq!(model.calls(), 1, "the model was called for an execution that had ended");
-    assert_eq!(description["usage"]["turns"], 1, "{description}");
+    assert_eq!(description["models"].as_array().map(Vec::len), Some(1), "{description}");
 }
 
 /// Waits until so many tasks are in the queue of an agent.

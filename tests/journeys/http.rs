@@ -5,13 +5,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// An answer.
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub body: String,
 }
 
 /// Sends a request to an address like `http://127.0.0.1:8234/path`.
-pub fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub(crate) fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

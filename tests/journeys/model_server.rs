@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 /// The server. It ends with the test's process.
-pub struct ModelServer {
+pub(crate) struct ModelServer {
     pub url: String,
     calls: Arc<AtomicUsize>,
 }
 
 impl ModelServer {
     /// Starts one that answers each request with `{"ok": true}` as the text of the model.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let calls = Arc::new(AtomicUsize::new(0));
@@ -30,7 +30,7 @@ impl ModelServer {
     }
 
     /// Number of requests to the model so far.
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 }

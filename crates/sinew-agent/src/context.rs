@@ -384,7 +384,8 @@ impl Context {
         }
     }
 
-    /// The agents and workflows that are online now, by name. Fails while their cards cannot be read.
+    /// The agents and workflows that are online now, by name. Fails while their cards cannot be
+    /// read.
     pub async fn peers(&self) -> Result<Vec<AgentCard>, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.list().await.map_err(mesh_failed),
@@ -488,8 +489,8 @@ impl Context {
         Box::pin(self.parked(waiting)).await
     }
 
-    /// The workflows and the other agents that are online now, as tools for a language model. Fails while their cards cannot
-    /// be read.
+    /// The workflows and the other agents that are online now, as tools for a language model. Fails
+    /// while their cards cannot be read.
     pub async fn tools(&self) -> Result<Vec<ToolDeclaration>, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.tools(self.task_calls()).await,

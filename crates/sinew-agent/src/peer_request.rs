@@ -136,16 +136,12 @@ impl PeerRequest<'_> {
             match state {
                 PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
                 PeerTask::Known(task) => {
-                    match task.status.state {
-                        TaskState::InputRequired if stopped.is_none() => {
-                            stopped = Some(clock.stop());
-                            self.context.waits.inspect(|waits| waits(true));
+                    let waits = task.status.state == TaskState::InputRequired;
+                    if waits != stopped.is_some() {
+                        stopped = waits.then(|| clock.stop());
+                        if let Some(hears) = self.context.waits {
+                            hears(waits);
                         }
-                        TaskState::InputRequired => {}
-                        _ if stopped.take().is_some() => {
-                            drop(self.context.waits.inspect(|waits| waits(false)))
-                        }
-                        _ => {}
                     }
                     (heard_at, is_sent) = (Instant::now(), true);
                     task_id = Some(task.id.0);

@@ -212,8 +212,9 @@ impl Peers {
 
     /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
     ///
-    /// Its card tells how it is called. A workflow answers under its own name. An agent is called by an execution, which
-    /// survives the processes of both sides; without the right to that, or without an executor, at its own endpoint.
+    /// Its card tells how it is called. A workflow answers under its own name. An agent is called
+    /// by an execution, which survives the processes of both sides; without the right to that, or
+    /// without an executor, at its own endpoint.
     pub(crate) async fn ask(
         &self,
         context: TaskCalls<'_>,
@@ -257,8 +258,9 @@ impl Peers {
         Ok(answer)
     }
 
-    /// The endpoints at which an agent or workflow is called, in the order in which they are tried. An endpoint that nobody
-    /// serves cannot tell: whoever subscribes to all subjects of a mesh keeps the server from saying so.
+    /// The endpoints at which an agent or workflow is called, in the order in which they are tried.
+    /// An endpoint that nobody serves cannot tell: whoever subscribes to all subjects of a mesh
+    /// keeps the server from saying so.
     async fn routes<'a>(
         &self,
         agent: &'a str,

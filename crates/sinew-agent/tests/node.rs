@@ -177,6 +177,13 @@ async fn tasks_are_given_up_refused_and_left_to_others() {
     let task = |nth| asked(&mesh, "node", nth);
     let wait = json!({ "does": "wait" });
     executor.send(&task(0), wait.clone()).await;
+    // A task that is cancelled before its handler runs never starts.
+    let started = async {
+        while calls.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), started).await.expect("the handler starts");
     // Another execution's word is none; one's own ends the task.
     executor.cancel(&Asked { execution: task(1).execution, ..task(0) }).await;
     executor.cancel(&task(0)).await;

@@ -84,7 +84,7 @@ impl Agent {
         }
     }
 
-    /// What the agent does outside its sandbox.
+    /// Things that the agent does outside its sandbox.
     pub fn reach(&self) -> &AgentReach {
         &self.reach
     }

@@ -1,4 +1,4 @@
-//! What an agent of a file does outside its sandbox: programs, addresses, and variables of the environment. People are told
+//! Things that an agent of a file does outside its sandbox: programs, addresses, and variables of the environment. People are told
 //! before they trust files that somebody else wrote.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const VARIABLE: &str = "${env:";
 /// File with models for all agents of a folder.
 const MODELS_FILE: &str = "models.yaml";
 
-/// What an agent does outside its sandbox. Empty for an agent that only computes.
+/// Things that an agent does outside its sandbox. Empty for an agent that only computes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentReach {
     /// Programs with their arguments, started as the user.

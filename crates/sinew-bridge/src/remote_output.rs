@@ -1,5 +1,7 @@
 //! The end of an outside task as the output of a task of the mesh.
 
+use std::string::FromUtf8Error;
+
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use serde_json::{Map, Value, json};
 use sinew_agent::{Context, Failure};
@@ -161,7 +163,7 @@ impl CollectedParts {
 /// Hides the secrets of the bridge in a file that is text.
 fn without_secrets(bytes: Vec<u8>, client: &RemoteClient) -> Vec<u8> {
     String::from_utf8(bytes)
-        .map_or_else(|other| other.into_bytes(), |text| client.secrets().hide(&text).into_bytes())
+        .map_or_else(FromUtf8Error::into_bytes, |text| client.secrets().hide(&text).into_bytes())
 }
 
 /// Base64 in any of the forms that A2A implementations write.

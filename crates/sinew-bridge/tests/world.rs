@@ -148,15 +148,17 @@ impl BridgeWorld {
         assert!(waited.is_ok(), "{name} does not come");
     }
 
-    /// Asks an agent or workflow by A2A, and gives the task at its end.
+    /// Asks an agent or workflow by A2A, and gives the task at its end. A call returns early if a person is waited for.
     pub(crate) async fn ask(&self, agent: &str, id: &str, part: Value) -> Value {
-        self.rpc(
-            agent,
-            "SendMessage",
-            &json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [part]}}),
-        )
-        .await["task"]
-            .take()
+        let message = json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [part]}});
+        let mut task = self.rpc(agent, "SendMessage", &message).await["task"].take();
+        while ["INPUT_REQUIRED", "WORKING"]
+            .iter()
+            .any(|state| task["status"]["state"] == format!("TASK_STATE_{state}"))
+        {
+            task = self.rpc(agent, "GetTask", &json!({ "id": task["id"] })).await;
+        }
+        task
     }
 
     pub(crate) async fn rpc(&self, agent: &str, method: &str, params: &Value) -> Value {

@@ -6,8 +6,7 @@ use serde::Serialize;
 use sinew_protocol::person_wait::PersonWait;
 use sinew_protocol::query::ExecutionStatus;
 
-use crate::ask::{RequestTarget, TaskRequest};
-use crate::decide::is_attempt_timeout;
+use crate::ask::{RequestTarget, TaskRequest, is_attempt_timeout};
 use crate::fact::{ExecutionOutcome, Fact, PersonRequest, TerminalStatus};
 use crate::graph::IndexedPlan;
 use crate::state::{ActivationPhase, EngineTimer, ExecutionState, TimerKind};

@@ -2,8 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sinew_protocol::code;
 
 use crate::SharedJson;
+
+/// Code of the fault of an attempt whose time ran out.
+pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
+/// Code of an attempt whose time ran out before a process took its task.
+pub(crate) const TASK_NOT_TAKEN: &str = code::TASK_NOT_TAKEN.as_str();
+
+/// Returns true for the codes of attempts whose time ran out.
+pub fn is_attempt_timeout(code: &str) -> bool {
+    code == ATTEMPT_TIMED_OUT || code == TASK_NOT_TAKEN
+}
 
 /// A task for an agent or another workflow, as the adapter words it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -122,12 +122,13 @@ impl FactCheck<'_> {
             Fact::Progressed { act, attempt, .. } | Fact::Late { act, attempt } => {
                 self.attempt(*act, *attempt)
             }
-            Fact::CalleeWaits { act, attempt, .. } => self.running(*act, *attempt),
             Fact::Yielded { tokens, .. } => self.tokens(tokens),
             Fact::Dispatched { act, attempt, .. } => {
                 self.next("attempt", *attempt, self.act(*act)?.attempt as usize + 1)
             }
-            Fact::Replied { act, attempt, .. } => self.running(*act, *attempt),
+            Fact::Replied { act, attempt, .. } | Fact::CalleeWaits { act, attempt, .. } => {
+                self.running(*act, *attempt)
+            }
             Fact::Fanned { children, .. } => {
                 children.iter().try_for_each(|ChildSpec { body, .. }| self.node(*body))
             }

@@ -36,9 +36,8 @@ use serde_json::Value;
 pub use action::{Action, OpenWait, WaitingFor, execution_status, people_waits, waiting, waiting_of};
 pub use adapter::{Adapter, NativeEvent, NodeDecision, OutgoingToken, RouteDecision, out_edges};
 pub use apply::apply;
-pub use ask::{RequestTarget, TaskReply, TaskRequest};
+pub use ask::{ATTEMPT_TIMED_OUT, RequestTarget, TaskReply, TaskRequest, is_attempt_timeout};
 pub use ctx::{AdapterContext, NodeView};
-pub use decide::{ATTEMPT_TIMED_OUT, is_attempt_timeout};
 pub use fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
     NewActivation, PersonAnswer, PersonRequest, Round, TerminalStatus, TokenValue,

@@ -154,7 +154,7 @@ pub struct Activation {
     pub deferred: Option<bool>,
     /// The latest report of each callee of the running attempt that waited for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) callees: Option<Box<BTreeMap<String, CalleeReport>>>,
+    pub(crate) callees: Option<BTreeMap<String, CalleeReport>>,
     /// Whether it waits for a person and stops clocks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stops_clocks: bool,
@@ -166,7 +166,7 @@ pub struct Activation {
     pub(crate) stopped_at: Option<Time>,
 }
 
-/// What a callee reported last.
+/// The last report of a callee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CalleeReport {
     pub(crate) number: u64,

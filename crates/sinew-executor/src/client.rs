@@ -106,7 +106,6 @@ impl ClientError {
 pub struct Client {
     mesh: Mesh,
     programs: Programs,
-    /// The one view of the agents, opened when it is first needed.
     cards: Arc<OnceLock<Cards>>,
     starts: Arc<StartWay>,
 }
@@ -377,14 +376,14 @@ impl Client {
 
     /// Tells whether an executor owns a shard whose owner has not answered.
     async fn is_owned(&self, shard: u32, silence: &MeshError) -> Result<bool, ClientError> {
-        if matches!(silence, MeshError::NobodyAnswers { .. }) {
-            return Ok(false);
-        }
-        // A server whose messages somebody observes does not report that nobody listens: heartbeats tell.
-        match self.mesh.fleet().serves(shard).await {
-            // Without the right to read them, a slow owner counts as an owner.
-            Err(MeshError::Forbidden { .. }) => Ok(true),
-            serves => Ok(serves?),
+        match silence {
+            MeshError::NobodyAnswers { .. } => Ok(false),
+            // An observer of all subjects keeps the server from reporting it: heartbeats tell.
+            _ => match self.mesh.fleet().serves(shard).await {
+                // Without the right to read them, a slow owner counts as an owner.
+                Err(MeshError::Forbidden { .. }) => Ok(true),
+                serves => Ok(serves?),
+            },
         }
     }
 
@@ -467,12 +466,9 @@ impl Client {
             return Ok(Vec::new());
         }
         let shards = self.mesh.admin().layout().await?.shards.get();
-        let asked = (0..shards).map(|shard| async move {
-            let is_owned = self.is_served(shard).await?;
-            Ok::<_, ClientError>((!is_owned).then_some(shard))
-        });
-        let unowned = futures_util::future::try_join_all(asked).await?;
-        Ok(unowned.into_iter().flatten().collect())
+        let asked = (0..shards).map(|shard| self.is_served(shard));
+        let served = futures_util::future::try_join_all(asked).await?;
+        Ok((0..shards).zip(served).filter(|(_, served)| !served).map(|(shard, _)| shard).collect())
     }
 
     /// Reads a shard's journal: for shards that nobody owns.

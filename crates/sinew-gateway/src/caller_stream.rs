@@ -58,7 +58,8 @@ impl HttpBody for CallerStream {
         let stream = self.get_mut();
         while stream.looks.poll_tick(cx).is_ready() {
             if !stream.state.gate.still_opens(&stream.caller) {
-                sinew_mesh::log_limited!(20, info, caller = %stream.caller.label(), "a stream ended with the right of its caller");
+                let caller = stream.caller.label();
+                sinew_mesh::log_limited!(20, info, %caller, "a stream ended with the right of its caller");
                 return Poll::Ready(None);
             }
         }

@@ -64,7 +64,7 @@ pub(crate) async fn answer_allowed(
         Err(refusal) => {
             read_refused(parts.version, body).await;
             if refusal == AccessRefusal::UnknownKey {
-                // Whoever tries secrets waits, and keeps no place of others meanwhile.
+                // A caller that tries secrets waits, and keeps no place of others meanwhile.
                 drop(in_flight);
                 let _place = state.guess_places.acquire().await;
                 tokio::time::sleep(GUESS_PAUSE).await;
@@ -89,7 +89,8 @@ pub(crate) async fn answer_allowed(
     let body_places = match taken {
         Ok(places) => places,
         Err(problem) => {
-            log_limited!(info, path = parts.uri.path(), caller = %caller.label(), "a request was refused: large bodies");
+            let (path, caller) = (parts.uri.path(), caller.label());
+            log_limited!(info, path, %caller, "a request was refused: large bodies");
             return problem.into_response();
         }
     };

@@ -312,7 +312,8 @@ async fn refusals_are_logged_without_secrets() {
         let request = world.request(Method::POST, path).header("Authorization", proof).json(&json!({}));
         request.send().await.unwrap().status()
     };
-    // A line a second for each kind, whoever is refused: other tests of this process share the limit.
+    // A line a second for each kind, whoever is refused: other tests of this process share the
+    // limit.
     let logged = |text: &str| catcher.0.lock().unwrap().lines().any(|line| line.contains(text));
     let refusals = [
         ("/api/v1/executions?secret=in-the-query", format!("Bearer {wrong}"), 401, "the key is not known"),

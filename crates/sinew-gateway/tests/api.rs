@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, Failure};
 
 use crate::api_answers::check_answer;
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, review};
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, above_review, review};
 
 /// A request with a JSON body; gives status and document.
 async fn ask(world: &GatewayWorld, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {

@@ -1,4 +1,5 @@
-//! A broker that pauses under load: no read says that something does not exist, or shows a part of a list as the whole.
+//! A broker that pauses under load: no read says that something does not exist, or shows a part of
+//! a list as the whole.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,8 +22,9 @@ const BREATHS: std::ops::RangeInclusive<u64> = 5..=80;
 /// Time for which the broker pauses again and again.
 const STORM: Duration = Duration::from_secs(25);
 /// Readers at once.
-const READERS: usize = 8;
-/// What a broker that does not answer may be reported as. All else that is not a success would be final for a client.
+const READERS: usize = 24;
+/// Reports for a broker that does not answer. All else that is not a success would be
+/// final for a client.
 const RETRYABLE: [StatusCode; 2] = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
 
 /// A request, and texts that its answer has as long as nothing is missing in it.
@@ -77,7 +79,8 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
     ]
 }
 
-/// Checks one answer; describes it if it is neither the whole nor says that the broker does not answer.
+/// Checks one answer; describes it if it is neither the whole nor says that the broker does not
+/// answer.
 async fn wrong(read: &Read) -> Option<String> {
     let answer = match read.request.try_clone().unwrap().timeout(PATIENCE).send().await {
         Ok(answer) => answer,

@@ -1,4 +1,4 @@
-//! What a key opens among the executions of a workflow, and what a workflow may call that a limited key deploys.
+//! Executions that a key opens within a workflow, and what a workflow may call that a limited key deploys.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn callers_of_one_workflow_do_not_see_each_other() {
     tokio::time::timeout(PATIENCE, asks).await.unwrap();
 
     let execution = "/api/v1/executions/of-bob";
-    let reads = ["", "/record", "/tree", "/timeline", "/node?node=h", "/events", "/drawing", "/artifacts"]
+    let reads = ["", "/record", "/tree", "/timeline", "/node?name=h", "/events", "/drawing", "/artifacts"]
         .into_iter()
         .chain(["/approval", "/agents", "/comparison?with=of-bob"])
         .map(|rest| format!("{execution}{rest}"))
@@ -83,7 +83,7 @@ async fn callers_of_one_workflow_do_not_see_each_other() {
         (format!("{execution}/pause"), &json!({"reason": "mine"})),
         (format!("{execution}/resume"), &json!({})),
         (format!("{execution}/retry"), &json!({})),
-        (format!("{execution}/fork"), &json!({"set": {"h": 1}})),
+        (format!("{execution}/fork"), &json!({"outputs": {"h": 1}})),
         (format!("{execution}/decisions"), &decision),
         ("/a2a/tasks/of-bob:cancel".to_owned(), &json!({})),
         ("/agents/review/tasks/of-bob:cancel".to_owned(), &json!({})),

@@ -27,7 +27,7 @@ struct ConnectionLoss {
     reported: Instant,
 }
 
-/// What is worth a line.
+/// Events that are worth a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionNews {
     Connected,
@@ -67,14 +67,16 @@ impl ConnectionLog {
             Event::LameDuckMode => {
                 tracing::warn!(%address, "the NATS server is about to stop; clients move to another");
             }
-            Event::SlowConsumer(subscription) => log_limited!(
-                warn,
-                %address,
-                subscription,
-                "messages were dropped: they arrive faster than this process reads them"
-            ),
+            Event::SlowConsumer(subscription) => {
+                log_limited!(
+                    warn,
+                    %address,
+                    subscription,
+                    "messages were dropped: they arrive faster than this process reads them"
+                );
+            }
             Event::ServerError(error) => {
-                log_limited!(warn, %address, %error, "the NATS server reports an error")
+                log_limited!(warn, %address, %error, "the NATS server reports an error");
             }
             Event::ClientError(error) if !self.is_lost() => {
                 log_limited!(warn, %address, %error, "the connection to NATS has an error");

@@ -43,8 +43,9 @@ struct ResponseLimits {
     max: i64,
 }
 
-/// Returns whether a right is granted. Rights that cannot be read count as missing; a server that does not answer is an error,
-/// because a process would do without the right for as long as it lives.
+/// Returns whether a right is granted. Rights that cannot be read count as missing; a server that
+/// does not answer is an error, because a process would do without the right for as long as it
+/// lives.
 pub fn is_granted(asked: Result<bool, MeshError>) -> Result<bool, MeshError> {
     match asked {
         Err(error) if error.is_transient() => Err(error),

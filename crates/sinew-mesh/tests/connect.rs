@@ -109,7 +109,8 @@ async fn logged(log: &LogCatcher, text: &str) {
 #[tokio::test]
 async fn a_lost_broker_makes_one_line_and_its_return_another() {
     let log = LogCatcher::default();
-    // With one subscriber alone, a thread without one that reaches a call site first turns it off for all.
+    // With one subscriber alone, a thread without one that reaches a call site first turns it off
+    // for all.
     let _second = tracing::Dispatch::new(LogCatcher::default());
     let _guard = tracing::subscriber::set_default(log.clone());
     let mut server = server("").await;

@@ -101,7 +101,7 @@ async fn raw(mesh: &Mesh, name: &str, body: Vec<u8>) {
     mesh.admin().jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
 }
 
-/// What a view does not contain may exist while the server does not answer.
+/// An entry that a view does not contain may exist while the server does not answer.
 #[tokio::test]
 async fn a_view_of_a_halted_server_proves_no_absence() {
     let (server, mesh) = started::mesh().await;

@@ -24,8 +24,8 @@ use crate::mesh_operator::online;
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
 /// Time for an answer, unless the caller sets one.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
-/// Time for the endpoint of an agent to answer a question that changes nothing. Without an answer the agent is asked by an
-/// execution, which is right for an agent with an endpoint, too.
+/// Time for the endpoint of an agent to answer a question that changes nothing. Without an answer
+/// the agent is asked by an execution, which is right for an agent with an endpoint, too.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for an agent to hear that a task is cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);

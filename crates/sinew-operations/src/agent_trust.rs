@@ -27,7 +27,7 @@ pub struct ReachingAgent {
     pub name: String,
     /// Path of the file, as it was found.
     pub file: PathBuf,
-    /// What the agent does.
+    /// Work of the agent.
     pub reach: AgentReach,
     /// Absolute path of the file.
     place: PathBuf,
@@ -173,7 +173,7 @@ mod tests {
             assert!(!untrusted(&store, agents.path()).is_empty(), "{file}");
             trust();
         }
-        // What only computes changes nothing.
+        // An agent that only computes changes nothing.
         write("z.agent.yaml", "name: Z\nrun: {script: {source: 'lambda input: 2'}}\n");
         assert_eq!(untrusted(&store, agents.path()), Vec::<String>::new());
         #[cfg(unix)]

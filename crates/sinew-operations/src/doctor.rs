@@ -58,10 +58,11 @@ pub enum CheckState {
 
 /// Age from which an approval that still waits is a failure, unless the operator names another.
 pub const MAX_APPROVAL_AGE: Duration = Duration::from_hours(24);
-/// Time for which an executor without a heartbeat is a failure. One that was replaced is remembered for a day.
+/// Time for which an executor without a heartbeat is a failure. One that was replaced is remembered
+/// for a day.
 const MAX_EXECUTOR_SILENCE: Duration = Duration::from_hours(1);
 
-/// What is examined.
+/// Subject of the examination.
 #[derive(Clone, Debug)]
 pub struct DoctorOptions {
     /// Roles that the credentials are to have; the closest ones if empty.
@@ -78,7 +79,8 @@ impl Default for DoctorOptions {
     }
 }
 
-/// Checks a mesh, in the order in which one check depends on another. A connection that failed is the first finding.
+/// Checks a mesh, in the order in which one check depends on another. A connection that failed is
+/// the first finding.
 pub async fn examine(mesh: Result<Mesh, Failure>, options: &DoctorOptions) -> Vec<DoctorCheck> {
     Doctor::default().examine(mesh, options).await
 }

@@ -46,7 +46,8 @@ pub struct MeshStatus {
     /// Model calls behind the open executions, as far as their agents have told with results.
     #[serde(skip_serializing_if = "ModelTotals::is_empty")]
     pub models: ModelTotals,
-    /// Agents that open executions wait for and that are not online, each with the number of those executions.
+    /// Agents that open executions wait for and that are not online, each with the number of those
+    /// executions.
     #[serde(skip)]
     pub missing_agents: BTreeMap<String, usize>,
     /// Open executions that no executor works on until an operator has looked at them.
@@ -95,7 +96,8 @@ impl MeshStatus {
         self.executors.iter().filter(|executor| executor.silent_ms.is_none()).count()
     }
 
-    /// Tells of executors without a heartbeat, as `3 unreachable, last heartbeat 12.0s ago`; `None` if there are none.
+    /// Tells of executors without a heartbeat, as `3 unreachable, last heartbeat 12.0s ago`; `None`
+    /// if there are none.
     pub fn silence(&self) -> Option<String> {
         let silences = self.executors.iter().filter_map(|executor| executor.silent_ms);
         let shortest = silences.clone().min()?;

@@ -62,10 +62,10 @@ impl AccessRole {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyScope {
-    /// Those of every caller. Keys that do not say a scope have this one.
+    /// Executions of every caller. Keys that do not say a scope have this one.
     #[default]
     All,
-    /// Those that the owner of the key started, with what they started.
+    /// Executions that the owner of the key started, with what they started.
     Own,
 }
 

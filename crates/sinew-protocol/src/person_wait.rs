@@ -108,7 +108,7 @@ impl WaitReport {
     /// Adds the proof.
     #[must_use]
     pub fn prove(mut self, key: &ResultKey) -> Self {
-        self.proof = ResultToken::of(key, &self.claim()).as_str().to_owned();
+        ResultToken::of(key, &self.claim()).as_str().clone_into(&mut self.proof);
         self
     }
 

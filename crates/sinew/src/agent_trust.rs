@@ -75,7 +75,7 @@ fn is_confirmed(untrusted: &[ReachingAgent]) -> bool {
     read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
 }
 
-/// What agents do, for people.
+/// Descriptions of the work of agents, for people.
 fn listed(agents: &[ReachingAgent]) -> String {
     let mut lines = Vec::new();
     for agent in agents {

@@ -42,7 +42,12 @@ impl Folder {
 
     fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.args(args).current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command
+            .args(args)
+            .current_dir(self.path())
+            .stdin(Stdio::null())
+            .env("NO_COLOR", "1")
+            .env("SECRET_KEY", "s");
         command.env("XDG_STATE_HOME", self.path().join("state")).output().unwrap()
     }
 

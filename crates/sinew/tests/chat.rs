@@ -141,7 +141,7 @@ fn models_of_agent_files_are_listed_and_asked() {
         (&row("far")["key"], &row("far")["key_is_set"], &row("far")["price"]["output"]),
         (&json!("NO_SUCH_KEY"), &json!(false), &json!(2.0))
     );
-    assert!(world.ok(&["model", "ping", "main"]).starts_with("Clerk main answered in "));
+    assert!(world.ok(&["model", "ping", "main", "--trust"]).starts_with("Clerk main answered in "));
     let refused = world.run(&["model", "ping", "far"]);
     let out = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(

@@ -23,7 +23,7 @@ const OFFLINE: [&str; 8] = [
 ];
 
 /// Documents whose commands other tests run, or nothing can: a reason each.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("README.md", "transcripts::readme types it"),
     ("AGENTS.md", "commands of the build"),
     ("crates/sinew-chaos/README.md", "commands of the build"),
@@ -36,6 +36,7 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("docs/mcp.md", "gateways_answer_as_their_pages_show"),
     ("docs/releasing.md", "a release build takes a quarter of an hour"),
     ("docs/testing.md", "commands of the build"),
+    ("tests/journeys/README.md", "commands of the build"),
     ("examples/dependency-review/README.md", "transcripts::readme types the same command"),
     ("examples/local-model/README.md", "local_model types it where the model is"),
     ("examples/python-agent/README.md", "examples install its package"),

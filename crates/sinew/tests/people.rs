@@ -85,6 +85,18 @@ fn questions(world: &World, count: usize) -> Vec<Value> {
     }
 }
 
+/// The execution as described once it has ended.
+fn ended(world: &World, execution: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let described = world.json(&["execution", "describe", execution]);
+        if !["waiting", "running"].iter().any(|status| described["status"] == *status) {
+            return described;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{described}");
+    }
+}
+
 fn world_with_cashier() -> (World, crate::common::Role, crate::common::Role) {
     let (world, executor) = World::new();
     world.write("cashier.agent.yaml", CASHIER);
@@ -138,6 +150,9 @@ fn a_workflow_waits_for_the_answer_to_its_agent() {
     let run = Asking::begin(&world, &["run", "shop", "--mesh", "--wait", "-o", "json"]);
     let question = questions(&world, 1).remove(0);
     assert_eq!(question["question"]["data"]["asked_by"]["workflow"], "shop");
+    // The command ends once a person is waited for, wherever.
+    let run = run.output();
+    assert_eq!(run["status"], "waiting", "{run}");
     world.ok(&[
         "approval",
         "reject",
@@ -145,13 +160,13 @@ fn a_workflow_waits_for_the_answer_to_its_agent() {
         "--comment",
         "too much",
     ]);
-    let ended = run.output();
+    let id = run["execution"].as_str().expect("an id");
+    let ended = ended(&world, id);
     assert_eq!(ended["output"], json!({"said": "Not paid."}), "{ended}");
 
-    let events =
-        world.ok(&["execution", "events", ended["execution"].as_str().expect("an id"), "-o", "jsonl"]);
+    let events = world.ok(&["execution", "events", id, "-o", "jsonl"]);
     assert!(events.contains("cost_usd"), "the node's event tells what it cost: {events}");
-    let shown = world.ok(&["execution", "describe", ended["execution"].as_str().expect("an id")]);
+    let shown = world.ok(&["execution", "describe", id]);
     assert!(shown.contains("2 turns") && shown.contains("refund refused by"), "{shown}");
 }
 

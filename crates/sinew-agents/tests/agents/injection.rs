@@ -416,7 +416,7 @@ async fn orders_act_where_the_owner_lets_them() {
     }
 }
 
-/// Whoever announces a card chooses what it claims to be. Only the agent file says which workflows are trusted.
+/// The author of a card chooses what it claims to be. Only the agent file says which workflows are trusted.
 #[tokio::test]
 async fn cards_that_claim_to_be_workflows_are_not_trusted() {
     let model = ObedientModel::start().await;
@@ -437,7 +437,6 @@ async fn cards_that_claim_to_be_workflows_are_not_trusted() {
             file["run"]["model"]["tools"] = json!([
                 tool,
                 {"peer": "Send", "as": "send", "effect": "once", "trust": "own"},
-                {"builtin": ["artifacts"]},
             ]);
             let fixture = Fixture::file(&file);
             let strangers = Strangers::claiming(order, carrier);

@@ -29,15 +29,6 @@ use crate::input::{EngineInput, InputRefusal};
 use crate::state::{ActivationPhase, ExecutionState};
 use crate::{ActivationId, ROOT, Time};
 
-/// Code of the fault of an attempt whose time ran out.
-pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
-/// Code of an attempt whose time ran out before a process took its task.
-const TASK_NOT_TAKEN: &str = code::TASK_NOT_TAKEN.as_str();
-
-/// Returns true for the codes of attempts whose time ran out.
-pub fn is_attempt_timeout(code: &str) -> bool {
-    code == ATTEMPT_TIMED_OUT || code == TASK_NOT_TAKEN
-}
 const ACTIVATION_TIMED_OUT: &str = code::ACTIVATION_TIMED_OUT.as_str();
 const WALL_TIMED_OUT: &str = code::EXECUTION_TIMED_OUT.as_str();
 const BUDGET_USED_UP: &str = code::BUDGET_USED_UP.as_str();

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
 use sinew_protocol::{Fault, FaultKind};
 
-use super::{ATTEMPT_TIMED_OUT, AttemptEnd, BUDGET_USED_UP, Decider, TASK_NOT_TAKEN, size};
+use super::{AttemptEnd, BUDGET_USED_UP, Decider, size};
 use crate::adapter::NodeDecision;
-use crate::ask::TaskRequest;
+use crate::ask::{ATTEMPT_TIMED_OUT, TASK_NOT_TAKEN, TaskRequest};
 use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, TokenValue};
 use crate::state::{ActivationEnd, ActivationPhase, TimerKind};
 use crate::{ActivationId, ROOT, ScopeId, Time};

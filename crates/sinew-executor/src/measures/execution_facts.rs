@@ -70,10 +70,10 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
                 log_failed_task(ctx, meta, *act, fault);
             }
             conversions(ctx, *act, result);
-            task_times(ctx, (*act, *attempt), now, *worked_ms);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "succeeded");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             agent_attempt(ctx, *act, outcome);
+            task_times(ctx, (*act, *attempt), now, *worked_ms);
             if let Ok(reply) = result {
                 tokens(reported_usage(reply));
             }
@@ -150,11 +150,9 @@ fn task_times(
     let Some(ask) = one.last_task().filter(|ask| !ask.is_evaluation()) else { return };
     let (agent, _) = AGENT_NAMES.label(ask.target.name());
     let waited = now.saturating_sub(sent).saturating_sub(worked);
-    let record = |name: &'static str, ms: Time| {
-        metrics::histogram!(name, "agent" => agent.clone()).record(seconds(0, ms));
-    };
-    record("sinew_task_schedule_to_start_seconds", waited);
-    record("sinew_task_start_to_close_seconds", worked);
+    metrics::histogram!("sinew_task_schedule_to_start_seconds", "agent" => agent.clone())
+        .record(seconds(0, waited));
+    metrics::histogram!("sinew_task_start_to_close_seconds", "agent" => agent).record(seconds(0, worked));
 }
 
 /// Ends of executions, by workflow. All statuses of a workflow are there from its first end on.

@@ -271,5 +271,6 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: Quarant
         tokio::time::sleep(RETRY_PAUSE).await;
     }
     metrics::counter!("sinew_quarantine_lost_total").increment(1);
-    log_limited!(error, subject = %received.name, seq = received.seq, code, "a message could not be quarantined");
+    let (subject, seq) = (&received.name, received.seq);
+    log_limited!(error, %subject, seq, code, "a message could not be quarantined");
 }

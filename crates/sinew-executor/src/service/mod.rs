@@ -18,6 +18,7 @@ mod output_check;
 mod questions;
 mod read_room;
 mod shard;
+mod shard_end;
 mod shard_keeper;
 mod start_desk;
 mod store_desk;

@@ -365,8 +365,8 @@ impl NodeCalls {
             let wait = if !is_stalled
                 && self.caller.send(agent, &token, call.body.clone(), call.is_repeated).await
             {
-                // A server whose messages somebody observes does not report that nobody listens: an agent that did not answer
-                // and has no card is asked again as soon as it has one.
+                // A server whose messages somebody observes does not report that nobody listens: an
+                // agent that did not answer and has no card is asked again as soon as it has one.
                 if call.is_repeated && self.cards.get(agent).is_none() {
                     call.place = CallPlace::Absent;
                     self.is_absent = true;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
+use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::send::PutOutcome;
 use sinew_mesh::{MeshError, crash};
 use sinew_protocol::command::Command;
@@ -142,13 +143,13 @@ struct Worker {
     settling: Vec<oneshot::Sender<()>>,
 }
 
-/// What ended in the outbox.
+/// A job that ended in the outbox.
 enum Done {
     /// The message of a task; a [`StoredTask`] if it was stored before.
-    Stored(TaskId, Option<StoredTask>),
+    Stored(TaskId, Option<Box<StoredTask>>),
     /// The withdrawal of a task of this execution.
     Withdrawn(ExecutionId),
-    /// Something that nothing depends on.
+    /// A job that nothing depends on.
     Other,
 }
 
@@ -252,7 +253,7 @@ impl Worker {
                 self.storing.remove(&task);
                 match (self.cancelled.remove(&task), stored) {
                     (Some(call), _) => self.withdraw(call),
-                    (None, Some(stored)) => self.pursue(stored),
+                    (None, Some(stored)) => self.pursue(*stored),
                     (None, None) => {}
                 }
             }
@@ -295,7 +296,9 @@ async fn store_task(
     drop(permit);
     match sent {
         Ok(TaskPlace::Waiting) => Done::Stored(task, None),
-        Ok(TaskPlace::PassedOver(place)) => Done::Stored(task, Some(StoredTask { call, meta, place })),
+        Ok(TaskPlace::PassedOver(place)) => {
+            Done::Stored(task, Some(Box::new(StoredTask { call, meta, place })))
+        }
         Err(error) => {
             let agent = Token::of(call.ask.target.name());
             let result = Err(Fault::from(error).with_retryable(false));

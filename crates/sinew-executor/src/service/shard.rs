@@ -7,11 +7,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_engine::Time;
 use sinew_mesh::ServerClock;
 use sinew_mesh::node::NodeReply;
 use sinew_mesh::start::StartRequest;
-use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, crash};
+use sinew_mesh::{Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Subject, code};
@@ -31,10 +30,11 @@ use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
+use super::shard_end::End;
 use super::start_desk::StartDesk;
 use super::store_desk::StoreDesk;
 use super::takeover_notes::{StoredNote, clear_own_note};
-use super::timer_gate::{HAND_IN_MS, Outage, TimerGate};
+use super::timer_gate::{HAND_IN_MS, Outage, TimerGate, sleep, until};
 use crate::measures::execution_gauges::ExecutionGauges;
 use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
 use crate::measures::round_time::RoundTime;
@@ -54,32 +54,6 @@ pub(super) const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the effects of a group are waited for while a new owner catches up.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// How a shard's loop ended.
-#[derive(Debug)]
-pub(super) enum End {
-    /// It was asked to.
-    Drained,
-    /// Another executor owns the shard.
-    Fenced,
-    /// The broker could not be used.
-    Lost(MeshError),
-}
-
-impl From<MeshError> for End {
-    fn from(error: MeshError) -> Self {
-        Self::Lost(error)
-    }
-}
-
-impl From<AppendError> for End {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Fenced { .. } => Self::Fenced,
-            AppendError::Mesh(error) => Self::Lost(error),
-        }
-    }
-}
 
 /// A shard in the hands of its owner.
 pub(super) struct Shard {
@@ -719,16 +693,5 @@ impl OpeningDesk {
             opening.care().pass();
         }
         self.note.release(opening.care()).await
-    }
-}
-
-fn until(clock: &ServerClock, at: Time) -> Duration {
-    Duration::from_millis(at.saturating_sub(clock.now()))
-}
-
-async fn sleep(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
     }
 }

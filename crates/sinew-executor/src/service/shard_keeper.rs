@@ -16,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, error, info, warn};
 
 use super::intake::Handle;
-use super::shard::{self, End};
+use super::shard;
+use super::shard_end::End;
 use super::{ServiceOptions, WATCHED_STREAMS};
 
 /// How often an executor sends a heartbeat and polls the others', unless its lease asks for more.

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::Shared;
 use super::intake::Handle;
-use super::shard::End;
+use super::shard_end::End;
 
 /// Clears the note of this process about a shard. The process stops its work there and lives, so that the work in hand
 /// ends no owner. A note of another process stays.

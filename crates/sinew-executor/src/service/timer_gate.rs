@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sinew_engine::Time;
-use sinew_mesh::MeshError;
+use sinew_mesh::{MeshError, ServerClock};
 use sinew_shard::InboxEnds;
 use tokio::time::Instant;
 use tracing::debug;
@@ -27,7 +27,7 @@ pub(super) struct TimerGate {
     connections: u64,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outage {
     /// The broker was there all the time, as far as this process knows.
@@ -79,5 +79,18 @@ impl TimerGate {
     /// Returns how long the loop may wait for messages before it checks again.
     pub(super) fn wait(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Returns the time until a point of the broker's clock; zero if it has passed.
+pub(super) fn until(clock: &ServerClock, at: Time) -> Duration {
+    Duration::from_millis(at.saturating_sub(clock.now()))
+}
+
+/// Sleeps for this long; for ever without a time.
+pub(super) async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
     }
 }

@@ -78,14 +78,13 @@ pub(super) async fn withdraw(shared: &Shared, call: &Call) {
     let mut removal = std::pin::pin!(removal);
     let removed = tokio::time::timeout(REMOVAL_TIMEOUT, &mut removal).await;
     notify(shared, call).await;
-    let removed = match removed {
-        Ok(removed) => removed,
-        Err(_) => {
-            let removed = removal.await;
-            // An agent that received the task meanwhile may have missed the first notification.
-            notify(shared, call).await;
-            removed
-        }
+    let removed = if let Ok(removed) = removed {
+        removed
+    } else {
+        let removed = removal.await;
+        // An agent that received the task meanwhile may have missed the first notification.
+        notify(shared, call).await;
+        removed
     };
     match removed {
         Ok(_) => {}

@@ -1,4 +1,5 @@
-//! An observer of all subjects keeps the server from reporting that nobody listens. Nothing may depend on that report.
+//! An observer of all subjects keeps the server from reporting that nobody listens. Nothing may
+//! depend on that report.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ use crate::door::nested::{with_agent, with_workflow};
 use crate::door::rpc::{call, message, serve, state};
 use crate::support::mesh::{PATIENCE, TestMesh, adapters};
 
-/// Shorter than any wait for an endpoint that nobody serves, and longer than all calls of the test take.
+/// Shorter than any wait for an endpoint that nobody serves, and longer than all calls of the test
+/// take.
 const QUICK: Duration = Duration::from_secs(20);
 
 fn agent_call(name: &str) -> Option<Program> {

@@ -55,7 +55,8 @@ async fn an_agent_that_is_not_there_is_waited_for() {
     let outcome = ended(&client, &hasty).await;
     assert_eq!(outcome.status, TerminalStatus::Failure);
     let fault = outcome.fault.unwrap();
-    assert!(fault.message.contains("timed out after 3"), "{fault:?}");
+    assert_eq!(fault.code, "SINEW-6012", "{fault:?}");
+    assert!(fault.message.contains("no process of agent 'one' took the task within 3 s"), "{fault:?}");
     // It comes at last: what was waiting is done, what timed out is not.
     let mut agents = mesh.agents_process(Delivery::Queue, &[("one", json!({ "pass": true }))]).await;
     assert_eq!(succeeded(&client, &patient).await, json!({ "value": 1 }));

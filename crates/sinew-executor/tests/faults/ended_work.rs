@@ -121,7 +121,7 @@ async fn an_owner_that_dies_leaves_no_work_of_ended_executions() {
     until_stored(&mesh, "one", 8).await;
     for execution in &executions {
         let cancel = Command::Cancel(CancelCommand { execution: execution.clone(), reason: String::new() });
-        // Nobody waits for the verdict: the owner dies meanwhile.
+        // The owner dies before the verdict.
         let _ = client.signal(&Token::of(execution.as_str()), cancel, Duration::ZERO).await;
     }
     first.kill9().await;

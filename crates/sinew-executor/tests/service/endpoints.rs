@@ -94,17 +94,26 @@ fn agent(node_requests: bool) -> Agent {
     Agent::dynamic("one", None, Some(output), work).delivery(Delivery::Direct).node_requests(node_requests)
 }
 
-/// All facts of one case; times of the round that dispatched are those of the mesh, so deadlines are left out.
+/// All facts of one case, without points in time and the time that the agent worked.
 async fn facts(client: &Client, execution: &ExecutionId) -> Vec<Value> {
     client.outcome(execution, Some(PATIENCE)).await.unwrap().unwrap();
     let record = client.record(execution).await.unwrap().unwrap();
     let rounds = record.rounds.iter().map(|round| decode_round(round).unwrap());
-    let facts: Vec<Fact> = rounds.flat_map(|round| round.facts).collect();
+    let mut facts: Vec<Fact> = rounds.flat_map(|round| round.facts).collect();
+    for fact in &mut facts {
+        if let Fact::Replied { worked_ms, .. } = fact {
+            *worked_ms = None;
+        }
+    }
     facts
         .iter()
         .map(|fact| {
             let mut fact = json!(format!("{fact:?}"));
             let text = fact.as_str().unwrap_or_default();
+            // Each stored artifact has a key of its own.
+            let text =
+                text.split("&key=").enumerate().map(|(nth, part)| &part[if nth == 0 { 0 } else { 43 }..]);
+            let text: String = text.collect();
             // Waits and deadlines are points in time.
             let plain: String = text
                 .split_inclusive([' ', '(', ')', ','])

@@ -172,7 +172,8 @@ impl AccessGate {
         key.is_some_and(|key| key.standing(now_ms()) == KeyStanding::Revoked)
     }
 
-    /// Like [`AccessGate::owner_of`], also for a key that was made while the view of the keys could not be fed.
+    /// Like [`AccessGate::owner_of`], also for a key that was made while the view of the keys could
+    /// not be fed.
     async fn find_owner(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
         let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;
         keys.find(&presented.id).await.map_err(|_| AccessRefusal::UnreadKeys)?;

@@ -52,7 +52,8 @@ impl KeySet {
         self.0.get(&Subject::Access { kind: AccessKind::Key, id: id.clone() })
     }
 
-    /// Like [`KeySet::by_certificate`]; an error if a key that is not in the view may be stored on the mesh.
+    /// Like [`KeySet::by_certificate`]; an error if a key that is not in the view may be stored on
+    /// the mesh.
     pub(super) async fn find_by_certificate(
         &self,
         names: &[String],

@@ -247,7 +247,11 @@ async fn check_calls(call: &ApiCall, loaded: &Loaded) -> Result<(), HttpProblem>
         let calls = |node: &&PlanNode| matches!(node.op, NodeOperation::Agent | NodeOperation::Workflow);
         named.extend(workflow.plan.nodes.iter().filter(calls).filter_map(|node| node.agent.clone()));
         let plan = serde_json::to_value(&workflow.plan).unwrap_or_default();
-        add_texts(&plan, &mut |text| drop(known.contains(text).then(|| named.insert(text.to_owned()))));
+        add_texts(&plan, &mut |text| {
+            if known.contains(text) {
+                named.insert(text.to_owned());
+            }
+        });
     }
     named.retain(|name| !own.contains(name.as_str()) && !call.operations.offers(name));
     if named.is_empty() {

@@ -154,13 +154,11 @@ impl A2aOperations {
             let Some(record) = record.map_err(|error| super::peer::client_failed(&error))? else {
                 return Ok(None);
             };
-            match record.meta.parent {
-                Some(parent) => id = parent.execution,
-                None => {
-                    self.shared.caller_of.insert(execution.clone(), record.meta.caller.clone());
-                    return Ok(Some(record.meta.caller));
-                }
-            }
+            let Some(parent) = record.meta.parent else {
+                self.shared.caller_of.insert(execution.clone(), record.meta.caller.clone());
+                return Ok(Some(record.meta.caller));
+            };
+            id = parent.execution;
         }
         Ok(None)
     }
@@ -171,8 +169,8 @@ impl A2aOperations {
         cards.filter(|card| self.offers(&card.name)).collect()
     }
 
-    /// Searches the views of agents and workflows. What they do not contain is searched for again once they contain all that
-    /// the mesh has now: the views may be older than what is asked for.
+    /// Searches the views of agents and workflows. What they do not contain is searched for again
+    /// once they contain all that the mesh has now: the views may be older than what is asked for.
     ///
     /// # Errors
     ///

@@ -48,7 +48,8 @@ pub(super) async fn deliver(
     let config: TaskPushNotificationConfig = match serde_json::from_value(record.config.clone()) {
         Ok(config) => config,
         Err(error) => {
-            sinew_mesh::log_limited!(20, warn, task = record.task, %error, "a push notification config cannot be read");
+            let task = &record.task;
+            sinew_mesh::log_limited!(20, warn, task, %error, "a push notification config cannot be read");
             return DeliveryOutcome::Refused;
         }
     };

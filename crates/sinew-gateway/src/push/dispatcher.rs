@@ -186,7 +186,7 @@ impl HeldPush {
 
     async fn work(&mut self) -> Result<(), LeaseLost> {
         while !self.record.ended {
-            self.follow_once().await?;
+            Box::pin(self.follow_once()).await?;
             if !self.record.ended {
                 self.pause(REOPEN_PAUSE).await?;
             }
@@ -212,7 +212,7 @@ impl HeldPush {
         };
         let (operations, task) = (self.shared.operations.clone(), self.record.shown_task.clone());
         let opening = async move { timeout(OPENING_TIMEOUT, operations.subscribe(&call, &task)).await };
-        let mut events = match self.holding(opening).await? {
+        let mut events = match Box::pin(self.holding(opening)).await? {
             Ok(Ok(events)) => events,
             // The agent tells no events of any task.
             Ok(Err(error)) if error.code == ErrorCode::UnsupportedOperation => {

@@ -102,7 +102,8 @@ async fn a_live_view_outlives_its_gateway() {
     world.end().await;
 }
 
-/// Of each kind of live page: the start page, a list of executions, one of agents, and an execution.
+/// Of each kind of live page: the start page, a list of executions, one of agents, and an
+/// execution.
 #[tokio::test]
 async fn live_pages_say_that_the_broker_does_not_answer() {
     /// Longer than a page may call old figures live: the time between two looks, and some grace.

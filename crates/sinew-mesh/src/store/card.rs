@@ -90,6 +90,14 @@ impl CardDirectory<'_> {
         }))
     }
 
+    /// Returns whether this connection may read the card of one agent.
+    pub async fn may_get(self, agent: &Token) -> Result<bool, MeshError> {
+        let name = self.mesh.subject(&Subject::Card { agent: agent.clone() });
+        let stream = stream_name("CARDS", self.mesh.namespace());
+        let call = format!("$JS.API.DIRECT.GET.{stream}.{name}");
+        Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_publish(&call)))
+    }
+
     /// Follows the cards of the mesh from now on.
     pub fn follow(self) -> Cards {
         self.follow_within(CARD_TTL)

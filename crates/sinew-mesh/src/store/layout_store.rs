@@ -133,8 +133,9 @@ impl Mesh {
         }
     }
 
-    /// Returns why a stream gives no message: it does not exist, or nobody answers for it now. A server that is starting says
-    /// that nobody listens for a stream that exists, and one whose messages somebody observes never says so.
+    /// Returns why a stream gives no message: it does not exist, or nobody answers for it now. A
+    /// server that is starting says that nobody listens for a stream that exists, and one whose
+    /// messages somebody observes never says so.
     pub(crate) async fn unanswered(&self, stream: &str, what: &'static str, reason: String) -> MeshError {
         if let Err(error) = self.jetstream().query_account().await {
             return self.no_account(&error);

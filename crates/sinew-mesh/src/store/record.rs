@@ -261,8 +261,8 @@ impl<T> RecordView<T> {
         self.shared.records.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
     }
 
-    /// The record of a subject. One that the view does not have is looked for again once the view has everything that is
-    /// stored now.
+    /// The record of a subject. One that the view does not have is looked for again once the view
+    /// has everything that is stored now.
     ///
     /// # Errors
     ///

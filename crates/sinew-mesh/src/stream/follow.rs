@@ -222,7 +222,7 @@ async fn pass(
             }
             if left > 0 && heard.elapsed() > LULL {
                 check_drained(mesh, &consumer).await?;
-                // What was delivered before the answer has arrived, because the connection keeps
+                // Messages that were delivered before the answer have arrived, because the connection keeps
                 // the order. If nothing has, the remaining messages were removed meanwhile.
                 came = messages.next().now_or_never();
                 if came.is_none() {

@@ -217,7 +217,8 @@ impl QuarantineStore<'_> {
         let (mut pending, mut last) = (reader.pending(), 0);
         while pending > 0 {
             let Ok(item) = timeout(WAIT, reader.next()).await else {
-                // Messages that were counted may be removed before they are read; a server that is silent removes none.
+                // Messages that were counted may be removed before they are read; a server that is
+                // silent removes none.
                 if self.mesh.unread(&stream, &filter, last).await?.is_none() {
                     break;
                 }

@@ -182,7 +182,8 @@ impl TaskExchange<'_> {
         }
     }
 
-    /// Returns whether a result is stored under a subject. Agents may ask for results of their own tasks.
+    /// Returns whether a result is stored under a subject. Agents may ask for results of their own
+    /// tasks.
     pub async fn has_result(self, subject: &str) -> Result<bool, MeshError> {
         let stream = bucket(self.mesh.namespace(), "RESULTS");
         Ok(self.mesh.stored(&stream, subject).await?.is_some())

@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(keyless.parse::<StoredAt>().unwrap_err().code(), "SINEW-5004");
         let elsewhere = format!("artifact://a/u/e%2F1/n?task=t&sha256={hash}&key={key}");
         assert!(elsewhere.parse::<StoredAt>().is_err());
-        assert!(!format!("{:?}", key).contains(&key.to_string()), "keys are not shown");
+        assert!(!format!("{key:?}").contains(&key.to_string()), "keys are not shown");
     }
 }

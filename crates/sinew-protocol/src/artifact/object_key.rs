@@ -1,6 +1,6 @@
 //! Key of a stored object: the subjects of its pieces and the key that seals them follow from it.
 //!
-//! Who may read one object of the store may request any subject of it, and the server answers a pattern as well. So the
+//! A role that may read one object of the store may request any subject of it, and the server answers a pattern as well. So the
 //! protection of an object is its key, which is part of its address and of nothing else.
 
 use std::fmt;

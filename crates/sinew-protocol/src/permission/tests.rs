@@ -233,6 +233,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.STREAM.UPDATE.test_JOURNAL", &[]),
         ("$JS.API.STREAM.DELETE.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.MSG.DELETE.prod_JOURNAL", &[]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_TASKS", &[Executor, Admin]),
         ("$JS.API.STREAM.MSG.DELETE.prod_RESULTS", &[Admin]),
         ("$JS.API.STREAM.MSG.DELETE.prod_STEPS", &[]),
         ("$JS.API.STREAM.PURGE.prod_STEPS", &[]),

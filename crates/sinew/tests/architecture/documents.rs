@@ -80,7 +80,7 @@ fn every_finding_of_an_attack_has_tests() {
             }
         }
     }
-    assert_eq!(count, 25, "findings of attacks");
+    assert_eq!(count, 28, "findings of attacks");
     none(&wrong);
 }
 

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use crate::permission::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
 
 const GUEST: &str = "Guest";
-/// What an artifact says, repeated until it is too large for a message.
+/// Text of an artifact, repeated until it is too large for a message.
 const TEXT: &str = "payroll of ada ";
 
 fn open(runtime: &Runtime, world: &World, user: &str) -> Mesh {

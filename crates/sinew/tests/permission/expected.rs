@@ -137,7 +137,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("STREAM.LEADER.STEPDOWN.{s}", &[]),
     ("STREAM.PEER.REMOVE.{s}", &[]),
     ("STREAM.PURGE.{s}", &[('E', "jq"), ('M', "q")]),
-    ("STREAM.MSG.DELETE.{s}", &[('M', "ctr")]),
+    ("STREAM.MSG.DELETE.{s}", &[('E', "t"), ('M', "ctr")]),
     // Any message, by its place. The executors' key lies in the fleet, which operators see all the rest of.
     (
         "STREAM.MSG.GET.{s}",

@@ -52,8 +52,8 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "STREAM.MSG.GET.KV_north_FLEET",
         "executor or provisioner",
     ),
-    ("agent", &["agent", "list", "--mesh"], "$JS.API.CONSUMER.CREATE.north_CARDS.", "executor or client"),
-    ("agent", &["execution", "list"], "$JS.API.CONSUMER.CREATE.north_WORKFLOWS.", "executor or client"),
+    ("agent", &["agent", "list", "--mesh"], "north_CARDS", "executor or client"),
+    ("agent", &["execution", "list"], "north_WORKFLOWS", "executor or client"),
     ("agent", &["serve", "executor"], "$JS.API.STREAM.INFO.KV_north_FLEET", "executor"),
     (
         "agent",
@@ -61,7 +61,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "north.v1.rpc.Booking.>",
         "takes the role agent as Booking or executor",
     ),
-    ("provisioner", &["execution", "list"], "$JS.API.CONSUMER.CREATE.north_WORKFLOWS.", "executor or client"),
+    ("provisioner", &["execution", "list"], "north_WORKFLOWS", "executor or client"),
     ("executor", &["workflow", "deploy", "other.yaml"], "north.v1.workflow.other", "admin"),
 ];
 

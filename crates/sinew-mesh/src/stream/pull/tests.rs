@@ -115,8 +115,8 @@ async fn a_view_in_a_cluster_goes_on_when_its_consumer_delivers_nothing() {
     assert_eq!(timeout(PATIENCE, said.recv()).await.unwrap().unwrap(), "whole");
 }
 
-/// The first message that a view reads waits until the server is halted: what the server has not sent by then is missing, and
-/// silence does not make it whole.
+/// The first message that a view reads waits until the server is halted: what the server has not
+/// sent by then is missing, and silence does not make it whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_view_is_not_whole_while_a_halted_server_has_the_rest() {
     const CARDS: usize = 2_000;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_agent::AgentError;
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, is_granted};
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::file_agents;
@@ -124,10 +124,11 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
 async fn wait_until_announced(mesh: &Mesh, agents: Vec<Token>) {
     for agent in agents {
         loop {
-            match mesh.cards().get(&agent).await {
-                // An agent that may not read its own card is taken for one that has it.
-                Ok(Some(_)) | Err(MeshError::Forbidden { .. }) => break,
-                Ok(None) | Err(_) => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
+            match is_granted(mesh.cards().may_get(&agent).await) {
+                // Most agents may announce their card and not read it.
+                Ok(false) => break,
+                Ok(true) if matches!(mesh.cards().get(&agent).await, Ok(Some(_))) => break,
+                _ => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
             }
         }
     }

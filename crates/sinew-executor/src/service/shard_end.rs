@@ -1,0 +1,29 @@
+//! Ends of the loop of a shard.
+
+use sinew_mesh::{AppendError, MeshError};
+
+/// How a shard's loop ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was asked to.
+    Drained,
+    /// Another executor owns the shard.
+    Fenced,
+    /// The broker could not be used.
+    Lost(MeshError),
+}
+
+impl From<MeshError> for End {
+    fn from(error: MeshError) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<AppendError> for End {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Fenced { .. } => Self::Fenced,
+            AppendError::Mesh(error) => Self::Lost(error),
+        }
+    }
+}
