@@ -162,5 +162,18 @@ impl Surfaces {
                 assert_eq!(task["metadata"]["output"], self.description["output"], "the task {task}");
             }
         }
+        let causes = self.description["failure"]["chain"].as_array().cloned().unwrap_or_default();
+        let reasons: Vec<&str> = causes.iter().filter_map(|cause| cause["message"].as_str()).collect();
+        assert_eq!(
+            reasons.is_empty(),
+            self.description["status"] != "failed",
+            "{}",
+            self.description["failure"]
+        );
+        for task in [&self.a2a, &self.mcp].into_iter().filter(|_| !reasons.is_empty()) {
+            let parts = task["status"]["message"]["parts"].to_string();
+            let told = |reason: &&str| parts.contains(json!(reason).to_string().trim_matches('"'));
+            assert!(reasons.iter().any(told), "{parts} tells none of {reasons:?}");
+        }
     }
 }
