@@ -438,6 +438,11 @@ async fn cards_that_claim_to_be_workflows_are_not_trusted() {
                 tool,
                 {"peer": "Send", "as": "send", "effect": "once", "trust": "own"},
             ]);
+            // Artifacts are untrusted whoever made them, so the trusted workflow is tried without them.
+            if !trusts {
+                let tools = file["run"]["model"]["tools"].as_array_mut().unwrap();
+                tools.push(json!({"builtin": ["artifacts"]}));
+            }
             let fixture = Fixture::file(&file);
             let strangers = Strangers::claiming(order, carrier);
             let call = json!({"request": {"peers": ["News", "Price"]}});
