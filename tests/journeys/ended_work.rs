@@ -71,7 +71,7 @@ fn a_failed_map_starts_no_queued_item() {
 
 /// Waits until so many tasks are in the queue of an agent.
 fn queued(world: &World, agent: &str, count: usize) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     world.runtime.block_on(async {
         let mesh = world.connect("journey").await;
         let filter = format!("{}.v1.task.{agent}.>", mesh.namespace());

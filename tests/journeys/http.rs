@@ -14,13 +14,12 @@ pub(crate) struct Answer {
 pub(crate) fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    write!(stream, "{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n").unwrap();
     for (name, value) in headers {
-        request += &format!("{name}: {value}\r\n");
+        write!(stream, "{name}: {value}\r\n").unwrap();
     }
-    request += &format!("content-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).unwrap();
+    write!(stream, "content-length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     let text = String::from_utf8_lossy(&bytes).into_owned();

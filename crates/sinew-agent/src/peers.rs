@@ -35,10 +35,10 @@ use crate::task_calls::TaskCalls;
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
 
-/// How long the card of a name that nobody has is waited for.
+/// How long a call waits for the card of a name that is not online.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reason of a failure when no agent or workflow has this name.
-const NOBODY: &str = "nobody of this name answers";
+const NO_ANSWER: &str = "no agent or workflow of this name answered";
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
 /// Wait between two looks for an executor.
@@ -110,7 +110,7 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// The cards cannot be read now: a list without them would say that nobody is online.
+    /// The cards cannot be read now: a list without them would show no agent as online.
     pub(crate) async fn list(&self) -> Result<Vec<AgentCard>, MeshError> {
         if let Some(callees) = self.callees().await? {
             return self.cards_of(callees).await;
@@ -120,7 +120,7 @@ impl Peers {
         Ok(cards.list().iter().map(|announced| announced.card.clone()).collect())
     }
 
-    /// The card of an agent or workflow; `None` if nobody of this name is online.
+    /// The card of an agent or workflow; `None` if no agent or workflow of this name is online.
     async fn card(&self, agent: &str) -> Result<Option<AgentCard>, MeshError> {
         if self.callees().await?.is_some() {
             return self.0.mesh.cards().get(&Token::of(agent)).await;
@@ -210,7 +210,7 @@ impl Peers {
         self.ask(context, agent, &id, request).await
     }
 
-    /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
+    /// Sends a request and waits for its output, or cancels it at the other side when it is no longer needed.
     ///
     /// Its card tells how it is called. A workflow answers under its own name. An agent is called
     /// by an execution, which survives the processes of both sides; without the right to that, or
@@ -236,7 +236,7 @@ impl Peers {
                     return Ok((task, *door == execution));
                 }
             }
-            Err(no_peer(agent, NOBODY, true))
+            Err(no_peer(agent, NO_ANSWER, true))
         };
         let (task, by_execution) = tokio::select! {
             biased;
@@ -258,9 +258,9 @@ impl Peers {
         Ok(answer)
     }
 
-    /// The endpoints at which an agent or workflow is called, in the order in which they are tried.
-    /// An endpoint that nobody serves cannot tell: whoever subscribes to all subjects of a mesh
-    /// keeps the server from saying so.
+    /// Returns the endpoints at which an agent or workflow is called, in the order in which they are
+    /// tried. The card decides: with an observer subscribed to all subjects of the mesh, NATS does
+    /// not report that an endpoint has no responders.
     async fn routes<'a>(
         &self,
         agent: &'a str,
@@ -269,7 +269,7 @@ impl Peers {
         let unknown = |error: MeshError| no_peer(agent, &error.to_string(), error.is_transient());
         let kind = match self.card(agent).await {
             Ok(Some(card)) => card::kind(&card),
-            Ok(None) => return Err(no_peer(agent, NOBODY, true)),
+            Ok(None) => return Err(no_peer(agent, NO_ANSWER, true)),
             // Permissions of older versions allow a call and not the card.
             Err(MeshError::Forbidden { .. }) => AgentKind::Agent,
             Err(error) => return Err(unknown(error)),
@@ -482,7 +482,7 @@ impl Drop for AwaitedCall<'_> {
     }
 }
 
-/// Tells the other side that nobody waits any more. A workflow's task has the id of its execution, an agent's its own; the
+/// Cancels the call at the other side. A workflow's task has the id of its execution, an agent's its own; the
 /// control subject reaches every replica of an agent, where the caller has the right to it.
 async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);

@@ -147,7 +147,7 @@ async fn messages_that_come_too_fast_make_few_log_lines() {
         flood.publish("flood", "".into()).await.unwrap();
     }
     flood.publish("flood.end", "".into()).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(60), behind.next()).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_mins(1), behind.next()).await.unwrap().unwrap();
     logged(&log, "messages were dropped").await;
     let (lines, seconds) = (lines(&log, "messages were dropped").len(), began.elapsed().as_secs() + 1);
     assert!(lines as u64 <= seconds, "{lines} lines in {seconds} s");

@@ -27,7 +27,7 @@ pub struct PersonWait {
     /// Activation of the node.
     #[serde(default)]
     pub activation: u32,
-    /// Text that the person reads, shortened to [`MAX_PROMPT_BYTES`].
+    /// Text that the person reads, at most 2,000 bytes.
     pub prompt: String,
     /// People who may answer; anyone if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

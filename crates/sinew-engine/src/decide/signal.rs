@@ -112,8 +112,8 @@ impl Decider<'_> {
         if self.state.paused.is_none() {
             return Err(InputRefusal::NotPaused);
         }
+        // Timers that are due wait for the next tick: a shell that reads results first sends it then.
         self.emit(Fact::Resumed);
-        self.tick();
         Ok(())
     }
 

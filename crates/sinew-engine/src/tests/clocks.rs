@@ -18,7 +18,7 @@ fn a_callee_that_waits_for_a_person_stops_the_clocks_above_it() {
     check(
         "m",
         plan.clone(),
-        r#"
+        r"
         start      | +m m*1 +b[0] b[0]?1
         @60        |
         b[0]&x1    | b[0]&x
@@ -26,18 +26,18 @@ fn a_callee_that_waits_for_a_person_stops_the_clocks_above_it() {
         b[0]&x2-   | b[0]&x-
         @5099      |
         @5100      | b[0]!SINEW-6001 m!SINEW-6001 failure!SINEW-6001 end
-"#,
+",
     );
     check(
         "m",
         plan,
-        r#"
+        r"
         start      | +m m*1 +b[0] b[0]?1
         @60        |
         b[0]&x1    | b[0]&x
         @5060      |
         b[0]=1     | b[0]=1 m=[1] success end
-"#,
+",
     );
 }
 

@@ -34,7 +34,8 @@ fn what_follows_a_reply_waits_for_the_resume() {
         pause      | paused
         a=1        | a=1 a holds
         @50        |
-        resume     | resumed a?route:2/1
+        resume     | resumed
+        @50        | a?route:2/1
         a="b"      | c/ +b b?1
         b=1        | b=1 success end
 "#,
@@ -51,7 +52,8 @@ fn backoff_and_sleep_do_not_end_while_paused() {
         a!         | a?! a backs off @100
         pause      | paused
         @200       |
-        resume     | resumed s="woke" a?2
+        resume     | resumed
+        @200       | s="woke" a?2
         a=1        | a=1 success end
 "#,
     );
@@ -63,7 +65,8 @@ fn backoff_and_sleep_do_not_end_while_paused() {
         pause      | paused
         a!         | a?! a backs off @0
         @500       |
-        resume     | resumed a?2
+        resume     | resumed
+        @500       | a?2
         a=1        | a=1 success end
 ",
     );

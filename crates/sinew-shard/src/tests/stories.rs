@@ -305,7 +305,8 @@ pub(super) mod commands {
             x.a fail | -
             pause x | yes
             at 1000 | -
-            resume x | task x.a#2, yes
+            resume x | yes
+            at 1000 | task x.a#2
         ";
         pausing_twice_is_refused: "
             start x one | began x, task x.a#1

@@ -1,5 +1,6 @@
 //! Agents that take tasks from queues, and forgers of results.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use sinew_protocol::{Fault, ResultKey, ResultToken, Subject, Token};
 
@@ -14,11 +15,20 @@ pub(super) struct SimulatedAgents {
     open: Vec<usize>,
     /// Tasks that were seen.
     seen: usize,
+    /// Results of tasks that agents work on.
+    unsent: Vec<(Subject, Bytes)>,
 }
 
 impl SimulatedAgents {
-    /// Lets an agent look at a task: it answers, fails, or leaves it for good. Some tasks are answered again.
+    /// Lets an agent end a task, or look at one: it answers, fails, works on it, or leaves it for good. Some tasks are answered
+    /// again.
     pub(super) fn work(&mut self, mesh: &mut HostileMesh) {
+        if !self.unsent.is_empty() && mesh.dice.chance(30) {
+            let nth = mesh.dice.roll(self.unsent.len() as u64) as usize;
+            let (subject, body) = self.unsent.swap_remove(nth);
+            mesh.bus.put_once(subject, body);
+            return;
+        }
         self.open.extend(self.seen..mesh.bus.tasks.len());
         self.seen = mesh.bus.tasks.len();
         if self.open.is_empty() {
@@ -53,7 +63,11 @@ impl SimulatedAgents {
             _ => Ok(json!({ "task": task.as_str() })),
         };
         let body = answer(task, result).into();
-        mesh.bus.put_once(subject, body);
+        if mesh.dice.chance(20) {
+            self.unsent.push((subject, body));
+        } else {
+            mesh.bus.put_once(subject, body);
+        }
     }
 }
 

@@ -32,7 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use sinew_engine::{ATTEMPT_TIMED_OUT, ActivationId, Fact, Time};
+use sinew_engine::{ATTEMPT_TIMED_OUT, ActivationId, ActivationPhase, Fact, Time};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionRecord, Positions, Verdict};
 use sinew_protocol::subject::Operation;
@@ -46,7 +46,7 @@ use crate::in_flight::ShardReport;
 use crate::intake::InputStream;
 use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
-use crate::outgoing::child_result;
+use crate::outgoing::{Outgoing, child_result};
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 use crate::tests::kit::key;
 
@@ -179,6 +179,16 @@ impl Invariants {
         let one = self.model.executions.get(execution);
         let attempt = one.and_then(|one| one.attempt_of(task.as_str()));
         attempt.and_then(|(_, attempt)| attempt.deadline).is_some_and(|deadline| deadline <= now)
+    }
+
+    /// A message of a commit that was just stored leaves the owner: a task is sent only if the journal awaits its answer.
+    pub(super) fn released(&self, outgoing: &Outgoing) {
+        let Outgoing::Task { call, .. } = outgoing else { return };
+        let one = &self.model.executions[&call.execution];
+        let Some(((act, attempt), _)) = one.attempt_of(call.task.as_str()) else { return };
+        let act = one.machine.state().act(act);
+        let is_awaited = act.running == Some(attempt) && act.phase == ActivationPhase::Running;
+        assert!(is_awaited, "I33: {} is sent although it is over", call.task);
     }
 
     /// An agent takes a task from its queue.

@@ -50,7 +50,7 @@ pub(super) struct SimulatedOutbox {
     owner: Token,
     sendings: Vec<Sending>,
     calls: BTreeMap<TaskId, DirectCall>,
-    /// Tasks that this outbox has withdrawn or is withdrawing.
+    /// Tasks that this outbox has withdrawn.
     cancelled: BTreeSet<TaskId>,
     /// Inputs for the shard's owner that come from here.
     pub(super) back: VecDeque<ShardInput>,
@@ -68,9 +68,6 @@ impl SimulatedOutbox {
     }
 
     pub(super) fn push(&mut self, sending: Sending) {
-        if let Sending::New(Outgoing::CancelTask { call }) = &sending {
-            self.cancelled.insert(call.task.clone());
-        }
         self.sendings.push(sending);
     }
 
@@ -172,6 +169,7 @@ impl SimulatedOutbox {
             Outgoing::CancelEvaluation { .. } | Outgoing::StartAnswer { .. } => {}
             Outgoing::CancelTask { call } => {
                 self.calls.remove(&call.task);
+                self.cancelled.insert(call.task.clone());
                 mesh.bus.withdrawn.insert(call.task.clone());
                 if is_for_workflow(&call, |_| false) {
                     self.command(mesh, &child_cancel(&call));

@@ -256,7 +256,10 @@ impl ShardLoop {
                 }
             }
         }
-        self.collect();
+        while let Some(outgoing) = self.state.poll_outgoing() {
+            mesh.invariants.released(&outgoing);
+            self.outbox.push(Sending::New(outgoing));
+        }
         for report in self.state.take_reports(&mut FactCounter::default()) {
             self.outbox.push(Sending::Report(report));
         }

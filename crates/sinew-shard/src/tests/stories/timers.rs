@@ -100,6 +100,7 @@ stories! {
         start x nap | began x
         pause x | yes
         at 5000 | -
-        resume x | task x.a#1, yes
+        resume x | yes
+        at 5000 | task x.a#1
     ";
 }
