@@ -72,7 +72,7 @@ workflow:
     let fake = FakeAgent::start("JSONRPC", true).await;
     let world = BridgeWorld::with_workflows(&[("single", SINGLE), ("answers", ANSWERS)]).await;
     world.serve(&format!("name: outside\ncard: {}\nask: answers\n", fake.base)).await;
-    let asked = world.ask("single", "m1", json!({"data": {"text": "ask"}})).await;
+    let asked = world.ask_to_end("single", "m1", json!({"data": {"text": "ask"}})).await;
     assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
     let params = json!({
         "message": {"messageId": "m2", "role": "ROLE_USER", "parts": [{"data": {"text": "hold"}}]},
@@ -95,23 +95,24 @@ async fn people_answer_questions_of_outside_agents() {
     let world = BridgeWorld::with_workflows(&[("single", SINGLE)]).await;
     world.serve(&format!("name: outside\ncard: {}\nask: ask:person\n", fake.base)).await;
     let person = world.operator("ann").await;
-    let (asked, ()) = tokio::join!(world.ask("single", "m1", json!({"data": {"text": "ask"}})), async {
-        let events = person.mesh().events();
-        let filter = EventFilter { workflow: Some("ask:person".to_owned()), ..EventFilter::default() };
-        let mut told = events.follow(&filter, EventStart::Now).await.unwrap();
-        let question = loop {
-            if let Some(question) = person.approvals(Some("ask:person")).await.unwrap().pop() {
-                break question;
-            }
-            told.next().await;
-        };
-        let shown = question.wait.question.as_ref().unwrap();
-        assert!(shown.prompt.ends_with("which colour?"), "{shown:?}");
-        let id = person.find(&question.execution).await.unwrap();
-        let found = person.find_approval(&id, None).await.unwrap();
-        let answer = DecisionRequest { data: json!({"text": "blue"}), ..DecisionRequest::default() };
-        person.decide(&found, answer).await.unwrap();
-    });
+    let (asked, ()) =
+        tokio::join!(world.ask_to_end("single", "m1", json!({"data": {"text": "ask"}})), async {
+            let events = person.mesh().events();
+            let filter = EventFilter { workflow: Some("ask:person".to_owned()), ..EventFilter::default() };
+            let mut told = events.follow(&filter, EventStart::Now).await.unwrap();
+            let question = loop {
+                if let Some(question) = person.approvals(Some("ask:person")).await.unwrap().pop() {
+                    break question;
+                }
+                told.next().await;
+            };
+            let shown = question.wait.question.as_ref().unwrap();
+            assert!(shown.prompt.ends_with("which colour?"), "{shown:?}");
+            let id = person.find(&question.execution).await.unwrap();
+            let found = person.find_approval(&id, None).await.unwrap();
+            let answer = DecisionRequest { data: json!({"text": "blue"}), ..DecisionRequest::default() };
+            person.decide(&found, answer).await.unwrap();
+        });
     assert_eq!(output(&asked)["text"], "answered blue", "{asked:#}");
     assert_eq!(fake.most_of_one_message(), 1);
     world.end().await;

@@ -148,13 +148,18 @@ impl BridgeWorld {
         assert!(waited.is_ok(), "{name} does not come");
     }
 
-    /// Asks an agent or workflow by A2A, and gives the task at its end. A call returns early if a person is waited for.
+    /// Sends a message to an agent or workflow by A2A, and returns the task that it is answered with.
     pub(crate) async fn ask(&self, agent: &str, id: &str, part: Value) -> Value {
         let message = json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [part]}});
-        let mut task = self.rpc(agent, "SendMessage", &message).await["task"].take();
-        while ["INPUT_REQUIRED", "WORKING"]
-            .iter()
-            .any(|state| task["status"]["state"] == format!("TASK_STATE_{state}"))
+        self.rpc(agent, "SendMessage", &message).await["task"].take()
+    }
+
+    /// The same, and waits until questions of the task are answered and the task has ended.
+    pub(crate) async fn ask_to_end(&self, agent: &str, id: &str, part: Value) -> Value {
+        let mut task = self.ask(agent, id, part).await;
+        while ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_WORKING"]
+            .map(Value::from)
+            .contains(&task["status"]["state"])
         {
             task = self.rpc(agent, "GetTask", &json!({ "id": task["id"] })).await;
         }

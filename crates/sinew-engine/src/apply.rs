@@ -52,7 +52,7 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
             state.await_person(graph, *act, wait);
             state.set_deadline(*act, *deadline, TimerKind::Person);
             if *stops_clocks {
-                state.stop_clocks(*act);
+                state.stop_clocks(*act, state.at);
             }
         }
         Fact::CalleeWaits { act, callee, number, wait, .. } => {

@@ -80,6 +80,9 @@ pub struct ExecutionState {
     /// Deadline of the execution while its clock is stopped, and when it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_wall: Option<(Time, Time)>,
+    /// When the execution's clock was last started again after a stop; 0 if never.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub(crate) wall_restarted_at: Time,
 }
 
 /// One run of one node.
@@ -164,6 +167,9 @@ pub struct Activation {
     /// When its clocks were stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_at: Option<Time>,
+    /// When its clocks were last started again after a stop; 0 if never.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub(crate) restarted_at: Time,
 }
 
 /// The last report of a callee.
@@ -177,6 +183,10 @@ pub(crate) struct CalleeReport {
 const MAX_CALLEES: usize = 1_024;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_never(time: &Time) -> bool {
+    *time == 0
+}
+
 const fn is_zero(count: &u32) -> bool {
     *count == 0
 }

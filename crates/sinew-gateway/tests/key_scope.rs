@@ -124,5 +124,9 @@ async fn plans_call_what_the_key_of_their_deployer_opens() {
         let (status, body) = deploy(&file).await;
         assert_eq!(status, StatusCode::CREATED, "{body}");
     }
+    // The version keeps the patterns: names that its executions compute are checked as well.
+    let request = world.request(Method::GET, "/api/v1/workflows/flow-a").bearer_auth(&key);
+    let described: Value = request.send().await.unwrap().json().await.unwrap();
+    assert_eq!(described["limits"]["calls"], json!(["flow-*", "alpha"]), "{described}");
     world.end().await;
 }

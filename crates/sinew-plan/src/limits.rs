@@ -23,6 +23,10 @@ pub struct PlanLimits {
     /// Price in USD of all model calls that the agents tell, sub-workflows and agents of agents included; none = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// Names of the agents and workflows that executions may call, in which `*` matches any text: the patterns of the key that
+    /// the workflow was deployed with; none = all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Vec<String>>,
 }
 
 impl Default for PlanLimits {
@@ -36,6 +40,7 @@ impl Default for PlanLimits {
             value_bytes: 16 << 20,
             wall_ms: None,
             cost_usd: None,
+            calls: None,
         }
     }
 }

@@ -4,6 +4,10 @@
 //! and of the execution do not run; if the question is asked by a callee, its own do not run either. When the wait ends, the
 //! deadlines move by the time that it took. A question has a due time of its own, and the node that asks may have a limit:
 //! these always run.
+//!
+//! A callee reports since when it has waited. Its clocks stop at that time, also when the owner reads the report later, so
+//! a takeover or an outage takes no time from the callee. No time counts twice: a clock stops no earlier than it was last
+//! started.
 
 use std::sync::Arc;
 
@@ -24,15 +28,18 @@ impl ExecutionState {
         let one = &mut self.acts[act as usize];
         let report = CalleeReport { number, wait: wait.cloned() };
         one.callees.get_or_insert_default().insert(callee.to_owned(), report);
-        match (one.callee_wait().is_some(), one.stops_clocks) {
-            (true, false) => self.stop_clocks(act),
-            (false, true) => self.restart_clocks(act),
+        let (since, sent_at) = (one.callee_wait().map(|wait| wait.since), one.sent_at);
+        match (since, one.stops_clocks) {
+            (Some(since), false) => {
+                self.stop_clocks(act, since.max(sent_at.unwrap_or(self.at)).min(self.at));
+            }
+            (None, true) => self.restart_clocks(act),
             _ => {}
         }
     }
 
-    /// The activation waits for a person: stops the clocks that run above the question.
-    pub(super) fn stop_clocks(&mut self, act: ActivationId) {
+    /// Stops the clocks that run above a question that the activation, or its callee, has asked at this time.
+    pub(super) fn stop_clocks(&mut self, act: ActivationId, since: Time) {
         if std::mem::replace(&mut self.acts[act as usize].stops_clocks, true) {
             return;
         }
@@ -45,14 +52,14 @@ impl ExecutionState {
             next = one.owner;
             let has_clock = above != act || one.phase == ActivationPhase::Running;
             if one.people == 1 && one.end.is_none() && has_clock {
-                self.stop_clock(above);
+                self.stop_clock(above, since);
             }
         }
         if self.asking.len() == 1
             && let Some(wall) = self.timers.iter().find(|timer| timer.kind == TimerKind::Wall).copied()
         {
             self.timers.remove(&wall);
-            self.stopped_wall = Some((wall.at, self.at));
+            self.stopped_wall = Some((wall.at, since.max(self.wall_restarted_at)));
         }
     }
 
@@ -76,13 +83,13 @@ impl ExecutionState {
         {
             let at = deadline.saturating_add(self.at.saturating_sub(stopped_at));
             self.timers.insert(EngineTimer { at, act: None, kind: TimerKind::Wall });
+            self.wall_restarted_at = self.at;
         }
     }
 
-    fn stop_clock(&mut self, act: ActivationId) {
-        let at = self.at;
+    fn stop_clock(&mut self, act: ActivationId, since: Time) {
         let one = &mut self.acts[act as usize];
-        one.stopped_at = Some(at);
+        one.stopped_at = Some(since.max(one.restarted_at));
         if let Some(deadline) = one.deadline {
             self.timers.remove(&activation_timer(act, deadline));
         }
@@ -95,6 +102,7 @@ impl ExecutionState {
         let at = self.at;
         let one = &mut self.acts[act as usize];
         let Some(stopped_at) = one.stopped_at.take() else { return };
+        one.restarted_at = at;
         if one.end.is_some() {
             return;
         }

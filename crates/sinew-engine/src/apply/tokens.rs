@@ -145,6 +145,7 @@ impl ExecutionState {
             stops_clocks: false,
             people: 0,
             stopped_at: None,
+            restarted_at: 0,
         });
         self.open += 1;
         if self.outcome.is_some() && owner.is_none() {

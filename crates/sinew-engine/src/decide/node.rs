@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
-use sinew_protocol::{Fault, FaultKind};
+use sinew_protocol::access::matches_pattern;
+use sinew_protocol::{Fault, FaultKind, code};
 
 use super::{AttemptEnd, BUDGET_USED_UP, Decider, size};
 use crate::adapter::NodeDecision;
@@ -131,6 +132,9 @@ impl Decider<'_> {
             }
             return;
         }
+        if let Some(fault) = self.refused_call(&ask) {
+            return self.fail(act, fault, None);
+        }
         if self.state.paused.is_some() {
             // In a paused execution the step after a reply or an answer waits for the resume, like all other work.
             self.emit(Fact::BackedOff { act, until: self.now, ask: Some(ask) });
@@ -141,6 +145,17 @@ impl Decider<'_> {
         let deadline = timeout.map(|ms| self.now.saturating_add(ms));
         let attempt = one.attempt + 1;
         self.emit(Fact::Dispatched { act, attempt, tries, ask, deadline });
+    }
+
+    /// Returns why a call is outside of the patterns of the key that the workflow was deployed with.
+    fn refused_call(&self, ask: &TaskRequest) -> Option<Fault> {
+        let calls = self.graph.plan().limits.calls.as_ref().filter(|_| !ask.is_evaluation())?;
+        let name = ask.target.name();
+        if calls.iter().any(|pattern| matches_pattern(pattern, name)) {
+            return None;
+        }
+        let text = format!("the workflow was deployed with a key that does not allow calls of '{name}'");
+        Some(Fault::invalid(code::CALL_BEYOND_KEY.as_str(), text))
     }
 
     /// An attempt ended.

@@ -168,3 +168,27 @@ fn an_execution_waits_if_only_people_are_waited_for() {
         assert!(waits.iter().all(|wait| matches!(wait.what, WaitingFor::CalleePerson { .. })), "{input}");
     }
 }
+
+#[test]
+fn a_report_that_is_read_late_stops_clocks_from_the_question_on() {
+    // Asked at 60, read at 4000, answered at 5060: 40 ms are left. The next question counts from 5060 on, not from 70.
+    check(
+        "m",
+        json!({
+            "@": { "limits": { "wall_ms": 500 } },
+            "m": { "op": "map", "body": "b", "items": 1, "timeout": 400 },
+            "b": { "attempt_timeout": 100, "timeout": 250 },
+        }),
+        r"
+        start               | +m m*1 +b[0] b[0]?1
+        b[0]&x1<60 @4000    | b[0]&x
+        @5060               |
+        b[0]&x2-            | b[0]&x-
+        b[0]&x3<70 @5090    | b[0]&x
+        @6090               |
+        b[0]&x4-            | b[0]&x-
+        @6129               |
+        @6130               | b[0]!SINEW-6001 m!SINEW-6001 failure!SINEW-6001 end
+",
+    );
+}

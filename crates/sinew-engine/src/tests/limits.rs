@@ -168,3 +168,15 @@ fn money() {
 ",
     );
 }
+
+#[test]
+fn calls_outside_of_the_patterns_of_a_plan_fail() {
+    check(
+        "alpha>beta>s",
+        json!({ "@": { "limits": { "calls": ["al*", "s"] } } }),
+        "
+        start      | +alpha alpha?1
+        alpha=1    | alpha=1 +beta beta!SINEW-6055 failure!SINEW-6055 end
+",
+    );
+}

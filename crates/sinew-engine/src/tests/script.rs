@@ -20,8 +20,9 @@ use crate::{
 ///
 /// Inputs: `start`, `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
 /// agent answers), `a!error` (it fails, see [`fault`]), `a#1=1` (attempt 1 answers), `a:yes` (a person answers),
-/// `a.port~1` (it yields a value), `a%words` (progress), `a&x1` (report 1 of its callee x: a person is waited for), `a&x2-`
-/// (report 2: nobody is), `@500` (it is 500 ms after the start), `pause`, `resume`, `cancel`,
+/// `a.port~1` (it yields a value), `a%words` (progress), `a&x1` (report 1 of its callee x: a person is waited for, since
+/// 60 ms with `a&x1<60`), `a&x2-` (report 2: the wait is over), `@500` (it is 500 ms after the start), `a=1 @500` (the answer is
+/// read 500 ms after the start, before any timer fires), `pause`, `resume`, `cancel`,
 /// `retry`, `retry a b`, `retry only a`, `retry a < 5` (with this input). A child is `body[index]`, a second activation of a node `a_1`.
 ///
 /// Facts: `+a` begun, `a?1` asked (attempt; `/tries` where they differ), `a?!` to be tried again, `a=v` completed, `a==v`
@@ -37,7 +38,11 @@ pub(crate) fn check(edges: &str, settings: Value, script: &str) {
         if let Some(ms) = input.strip_prefix('@') {
             world.now = ms.parse().unwrap();
         }
-        let parsed = parse(&world, input);
+        let (read, late) = input.split_once(" @").unwrap_or((input, ""));
+        if let Ok(ms) = late.parse() {
+            world.now = ms;
+        }
+        let parsed = parse(&world, read);
         let told = match world.input(parsed) {
             Ok(facts) => facts.iter().filter_map(|fact| tell(&world, fact)).collect::<Vec<_>>().join(" "),
             Err(refused) => format!("refused: {refused}"),
@@ -114,8 +119,10 @@ pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
     }
 }
 
-/// A report of a callee: its name, the number of the report, and a `-` if it waits for nobody.
+/// A report of a callee: its name, the number of the report, and a `-` if the wait is over. `<60`: since that time.
 pub(crate) fn callee_wait(act: ActivationId, attempt: u32, report: &str, now: Time) -> EngineInput {
+    let (report, since) = report.split_once('<').unwrap_or((report, ""));
+    let since = since.parse().unwrap_or(now);
     let number = report[1..].trim_end_matches('-').parse().unwrap();
     let wait = (!report.ends_with('-')).then(|| {
         Arc::new(PersonWait {
@@ -125,7 +132,7 @@ pub(crate) fn callee_wait(act: ActivationId, attempt: u32, report: &str, now: Ti
             activation: 0,
             prompt: "May we?".to_owned(),
             allowed: Vec::new(),
-            since: now,
+            since,
             due: Some(now + 10_000),
             more: 0,
             is_busy: false,

@@ -220,13 +220,18 @@ pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
         let keeps = again.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
         Ok(keeps.then_some(loaded))
     });
-    let loaded = loaded.await??.ok_or_else(|| {
+    let mut loaded = loaded.await??.ok_or_else(|| {
         bad_request("name: the file has no name for its workflow; give one as `?name=NAME.yaml`")
     })?;
     for workflow in &loaded.workflows {
         call.check_offered(&workflow.plan.name)?;
     }
     check_calls(&call, &loaded).await?;
+    if let Some(patterns) = call.operations.patterns() {
+        for workflow in &mut loaded.workflows {
+            workflow.plan.limits.calls = Some(patterns.to_vec());
+        }
+    }
     let deployed = deploy_file(call.operator.mesh(), &loaded).await?;
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)

@@ -118,6 +118,11 @@ impl A2aOperations {
         self.exposes_everything() && self.only.is_none()
     }
 
+    /// Returns the patterns of the caller; `None` if it may see every name.
+    pub(crate) fn patterns(&self) -> Option<&[String]> {
+        self.only.as_deref()
+    }
+
     /// Whether every workflow and agent is offered, with the executions of every caller.
     pub(crate) fn offers_everything(&self) -> bool {
         self.offers_every_name() && self.owner.is_none()

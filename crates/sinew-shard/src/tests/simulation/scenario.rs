@@ -165,7 +165,7 @@ impl Scenario {
         if step > MAX_CALM_STEPS / 2 && !self.mesh.killers.is_empty() {
             for killer in std::mem::take(&mut self.mesh.killers) {
                 let is_set_aside = model.is_held(&killer) || !model.is_open(&killer);
-                assert!(is_set_aside, "I22: {killer} is never set aside");
+                assert!(is_set_aside, "I22: {} is never set aside", model.executions[&killer].describe());
             }
         }
         let open = model.open();
