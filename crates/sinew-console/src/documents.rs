@@ -609,7 +609,10 @@ pub(crate) struct AgentListRow {
     pub(crate) description: String,
     #[serde(default)]
     pub(crate) skills: Vec<String>,
+    #[serde(default)]
+    pub(crate) state: String,
     pub(crate) heartbeat_age_ms: Option<u64>,
+    pub(crate) queued: Option<u64>,
 }
 
 /// Description of an agent.
@@ -629,8 +632,13 @@ pub(crate) struct AgentDocument {
     #[serde(default)]
     pub(crate) output_schema: Value,
     pub(crate) delivery: Option<String>,
+    #[serde(default)]
+    pub(crate) state: String,
     pub(crate) heartbeat_age_ms: Option<u64>,
 }
+
+/// State of an agent whose card is no longer valid.
+pub(crate) const OFFLINE: &str = "offline";
 
 /// A skill of an agent.
 #[derive(Clone, Debug, Deserialize)]

@@ -83,6 +83,7 @@ fn console_routes() -> Vec<ConsoleRoute> {
         form("/console/desk", pages::desk::work),
         page("/console/agents", pages::agents::show),
         page("/console/agents/{name}", pages::agent::show),
+        form("/console/agents/{name}/retire", pages::agent::retire),
         page("/console/artifacts", pages::mesh_artifacts::show),
         page("/console/traffic", pages::traffic::show),
         page("/console/import", pages::import::show),

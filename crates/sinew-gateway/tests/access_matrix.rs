@@ -28,7 +28,7 @@ enum Needs {
 use Needs::{Admin, Client, Nothing, Operator};
 
 /// Routes without those of endpoints.
-const ROUTES: [(&str, &str, Needs); 70] = [
+const ROUTES: [(&str, &str, Needs); 71] = [
     ("GET", "/.well-known/agent-card.json", Nothing),
     ("GET", "/agents/{agent}/.well-known/agent-card.json", Operator),
     ("GET", "/.well-known/jwks.json", Nothing),
@@ -79,6 +79,7 @@ const ROUTES: [(&str, &str, Needs); 70] = [
     ("DELETE", "/api/v1/workflows/{name}", Admin),
     ("GET", "/api/v1/agents", Operator),
     ("GET", "/api/v1/agents/{name}", Operator),
+    ("DELETE", "/api/v1/agents/{name}", Admin),
     ("POST", "/api/v1/conversions", Operator),
     ("GET", "/api/v1/map", Operator),
     ("GET", "/api/v1/artifacts", Operator),

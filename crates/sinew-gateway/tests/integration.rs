@@ -28,6 +28,7 @@ mod mcp_python;
 mod mcp_support;
 mod mcp_tasks;
 mod node_sdk;
+mod offline_agents;
 mod oidc;
 mod page_matrix;
 mod page_threads;

@@ -25,7 +25,7 @@ enum PageNeeds {
 
 use PageNeeds::{Deployer, Nothing, Reader, Steerer};
 
-const PAGES: [(&str, &str, PageNeeds); 56] = [
+const PAGES: [(&str, &str, PageNeeds); 57] = [
     ("GET", "/", Reader),
     ("GET", "/console", Reader),
     ("GET", "/console/", Reader),
@@ -64,6 +64,7 @@ const PAGES: [(&str, &str, PageNeeds); 56] = [
     ("POST", "/console/desk", Steerer),
     ("GET", "/console/agents", Reader),
     ("GET", "/console/agents/{name}", Reader),
+    ("POST", "/console/agents/{name}/retire", Deployer),
     ("GET", "/console/artifacts", Reader),
     ("GET", "/console/traffic", Reader),
     ("GET", "/console/import", Reader),

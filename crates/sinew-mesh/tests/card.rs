@@ -294,6 +294,43 @@ async fn who_is_not_heard_of_is_gone() {
 }
 
 #[tokio::test]
+async fn an_agent_that_died_stays_listed_until_it_is_retired() {
+    let (_server, mesh) = started::mesh().await;
+    let ttl = Duration::from_millis(500);
+    let mut cards = mesh.cards().follow_within(ttl);
+    for agent in ["left", "dead"] {
+        mesh.cards().announce(&card(agent)).await.unwrap();
+        cards.wait_for(agent).await;
+    }
+    mesh.cards().retract("left").await.unwrap();
+    while !cards.list().is_empty() {
+        tokio::time::timeout(SOON, cards.changed()).await.unwrap();
+    }
+    let offline = async |cards| mesh.cards().offline(cards).await.unwrap();
+    // The mirror may be behind.
+    let found = loop {
+        match offline(&cards).await {
+            found if found.is_empty() => {}
+            found => break found,
+        }
+    };
+    assert_eq!(found.iter().map(|one| one.card.name.as_str()).collect::<Vec<_>>(), ["dead"]);
+    assert!(found[0].age >= ttl, "{:?}", found[0].age);
+
+    // An agent that is online is listed once.
+    let live = mesh.cards().follow();
+    live.ready().await;
+    assert!(live.get("dead").is_some());
+    assert!(offline(&live).await.is_empty());
+
+    mesh.cards().retire(&Token::of("dead")).await.unwrap();
+    assert!(offline(&cards).await.is_empty());
+    // A mesh that an older version provisioned has no list of them.
+    mesh.admin().jetstream().delete_stream("test_AGENTS").await.unwrap();
+    assert!(offline(&cards).await.is_empty());
+}
+
+#[tokio::test]
 async fn the_view_survives_the_servers_death() {
     let (mut server, mesh) = started::mesh().await;
     let cards = mesh.cards().follow_within(Duration::from_secs(30));

@@ -98,6 +98,10 @@ async fn shards_never_change_and_the_rest_may() {
     assert_eq!(config(&mesh, "m_TASKS").await.max_age, Duration::from_hours(1));
     assert_eq!(config(&mesh, "m_ARTIFACTS").await.max_age, Duration::from_hours(2));
     assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
+    // The mirror keeps a card for longer than the stream of cards.
+    assert_eq!(config(&mesh, "m_AGENTS").await.max_age, Duration::from_hours(1));
+    assert_eq!(config(&mesh, "m_AGENTS").await.mirror.unwrap().name, "m_CARDS");
+    assert_eq!(config(&mesh, "m_CARDS").await.max_age, Duration::from_mins(1));
     // Settings that are not given stay.
     assert_eq!(mesh.admin().provision(&Provision::default()).await.unwrap(), []);
 }

@@ -1,19 +1,53 @@
-//! Agents that are online, as their cards announce them.
+//! Agents of a mesh, as their cards announce them: those that are online, and those that died and were not retired.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_mesh::card::{AnnouncedCard, Cards};
-use sinew_protocol::a2a::AgentSkill;
-use sinew_protocol::card;
-use sinew_protocol::code;
+use sinew_inspection::words;
+use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
+use sinew_mesh::task::QueueLength;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::a2a::{AgentCard, AgentSkill};
+use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, CARD_TTL};
+use sinew_protocol::{Token, code};
 
 use crate::failure::{Failure, FailureKind};
 
 /// No agent of this name is on the mesh.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
+
+/// State of an agent, by the time of its last heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// It takes work.
+    Online,
+    /// It missed heartbeats.
+    Late,
+    /// Its card is no longer valid: nothing is routed to it.
+    Offline,
+}
+
+impl AgentState {
+    /// State of an agent that is online. Executors announce workflows, and seldom.
+    fn of_online(card: &AgentCard, age: Duration) -> Self {
+        let is_late = age > CARD_LATE_AFTER && card::kind(card) == AgentKind::Agent;
+        if is_late { Self::Late } else { Self::Online }
+    }
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Late => "late",
+            Self::Offline => "offline",
+        }
+    }
+}
 
 /// One agent in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -28,8 +62,12 @@ pub struct AgentRow {
     pub description: String,
     /// Ids of its skills.
     pub skills: Vec<String>,
+    /// `online`, `late` (it missed heartbeats) or `offline`.
+    pub state: AgentState,
     /// Milliseconds since its last heartbeat.
     pub heartbeat_age_ms: u64,
+    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
+    pub queued: Option<u64>,
 }
 
 /// One agent.
@@ -52,50 +90,129 @@ pub struct AgentDetails {
     pub output_schema: Option<Value>,
     /// How tasks reach it: `queue` or `direct`.
     pub delivery: String,
+    /// `online`, `late` (it missed heartbeats) or `offline`.
+    pub state: AgentState,
     /// Milliseconds since its last heartbeat.
     pub heartbeat_age_ms: u64,
+    /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
+    pub queued: Option<u64>,
+}
+
+/// An agent that was retired: it is no longer listed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RetiredAgent {
+    /// Its name.
+    pub name: String,
+    /// `retired`.
+    pub status: &'static str,
 }
 
 impl AgentRow {
-    /// The rows of all agents that are online.
+    /// The rows of all agents that are online, without their queues.
     pub fn all(cards: &Cards) -> Vec<Self> {
-        cards.list().iter().map(|one| Self::of(cards, one)).collect()
+        let none = BTreeMap::new();
+        cards.list().iter().map(|one| Self::of_online(cards, one, &none)).collect()
     }
 
-    fn of(cards: &Cards, announced: &AnnouncedCard) -> Self {
-        let card = &announced.card;
+    fn of_online(cards: &Cards, announced: &AnnouncedCard, queues: &BTreeMap<String, u64>) -> Self {
+        let age = cards.age(&announced.card.name).unwrap_or_default();
+        Self::of(&announced.card, AgentState::of_online(&announced.card, age), age, queues)
+    }
+
+    fn of(card: &AgentCard, state: AgentState, age: Duration, queues: &BTreeMap<String, u64>) -> Self {
         Self {
             name: card.name.clone(),
             version: card.version.clone(),
             kind: card::kind(card).word(),
             description: card.description.clone(),
             skills: card.skills.iter().map(|skill| skill.id.clone()).collect(),
-            heartbeat_age_ms: heartbeat_age_ms(cards, &card.name),
+            state,
+            heartbeat_age_ms: age.as_millis() as u64,
+            queued: queues.get(&card.name).copied(),
         }
     }
 }
 
-impl AgentDetails {
-    /// Details of an agent that is online.
-    pub fn of(cards: &Cards, name: &str) -> Result<Self, Failure> {
-        let announced = find_agent(cards, name)?;
-        let card = &announced.card;
-        Ok(Self {
-            name: card.name.clone(),
-            kind: card::kind(card).word(),
-            version: card.version.clone(),
-            description: card.description.clone(),
-            skills: card.skills.clone(),
-            input_schema: card::input_schema(card).cloned(),
-            output_schema: card::output_schema(card).cloned(),
-            delivery: format!("{:?}", card::delivery(card)).to_lowercase(),
-            heartbeat_age_ms: heartbeat_age_ms(cards, name),
-        })
+/// Lists all agents by name, those that are offline and were not retired too.
+pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Failure> {
+    let queues = queued_tasks(mesh).await?;
+    let mut rows: Vec<AgentRow> =
+        cards.list().iter().map(|one| AgentRow::of_online(cards, one, &queues)).collect();
+    let offline = offline_cards(mesh, cards).await?;
+    rows.extend(offline.iter().map(|one| AgentRow::of(&one.card, AgentState::Offline, one.age, &queues)));
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(rows)
+}
+
+/// Describes an agent that is listed: it is online, or offline and was not retired.
+pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
+    let (card, state, age) = match find_agent(cards, name) {
+        Ok(announced) => {
+            let age = cards.age(name).unwrap_or_default();
+            let state = AgentState::of_online(&announced.card, age);
+            (announced.card.clone(), state, age)
+        }
+        Err(unknown) => {
+            let offline = offline_card(mesh, cards, name).await?.ok_or(unknown)?;
+            (offline.card, AgentState::Offline, offline.age)
+        }
+    };
+    Ok(AgentDetails {
+        kind: card::kind(&card).word(),
+        input_schema: card::input_schema(&card).cloned(),
+        output_schema: card::output_schema(&card).cloned(),
+        delivery: format!("{:?}", card::delivery(&card)).to_lowercase(),
+        state,
+        heartbeat_age_ms: age.as_millis() as u64,
+        queued: queued_tasks(mesh).await?.remove(&card.name),
+        name: card.name,
+        version: card.version,
+        description: card.description,
+        skills: card.skills,
+    })
+}
+
+/// Removes an agent that is offline from the lists. It is listed again when it is announced again.
+pub async fn retire_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<RetiredAgent, Failure> {
+    if let Ok(announced) = find_agent(cards, name) {
+        let age = words::duration(cards.age(&announced.card.name).unwrap_or_default().as_millis() as u64);
+        let text = format!("agent '{name}' is online: its last heartbeat was {age} ago");
+        return Err(Failure::new(FailureKind::Conflict, code::AGENT_ONLINE.as_str(), text).hint(format!(
+            "stop its processes; an agent that was killed is offline {} after its last heartbeat",
+            words::duration(CARD_TTL.as_millis() as u64)
+        )));
+    }
+    let offline = offline_card(mesh, cards, name).await?;
+    let Some(OfflineCard { card, .. }) = offline else {
+        let text = format!("no agent '{name}' is listed as offline");
+        return Err(Failure::new(FailureKind::NotFound, NO_SUCH_AGENT, text)
+            .hint("see `sinew agent list --mesh`; an agent that was shut down is not listed"));
+    };
+    mesh.cards().retire(&Token::of(&card.name)).await?;
+    Ok(RetiredAgent { name: card.name, status: "retired" })
+}
+
+async fn offline_card(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Option<OfflineCard>, Failure> {
+    Ok(offline_cards(mesh, cards).await?.into_iter().find(|one| one.card.name == name))
+}
+
+/// The agents that are offline; none for a user whose permissions are those of an older version.
+pub(crate) async fn offline_cards(mesh: &Mesh, cards: &Cards) -> Result<Vec<OfflineCard>, Failure> {
+    match mesh.cards().offline(cards).await {
+        Err(MeshError::Forbidden { .. }) => Ok(Vec::new()),
+        offline => Ok(offline?),
     }
 }
 
-fn heartbeat_age_ms(cards: &Cards, name: &str) -> u64 {
-    cards.age(name).unwrap_or_default().as_millis() as u64
+/// Tasks in the queue of each agent, by its name; none for a user who may not see queues.
+async fn queued_tasks(mesh: &Mesh) -> Result<BTreeMap<String, u64>, Failure> {
+    match mesh.tasks().queue_lengths(usize::MAX).await {
+        Err(MeshError::Forbidden { .. }) => Ok(BTreeMap::new()),
+        lengths => {
+            let named = |length: QueueLength| Some((length.agent.name()?, length.queued));
+            Ok(lengths?.into_iter().filter_map(named).collect())
+        }
+    }
 }
 
 /// Finds the card of an agent that is online. Nothing ever stands in for another.

@@ -14,6 +14,7 @@ use sinew_protocol::stream::STREAMS;
 use sinew_protocol::usage::ModelTotals;
 use sinew_runtime::local;
 
+use crate::agent_list::offline_cards;
 use crate::failure::Failure;
 use crate::mesh_operator::status_of_word;
 use crate::mesh_operator::{MeshOperator, waiting_for};
@@ -34,7 +35,7 @@ pub struct MeshStatus {
     pub executions: BTreeMap<&'static str, usize>,
     /// Streams of the mesh.
     pub streams: Vec<StreamStatus>,
-    /// Agents that are online or have a queue, by name.
+    /// Agents that are online, died and were not retired, or have a queue, by name.
     pub agents: Vec<AgentStatus>,
     /// Cards that are refused.
     pub refused_cards: usize,
@@ -91,6 +92,15 @@ pub struct ExecutorStatus {
 }
 
 impl MeshStatus {
+    /// The agent with this name, which is added if it is not listed yet.
+    fn agent(&mut self, name: &str) -> &mut AgentStatus {
+        let at = self.agents.iter().position(|agent| agent.name == name).unwrap_or_else(|| {
+            self.agents.push(AgentStatus { name: name.to_owned(), ..AgentStatus::default() });
+            self.agents.len() - 1
+        });
+        &mut self.agents[at]
+    }
+
     /// Returns the number of executors that live.
     pub fn living_executors(&self) -> usize {
         self.executors.iter().filter(|executor| executor.silent_ms.is_none()).count()
@@ -116,14 +126,14 @@ pub struct StreamStatus {
     pub bytes: u64,
 }
 
-/// An agent: its card, its queue, or both.
+/// An agent: its card, its last card if it died and was not retired, its queue, or several of them.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AgentStatus {
     /// Name of the agent.
     pub name: String,
     /// Whether the card of the agent is announced.
     pub online: bool,
-    /// Milliseconds since the last heartbeat; `None` if the agent is offline.
+    /// Milliseconds since the last heartbeat; `None` if no card of the agent is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,
     /// Tasks that nobody has taken.
@@ -155,6 +165,10 @@ pub async fn read_status(
     add_executions(remote, cards, &mut status).await?;
     add_streams(mesh, layout.keeps_events, &mut status).await?;
     add_cards(cards, &mut status);
+    for one in offline_cards(mesh, cards).await? {
+        let agent = status.agent(&one.card.name);
+        agent.heard_ms = Some(one.age.as_millis() as u64);
+    }
     status.agents.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(status)
 }
@@ -255,16 +269,7 @@ fn add_cards(cards: &sinew_mesh::card::Cards, status: &mut MeshStatus) {
     for announced in cards.list() {
         let name = &announced.card.name;
         let heard_ms = cards.age(name).map(|age| age.as_millis() as u64);
-        match status.agents.iter_mut().find(|agent| agent.name == *name) {
-            Some(agent) => (agent.online, agent.heard_ms) = (true, heard_ms),
-            None => {
-                status.agents.push(AgentStatus {
-                    name: name.clone(),
-                    online: true,
-                    heard_ms,
-                    ..AgentStatus::default()
-                });
-            }
-        }
+        let agent = status.agent(name);
+        (agent.online, agent.heard_ms) = (true, heard_ms);
     }
 }

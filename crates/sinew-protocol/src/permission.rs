@@ -18,7 +18,9 @@ pub use render::{BadTenant, Login, Tenant, User, accounts, config, nsc};
 use crate::Token;
 use crate::card::agent_call;
 use crate::part::MAX_PARTS;
-use crate::stream::{ACCESS, ARTIFACTS, FLEET, PLANS, PUSHES, STEPS, STREAMS, Stream, bucket, fleet_key};
+use crate::stream::{
+    ACCESS, AGENTS, ARTIFACTS, FLEET, PLANS, PUSHES, STEPS, STREAMS, Stream, bucket, fleet_key,
+};
 
 /// Role of a user on the mesh. A user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -300,7 +302,7 @@ impl Table<'_> {
         }
         // It does not begin before all streams are as they must be.
         let plans = format!("OBJ_{}", bucket(self.namespace.as_str(), PLANS));
-        let unread = ["TASKS", STEPS, ACCESS, PUSHES, ARTIFACTS].map(|kind| self.stream(kind));
+        let unread = ["TASKS", AGENTS, STEPS, ACCESS, PUSHES, ARTIFACTS].map(|kind| self.stream(kind));
         for stream in [plans].into_iter().chain(unread) {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
@@ -353,7 +355,7 @@ impl Table<'_> {
 
     fn client(&mut self) {
         let name = self.name;
-        for kind in ["EVENTS", "HISTORY", "CARDS", "WORKFLOWS", "JOURNAL"] {
+        for kind in ["EVENTS", "HISTORY", "CARDS", AGENTS, "WORKFLOWS", "JOURNAL"] {
             self.read(&self.stream(kind));
         }
         // Commands are write-once: reading an own one back after a doubtful answer.
@@ -391,6 +393,8 @@ impl Table<'_> {
             self.api(&format!("STREAM.INFO.{stream}"));
         }
         self.api(&format!("CONSUMER.LIST.{}", self.stream("TASKS")));
+        // Retiring an agent that is offline removes its card from the mirror, which routes no call.
+        self.api(&format!("STREAM.PURGE.{}", self.stream(AGENTS)));
         self.fleet_members();
         self.got.publish.insert("$SRV.STATS.*".to_owned());
     }
@@ -441,7 +445,9 @@ impl Table<'_> {
         for subject in ["command.*.*.*.*", "result.*.*.*.*.*", "task.*.*.*"] {
             self.say(subject);
         }
-        self.api(&format!("STREAM.PURGE.{}", self.stream("QUARANTINE")));
+        for kind in ["QUARANTINE", AGENTS] {
+            self.api(&format!("STREAM.PURGE.{}", self.stream(kind)));
+        }
         // A subject takes one message, and that is the one that was set aside.
         // Not the steps of agents: an agent would do again what it has done.
         let sent_again =

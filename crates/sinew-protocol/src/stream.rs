@@ -36,7 +36,7 @@ pub struct Stream {
 }
 
 /// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
-pub const STREAMS: [Stream; 13] = [
+pub const STREAMS: [Stream; 14] = [
     Stream {
         kind: "JOURNAL",
         subject: "journal",
@@ -95,6 +95,14 @@ pub const STREAMS: [Stream; 13] = [
         purpose: "who is there; absence means gone",
     },
     Stream {
+        kind: AGENTS,
+        subject: "card",
+        write_once: false,
+        per_subject: 1,
+        keep: Retention::Configured,
+        purpose: "last card of each agent, so that those that are offline stay listed; a mirror of CARDS",
+    },
+    Stream {
         kind: "WORKFLOWS",
         subject: "workflow",
         write_once: false,
@@ -143,6 +151,9 @@ pub const STREAMS: [Stream; 13] = [
         purpose: "sealed pieces of artifacts, large records and large steps",
     },
 ];
+
+/// The mirror of the stream of cards, which keeps the last card of an agent that is offline.
+pub const AGENTS: &str = "AGENTS";
 
 /// The stream of the records of gateways: who may call, what starts executions, shared secrets.
 pub const ACCESS: &str = "ACCESS";
@@ -197,6 +208,11 @@ impl Stream {
     /// Whether a message may name the time after which it goes, shorter than that of the stream.
     pub fn has_message_ttl(&self) -> bool {
         self.kind == STEPS
+    }
+
+    /// Kind of the stream whose messages the server copies into this one; `None` if it captures subjects itself.
+    pub fn mirrored(&self) -> Option<&'static str> {
+        (self.kind == AGENTS).then_some("CARDS")
     }
 
     /// The stream's name on the server: `{namespace}_{KIND}`.

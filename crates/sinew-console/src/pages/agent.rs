@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use axum::extract::Path;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
+use serde_json::Value;
 use sinew_inspection::words;
 
 use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, ExecutionListDocument, ExecutionListRow};
+use crate::documents::{AgentDocument, ExecutionListDocument, ExecutionListRow, OFFLINE};
 use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem,
@@ -52,12 +53,17 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
         div.head {
             h1 { (shown_text::line(&agent.name, 80)) }
             (command_line(&CommandText::new("sinew agent describe").word(&agent.name)))
-            div.actions { (action_link(&PageAddress::chat(&agent.name), "Chat", &CommandText::new("sinew chat").word(&agent.name))) }
+            @if agent.state == OFFLINE {
+                @if may_steer(request) { (retire_form(request, &agent.name)) }
+            } @else {
+                div.actions { (action_link(&PageAddress::chat(&agent.name), "Chat", &CommandText::new("sinew chat").word(&agent.name))) }
+            }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
         @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "The workflow behind this card" } } }
         (live_part("facts", &html! {
             dl.facts {
+                @if !agent.state.is_empty() { div { dt { "State" } dd { (shown_text::line(&agent.state, 20)) } } }
                 div { dt { "Kind" } dd { (shown_text::line(&agent.kind, 30)) } }
                 div { dt { "Version" } dd { (shown_text::line(&agent.version, 30)) } }
                 @if let Some(delivery) = &agent.delivery { div { dt { "Delivery" } dd { (shown_text::line(delivery, 30)) } } }
@@ -88,13 +94,32 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 }
             }
         }
-        @if may_steer(request) { (try_box(request, &agent)) }
+        @if may_steer(request) && agent.state != OFFLINE { (try_box(request, &agent)) }
         @for (title, schema) in [("Input schema", &agent.input_schema), ("Output schema", &agent.output_schema)] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, &whole)) } }
         }
     };
     Ok(ConsolePage::new(ConsoleSection::Agents, agent.name.clone(), body)
         .live(LiveSource::List(AGENTS_CHANGE)))
+}
+
+/// Retires an agent that is offline.
+pub(crate) async fn retire(Path(name): Path<String>, request: PageRequest) -> Response {
+    match request.api.delete::<Value>(&ApiPath::of(&["agents", &name])).await {
+        Ok(_) => Redirect::to(&PageAddress::of(&["agents"]).to_string()).into_response(),
+        Err(error) => page_or_problem(&request, Err(error)),
+    }
+}
+
+fn retire_form(request: &PageRequest, name: &str) -> Markup {
+    let command = CommandText::new("sinew agent retire").word(name);
+    html! {
+        form.steer method="post" action=(PageAddress::of(&["agents", name, "retire"])) {
+            (token_field(request))
+            div.actions { button.danger type="submit" data-command=(shown_text::name(&command.to_string())) { "Retire" } }
+            (command_line(&command))
+        }
+    }
 }
 
 /// Processes of the agent with their figures, as they tell them.

@@ -1,4 +1,4 @@
-//! Agents that are online, and workflows, which are agents too.
+//! Agents that are online, those that died and were not retired, and workflows, which are agents too.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -7,7 +7,7 @@ use super::sparkline::sparkline;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::AgentListRow;
+use crate::documents::{AgentListRow, OFFLINE};
 use crate::mesh_documents::{GroupLatencyDocument, TrafficReportDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, DrawingUse, LiveSource, TextFilter, drawing, large_drawing,
@@ -35,7 +35,13 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
         request.api.get::<TrafficReportDocument>(&figures_path),
     )
     .await;
-    let rows = rows?;
+    let mut rows = rows?;
+    // Agents that need somebody first.
+    rows.sort_by_key(|row| match row.state.as_str() {
+        OFFLINE => 0,
+        "late" => 1,
+        _ => 2,
+    });
     // A list without its figures is better than none.
     let latencies = figures.map(|report| report.latencies).unwrap_or_default();
     let body = html! {
@@ -64,11 +70,12 @@ fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Mar
         @if rows.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents" {
                 table.rows {
-                    thead { tr { th scope="col" { "Agent" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "p95" } th.number scope="col" { "Heartbeat" } } }
+                    thead { tr { th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "p95" } th.number scope="col" { "Queued" } th.number scope="col" { "Heartbeat" } } }
                     tbody {
                         @for row in rows {
                             tr data-row {
                                 td { a href=(PageAddress::agent(&row.name)) { (shown_text::line(&row.name, 80)) } }
+                                td { @if row.state == "online" { "online" } @else { b { (shown_text::line(&row.state, 20)) } } }
                                 td { (shown_text::line(&row.kind, 30)) }
                                 td.wide { (shown_text::line(&row.description, 200)) }
                                 td { (shown_text::line(&row.skills.join(", "), 80)) }
@@ -82,6 +89,7 @@ fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Mar
                                         None => "–",
                                     }
                                 }
+                                td.number { @match row.queued { Some(queued) => (queued), None => "–" } }
                                 td.number { (duration(row.heartbeat_age_ms)) " ago" }
                             }
                         }

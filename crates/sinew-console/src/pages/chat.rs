@@ -15,7 +15,7 @@ use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
 use crate::documents::{
-    AgentDocument, AgentListRow, ExecutionListDocument, ExecutionListRow, StartedDocument,
+    AgentDocument, AgentListRow, ExecutionListDocument, ExecutionListRow, OFFLINE, StartedDocument,
 };
 use crate::page_frame::{
     ConsolePage, ConsoleSection, LiveSource, TextFilter, may_steer, page_or_problem, problem_box,
@@ -64,7 +64,8 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     let TextFilter { text } = request.query()?;
     let text = text.as_deref().filter(|text| !text.is_empty());
     let agents_path = ApiPath::of(&["agents"]).with_some("text", text);
-    let agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
+    let mut agents: Vec<AgentListRow> = request.api.get(&agents_path).await?;
+    agents.retain(|agent| agent.state != OFFLINE);
     let body = html! {
         div.head { h1 { "Chat" } (command_line(&CommandText::new("sinew chat NAME"))) }
         (text_filter(text))

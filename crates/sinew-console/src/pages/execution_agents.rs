@@ -11,7 +11,7 @@ use super::node_inspector::{beside_node, selected_name};
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentListRow, AgentWorkDocument};
+use crate::documents::{AgentListRow, AgentWorkDocument, OFFLINE};
 use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
@@ -48,7 +48,7 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-fn agent_table(id: &str, work: &[AgentWorkDocument], online: &[AgentListRow]) -> Markup {
+fn agent_table(id: &str, work: &[AgentWorkDocument], listed: &[AgentListRow]) -> Markup {
     html! {
         @if work.is_empty() { p.empty { "No agent has been asked." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents of the execution" {
@@ -60,7 +60,7 @@ fn agent_table(id: &str, work: &[AgentWorkDocument], online: &[AgentListRow]) ->
                             th.number scope="col" { "Turns" } th.number scope="col" { "Tokens in" } th.number scope="col" { "Tokens out" } th.number scope="col" { "Price" }
                         }
                     }
-                    tbody { @for one in work.iter().take(MAX_ROWS) { (agent_row(id, one, online)) } }
+                    tbody { @for one in work.iter().take(MAX_ROWS) { (agent_row(id, one, listed)) } }
                 }
             }
             @if work.len() > MAX_ROWS { p.notice { (work.len() - MAX_ROWS) " more agents" } }
@@ -73,8 +73,8 @@ fn agent_table(id: &str, work: &[AgentWorkDocument], online: &[AgentListRow]) ->
     }
 }
 
-fn agent_row(id: &str, work: &AgentWorkDocument, online: &[AgentListRow]) -> Markup {
-    let card = online.iter().find(|card| card.name == work.agent);
+fn agent_row(id: &str, work: &AgentWorkDocument, listed: &[AgentListRow]) -> Markup {
+    let card = listed.iter().find(|card| card.name == work.agent);
     let tokens = |count: u64| if work.turns > 0 { count.to_string() } else { "–".to_owned() };
     html! {
         tr data-row {
@@ -83,7 +83,7 @@ fn agent_row(id: &str, work: &AgentWorkDocument, online: &[AgentListRow]) -> Mar
                 @else { a href=(PageAddress::agent(&work.agent)) { (shown_text::line(&work.agent, 60)) } }
                 @if let Some(card) = card { " " span.quiet { (shown_text::line(&card.version, 20)) } }
             }
-            td { @match (work.is_workflow, card) { (true, _) => "workflow", (false, Some(_)) => "online", (false, None) => b { "not online" } } }
+            td { @match (work.is_workflow, card) { (true, _) => "workflow", (false, Some(card)) if card.state != OFFLINE => (shown_text::line(&card.state, 20)), (false, Some(_)) => b { "offline" }, (false, None) => b { "not online" } } }
             td.wide {
                 @for node in work.nodes.iter().take(MAX_NODES) { a.label href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 40)) } " " }
                 @if work.nodes.len() > MAX_NODES { span.quiet { "and " (work.nodes.len() - MAX_NODES) " more" } }

@@ -14,7 +14,7 @@ use super::recorded_case::case_link;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, ExecutionDocument, NodeDocument, TreeDocument};
+use crate::documents::{AgentDocument, ExecutionDocument, NodeDocument, OFFLINE, TreeDocument};
 use crate::page_frame::{live_part, may_steer, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
@@ -169,6 +169,7 @@ fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument,
 fn card_mark(card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
     html! {
         @match card {
+            Some(Ok(card)) if card.state == OFFLINE => span.quiet { "offline" },
             Some(Ok(card)) => span.quiet title="Version of the card that is online now" { "card " (shown_text::line(&card.version, 30)) },
             Some(Err(error)) if error.status() == StatusCode::NOT_FOUND => span.quiet { "not online" },
             Some(Err(_)) | None => {}

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sinew_operations::agent_list::{AgentDetails, AgentRow};
+use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
@@ -17,7 +17,7 @@ use crate::http_error::HttpProblem;
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
-    let mut rows = AgentRow::all(&call.operator.online().await?);
+    let mut rows = list_agents(call.operator.mesh(), &call.operator.online().await?).await?;
     rows.retain(|row| {
         call.operations.offers(&row.name)
             && query.matches(&[&row.name, &row.description, &row.skills.join(" ")])
@@ -26,13 +26,18 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&AgentDetails::of(&call.operator.online().await?, call.path("name"))?)
+    answer(&describe_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?)
+}
+
+pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
+    answer(&retire_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?)
 }
 
 pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
     // A name that nobody has is told with those that are like it.
-    let agent = AgentDetails::of(&call.operator.online().await?, call.path("name"))?;
-    answer(&ask_processes(call.operator.mesh(), &agent.name).await?)
+    let mesh = call.operator.mesh();
+    let agent = describe_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
+    answer(&ask_processes(mesh, &agent.name).await?)
 }
 
 pub(super) async fn examine_mesh(call: ApiCall) -> Result<Response, HttpProblem> {

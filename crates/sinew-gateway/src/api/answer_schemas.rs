@@ -11,7 +11,7 @@ use sinew_inspection::record::RecordDocument;
 use sinew_inspection::retry::RetryPreview;
 use sinew_inspection::timeline::Timeline;
 use sinew_inspection::tree::TreeBranch;
-use sinew_operations::agent_list::{AgentDetails, AgentRow};
+use sinew_operations::agent_list::{AgentDetails, AgentRow, RetiredAgent};
 use sinew_operations::agent_service::AgentProcess;
 use sinew_operations::approvals::{ApprovalDetails, OpenApproval, RecordedDecision};
 use sinew_operations::deployed_workflows::{DeployedRow, ToolRow, VersionRow, WorkflowDescription};
@@ -103,6 +103,7 @@ pub(super) fn answer_schema(operation: ApiOperation) -> Option<Value> {
         Op::DeleteWorkflow => of::<RemovedWorkflow<'_>>(),
         Op::ListAgents => of::<Vec<AgentRow>>(),
         Op::DescribeAgent => of::<AgentDetails>(),
+        Op::RetireAgent => of::<RetiredAgent>(),
         Op::ListTools => of::<Vec<ToolRow>>(),
         Op::ListMeshArtifacts => of::<MeshArtifactPage>(),
         Op::InspectExport => of::<ExportViews<'_>>(),

@@ -110,6 +110,7 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::DeleteWorkflow => workflows::delete(call).await,
         ApiOperation::ListAgents => agents::list(call).await,
         ApiOperation::DescribeAgent => agents::describe(call).await,
+        ApiOperation::RetireAgent => agents::retire(call).await,
         ApiOperation::TryConversion => workflows::try_conversion(call).await,
         ApiOperation::DrawMap => mesh_views::map(call).await,
         ApiOperation::ListMeshArtifacts => mesh_views::artifacts(call).await,

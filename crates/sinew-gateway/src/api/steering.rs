@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_engine::{ExecutionMode, RetryRequest};
 use sinew_executor::client::ClientError;
-use sinew_operations::agent_list::AgentDetails;
+use sinew_operations::agent_list::find_agent;
 use sinew_operations::deployment::find_deployed;
 use sinew_operations::execution_retry::{RetryVersion, plan_retry};
 use sinew_operations::execution_start::fork as fork_of;
@@ -75,7 +75,7 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         (None, Some(agent)) if body.version.is_none() => {
             call.check_offered(agent)?;
             // Names of agents that are not online are told with those that are like them.
-            AgentDetails::of(&call.operator.online().await?, agent)?;
+            find_agent(&call.operator.online().await?, agent)?;
             let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
                 .ok_or_else(|| bad_request("agent: not a name of an agent"))?;
             (program.name().to_owned(), program.graph.digest().to_string(), program)

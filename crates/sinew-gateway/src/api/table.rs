@@ -49,6 +49,7 @@ pub(crate) enum ApiOperation {
     DeleteWorkflow,
     ListAgents,
     DescribeAgent,
+    RetireAgent,
     ListTools,
     TryConversion,
     DrawMap,
@@ -128,7 +129,7 @@ impl ApiOperation {
             | Self::RetryExecution
             | Self::ForkExecution
             | Self::Decide => AccessRole::Client,
-            Self::DeployWorkflow | Self::DeleteWorkflow => AccessRole::Admin,
+            Self::DeployWorkflow | Self::DeleteWorkflow | Self::RetireAgent => AccessRole::Admin,
         }
     }
 }
@@ -241,7 +242,7 @@ fn schema<T: schemars::JsonSchema>() -> Value {
 use ApiBody::{Json, Text};
 
 /// All operations, in the order of the document.
-pub(crate) const API_ROUTES: [ApiRoute; 55] = [
+pub(crate) const API_ROUTES: [ApiRoute; 56] = [
     get("/openapi.json", ApiOperation::Document, "This document"),
     get("/pulse", ApiOperation::Pulse, "Executors, shards, streams, agents, open executions"),
     get(
@@ -403,9 +404,23 @@ pub(crate) const API_ROUTES: [ApiRoute; 55] = [
         answer: JSON,
         other_answers: &[],
     },
-    get("/agents", ApiOperation::ListAgents, "Agents that are online")
-        .with_query(schema::<workflows::NamedQuery>),
-    get("/agents/{name}", ApiOperation::DescribeAgent, "Skills and schemas of an agent"),
+    get(
+        "/agents",
+        ApiOperation::ListAgents,
+        "Agents that are online, and those that died and were not retired",
+    )
+    .with_query(schema::<workflows::NamedQuery>),
+    get("/agents/{name}", ApiOperation::DescribeAgent, "State, skills and schemas of an agent"),
+    ApiRoute {
+        method: "DELETE",
+        path: "/agents/{name}",
+        operation: ApiOperation::RetireAgent,
+        summary: "Retire an agent that is offline: it is no longer listed",
+        query: None,
+        body: None,
+        answer: JSON,
+        other_answers: &[],
+    },
     get(
         "/agents/{name}/processes",
         ApiOperation::ListAgentProcesses,

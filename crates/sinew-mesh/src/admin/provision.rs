@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Source, StorageType};
 use rand::Rng as _;
 use sinew_protocol::env::RESULT_KEY;
 use sinew_protocol::stream::{FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
@@ -318,6 +318,8 @@ fn base(name: String, subjects: Vec<String>, purpose: &str, settings: &Settings)
 fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Config {
     let source_of_truth = stream.kind == "JOURNAL";
     let replaceable = !stream.write_once && stream.keep != Retention::Always;
+    let mirrored = stream.mirrored().map(|kind| bucket(namespace, kind));
+    let subjects = if mirrored.is_some() { Vec::new() } else { vec![stream.subjects(namespace)] };
     Config {
         max_messages_per_subject: stream.per_subject,
         discard_new_per_subject: stream.write_once,
@@ -332,7 +334,8 @@ fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Confi
         // The journal is read at its leader only: a follower may not have the last commit yet.
         allow_direct: !source_of_truth,
         allow_message_ttl: stream.has_message_ttl(),
-        ..base(stream.name(namespace), vec![stream.subjects(namespace)], stream.purpose, settings)
+        mirror: mirrored.map(|name| Source { name, ..Source::default() }),
+        ..base(stream.name(namespace), subjects, stream.purpose, settings)
     }
 }
 
@@ -362,7 +365,7 @@ fn plans_config(namespace: &str, settings: &Settings) -> Config {
 }
 
 /// Returns the settings of a stream that the mesh depends on, each with its value as text.
-fn traits(config: &Config) -> [(&'static str, String); 19] {
+fn traits(config: &Config) -> [(&'static str, String); 20] {
     let limit = |limit: i64| if limit <= 0 { "unlimited".to_owned() } else { limit.to_string() };
     let subjects: BTreeSet<_> = config.subjects.iter().map(String::as_str).collect();
     let age = if config.max_age.is_zero() { "unlimited".to_owned() } else { format!("{:?}", config.max_age) };
@@ -385,7 +388,8 @@ fn traits(config: &Config) -> [(&'static str, String); 19] {
         ("allow_direct", config.allow_direct.to_string()),
         ("allow_msg_ttl", config.allow_message_ttl.to_string()),
         ("allow_msg_schedules", config.allow_message_schedules.to_string()),
-        ("sources", (config.mirror.is_some() || config.sources.is_some()).to_string()),
+        ("mirror", config.mirror.as_ref().map_or("none", |mirror| &mirror.name).to_owned()),
+        ("sources", config.sources.is_some().to_string()),
     ]
 }
 

@@ -1,10 +1,11 @@
 //! Agent cards: who is there, as a live view over the stream of announcements.
 //!
 //! A card comes from a peer: it is checked before anybody sees it ([`check()`]), and what breaks a rule is kept out and
-//! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is gone. While the
-//! broker is out of sight nobody grows older: silence then says nothing about an agent.
+//! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is offline: it leaves the
+//! view, and only [`CardDirectory::offline`] still lists it. While the broker is out of sight nobody grows older: silence
+//! then says nothing about an agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{CARD_TTL, is_expired};
-use sinew_protocol::stream::Stream;
+use sinew_protocol::stream::{AGENTS, Stream};
 use sinew_protocol::{Subject, Token};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,11 +25,16 @@ pub use crate::card_check::{
 };
 
 use crate::store::object;
-use crate::stream::follow::{FollowedItem, Follower, Source, follow};
+use crate::stream::follow::{self, FollowedItem, Follower, Source, follow};
+use crate::stream::pull::{answer, milliseconds, unreachable};
 use crate::{Mesh, MeshError, log_limited};
 
 /// The most refused cards that are kept for people to look at.
 const MOST_REFUSED: usize = 1000;
+/// Limit of the agents that are listed as offline; those seen last come first.
+const MAX_OFFLINE: usize = 1000;
+/// How long the server may take to remove a card.
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A card that is believed.
 #[derive(Clone, Debug)]
@@ -37,6 +43,15 @@ pub struct AnnouncedCard {
     pub card: AgentCard,
     /// The bytes as the agent sent them, for whoever checks a signature.
     pub raw: Bytes,
+}
+
+/// Last card of an agent that is offline and was not retired.
+#[derive(Clone, Debug)]
+pub struct OfflineCard {
+    /// The card, cleaned.
+    pub card: AgentCard,
+    /// Time since it was announced last.
+    pub age: Duration,
 }
 
 /// A card that is not believed.
@@ -88,6 +103,56 @@ impl CardDirectory<'_> {
             let checked = check(agent, &message.payload);
             checked.inspect_err(|reason| log_limited!(warn, %agent, %reason, "a card is refused")).ok()
         }))
+    }
+
+    /// Returns the last cards of agents that are offline, by name: those that ended without retracting their card, until
+    /// they are retired or the retention of the mesh is over. None on a mesh that an older version provisioned.
+    pub async fn offline(self, online: &Cards) -> Result<Vec<OfflineCard>, MeshError> {
+        let (namespace, stream) = (self.mesh.namespace(), stream_name(AGENTS, self.mesh.namespace()));
+        if self.mesh.stream_info(&stream).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let now = self.mesh.admin().server_clock().await?.now();
+        let mut found = VecDeque::new();
+        let filter = sinew_protocol::subject::below(namespace, &["card"]);
+        follow::sweep(self.mesh, &stream, filter, DeliverPolicy::All, |message| {
+            let published = message.info().map(|info| milliseconds(info.published)).unwrap_or(now);
+            let age = Duration::from_millis(now.saturating_sub(published));
+            if let Some(Subject::Card { agent }) = Subject::parse(namespace, &message.subject)
+                && online.by_token(&agent).is_none()
+                && !message.headers.as_ref().is_some_and(follow::is_foreign)
+                && let Ok(card) = check(&agent, &message.payload)
+            {
+                found.push_back(OfflineCard { card, age });
+                if found.len() > MAX_OFFLINE {
+                    found.pop_front();
+                }
+            }
+            true
+        })
+        .await?;
+        // An agent that was announced meanwhile is in the mirror, and in the view from here on.
+        online.current().await?;
+        let mut found = Vec::from(found);
+        found.retain(|one| online.get(&one.card.name).is_none());
+        found.sort_by(|a, b| a.card.name.cmp(&b.card.name));
+        Ok(found)
+    }
+
+    /// Forgets the last card of an agent that is offline.
+    pub async fn retire(self, agent: &Token) -> Result<(), MeshError> {
+        const WHAT: &str = "retire an agent";
+        let stream = stream_name(AGENTS, self.mesh.namespace());
+        let subject = self.mesh.subject(&Subject::Card { agent: agent.clone() });
+        let jetstream = self.mesh.jetstream();
+        let purge = async {
+            let handle =
+                jetstream.get_stream_no_info(&stream).await.map_err(|error| unreachable(WHAT, &error))?;
+            handle.purge().filter(subject).await.map_err(|error| unreachable(WHAT, &error))
+        };
+        let call = format!("$JS.API.STREAM.PURGE.{stream}");
+        self.mesh.permitted(&call, answer(self.mesh, WHAT, RETIRE_TIMEOUT, purge)).await???;
+        Ok(())
     }
 
     /// Returns whether this connection may read the card of one agent.

@@ -340,7 +340,7 @@ impl<'a> LeaderCheck<'a> {
 }
 
 /// Whether a message is not what its publisher wrote to its subject.
-fn is_foreign(headers: &HeaderMap) -> bool {
+pub(crate) fn is_foreign(headers: &HeaderMap) -> bool {
     redirected(headers) || undeliverable(headers).is_some()
 }
 

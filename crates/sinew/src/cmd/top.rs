@@ -113,8 +113,11 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     });
     section(&["EXECUTOR", "SHARDS", "VERSION", "PLACE"], executors.collect());
     let agents = status.agents.iter().map(|one| {
-        let heard =
-            one.heard_ms.map_or_else(|| "offline".to_owned(), |ms| format!("{} ago", words::duration(ms)));
+        let heard = match one.heard_ms.map(words::duration) {
+            None => "offline".to_owned(),
+            Some(age) if one.online => format!("{age} ago"),
+            Some(age) => format!("offline, {age} ago"),
+        };
         let counts = [one.queued, one.working as u64, one.redelivered as u64].map(|count| count.to_string());
         std::iter::once(words::one_line(&one.name, 40)).chain([heard]).chain(counts).collect()
     });

@@ -104,7 +104,7 @@ pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
 ];
 
 /// Streams and buckets, by the letters of [`CALLS`].
-pub(crate) const STREAMS: [(char, &str); 15] = [
+pub(crate) const STREAMS: [(char, &str); 16] = [
     ('j', "JOURNAL"),
     ('h', "HISTORY"),
     ('c', "COMMANDS"),
@@ -112,6 +112,7 @@ pub(crate) const STREAMS: [(char, &str); 15] = [
     ('r', "RESULTS"),
     ('e', "EVENTS"),
     ('k', "CARDS"),
+    ('g', "AGENTS"),
     ('w', "WORKFLOWS"),
     ('q', "QUARANTINE"),
     ('s', "STEPS"),
@@ -123,12 +124,12 @@ pub(crate) const STREAMS: [(char, &str); 15] = [
 ];
 
 /// All of [`STREAMS`].
-const ALL: &str = "jhctrekwqsfapxu";
+const ALL: &str = "jhctrekgwqsfapxu";
 
 /// Calls of JetStream (`{s}` is the stream), and for each role the streams it may make them on. A role that is not named
 /// may make them on none.
 pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
-    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekw"), ('G', ALL), ('O', ALL), ('M', ALL), ('P', ALL)]),
+    ("STREAM.INFO.{s}", &[('E', ALL), ('C', "jhekgw"), ('G', ALL), ('O', ALL), ('M', ALL), ('P', ALL)]),
     ("STREAM.CREATE.{s}", &[('P', ALL)]),
     ("STREAM.UPDATE.{s}", &[('P', ALL)]),
     ("STREAM.DELETE.{s}", &[]),
@@ -136,17 +137,17 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("STREAM.RESTORE.{s}", &[]),
     ("STREAM.LEADER.STEPDOWN.{s}", &[]),
     ("STREAM.PEER.REMOVE.{s}", &[]),
-    ("STREAM.PURGE.{s}", &[('E', "jq"), ('M', "q")]),
+    ("STREAM.PURGE.{s}", &[('E', "jq"), ('G', "g"), ('M', "gq")]),
     ("STREAM.MSG.DELETE.{s}", &[('E', "t"), ('M', "ctr")]),
     // Any message, by its place. The executors' key lies in the fleet, which operators see all the rest of.
     (
         "STREAM.MSG.GET.{s}",
         &[
             ('E', "jhctrekwqfp"),
-            ('C', "jhekwp"),
-            ('G', "jhekwqpxu"),
-            ('O', "jhctrekwqsp"),
-            ('M', "jhctrekwqsp"),
+            ('C', "jhekgwp"),
+            ('G', "jhekgwqpxu"),
+            ('O', "jhctrekgwqsp"),
+            ('M', "jhctrekgwqsp"),
             ('P', "f"),
         ],
     ),
@@ -154,10 +155,10 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         "DIRECT.GET.{s}",
         &[
             ('E', "jhctrekwqfp"),
-            ('C', "jhekwp"),
-            ('G', "jhekwqpxu"),
-            ('O', "jhctrekwqsp"),
-            ('M', "jhctrekwqsp"),
+            ('C', "jhekgwp"),
+            ('G', "jhekgwqpxu"),
+            ('O', "jhctrekgwqsp"),
+            ('M', "jhctrekgwqsp"),
         ],
     ),
     // The last message of a subject, which is part of the call. Subjects of the fleet are among the single ones below.
@@ -165,10 +166,10 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
         "DIRECT.GET.{s}.a.b",
         &[
             ('E', "jhctrekwqfp"),
-            ('C', "jhekwp"),
-            ('G', "jhekwqpxu"),
-            ('O', "jhctrekwqsp"),
-            ('M', "jhctrekwqsp"),
+            ('C', "jhekgwp"),
+            ('G', "jhekgwqpxu"),
+            ('O', "jhctrekgwqsp"),
+            ('M', "jhctrekgwqsp"),
         ],
     ),
     // A consumer may push anywhere, so no agent makes any; one without a name may have any filter, so nobody does. Nobody
@@ -177,30 +178,36 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("CONSUMER.DURABLE.CREATE.{s}.x", &[]),
     (
         "CONSUMER.CREATE.{s}.x.filter",
-        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('G', "jhekwqxu"), ('O', "jhcrekwqsp"), ('M', "jhcrekwqsp")],
+        &[
+            ('E', "jhctrekwqf"),
+            ('C', "jhekgw"),
+            ('G', "jhekgwqxu"),
+            ('O', "jhcrekgwqsp"),
+            ('M', "jhcrekgwqsp"),
+        ],
     ),
     (
         "CONSUMER.INFO.{s}.x",
-        &[('E', "jhctrekwqf"), ('C', "jhekw"), ('G', "jhekwqxu"), ('O', ALL), ('M', ALL)],
+        &[('E', "jhctrekwqf"), ('C', "jhekgw"), ('G', "jhekgwqxu"), ('O', ALL), ('M', ALL)],
     ),
     (
         "CONSUMER.MSG.NEXT.{s}.x",
         &[
             ('E', "jhcrekwqf"),
-            ('C', "jhekw"),
-            ('G', "jhekwqfxu"),
-            ('O', "jhcrekwqsfpx"),
-            ('M', "jhcrekwqsfpx"),
+            ('C', "jhekgw"),
+            ('G', "jhekgwqfxu"),
+            ('O', "jhcrekgwqsfpx"),
+            ('M', "jhcrekgwqsfpx"),
         ],
     ),
     (
         "CONSUMER.DELETE.{s}.x",
         &[
             ('E', "jhctrekwqf"),
-            ('C', "jhekw"),
-            ('G', "jhekwqfxu"),
-            ('O', "jhcrekwqsfpx"),
-            ('M', "jhctrekwqsfpx"),
+            ('C', "jhekgw"),
+            ('G', "jhekgwqfxu"),
+            ('O', "jhcrekgwqsfpx"),
+            ('M', "jhctrekgwqsfpx"),
         ],
     ),
     ("CONSUMER.LIST.{s}", &[('E', "t"), ('G', "t"), ('O', ALL), ('M', ALL)]),

@@ -51,10 +51,11 @@ const HOSTILE_TEXTS: [&str; 36] = [
 ];
 
 /// Commands that show no text of others, each with the reason.
-const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 17] = [
+const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 18] = [
     ("", "help"),
     ("approval", "a group of commands"),
     ("agent", "a group of commands"),
+    ("agent-retire", "the name that was typed"),
     ("artifact", "a group of commands"),
     ("execution", "a group of commands"),
     ("gateway", "a group of commands"),

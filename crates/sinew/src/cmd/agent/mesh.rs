@@ -1,12 +1,9 @@
 //! `sinew agent` on a mesh: cards as they are announced, calls through the A2A door.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use sinew_inspection::words;
-use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{AgentDetails, AgentRow, find_agent};
+use sinew_operations::agent_list::{AgentRow, describe_agent, find_agent, list_agents, retire_agent};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -25,11 +22,10 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
     let cards = online(&mesh).await?;
-    let all = cards.list();
-    let rows = AgentRow::all(&cards);
-    output.value(&rows, |_| match output.format {
-        _ if all.is_empty() => "no agent is online".to_owned(),
-        format => table(&cards, &all, format == Format::Wide),
+    let rows = list_agents(&mesh, &cards).await?;
+    output.value(&rows, |rows| match output.format {
+        _ if rows.is_empty() => "no agent is online".to_owned(),
+        format => table(rows, format == Format::Wide),
     });
     for refused in cards.refused() {
         let agent = refused.agent.name().unwrap_or_else(|| refused.agent.to_string());
@@ -42,29 +38,38 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-fn table(cards: &Cards, all: &[Arc<AnnouncedCard>], wide: bool) -> String {
-    let mut heads = vec!["NAME", "KIND", "VERSION", "HEARD"];
+fn table(rows: &[AgentRow], wide: bool) -> String {
+    let mut heads = vec!["NAME", "KIND", "VERSION", "STATE", "HEARD", "QUEUED"];
     if wide {
         heads.push("SKILLS");
     }
     heads.push("DESCRIPTION");
     let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for one in all {
-        let age = cards.age(&one.card.name).unwrap_or_default();
+    for row in rows {
         let mut line = vec![
-            words::one_line(&one.card.name, 60),
-            card::kind(&one.card).word().to_owned(),
-            words::one_line(&one.card.version, 20),
-            format!("{} ago", words::duration(age.as_millis() as u64)),
+            words::one_line(&row.name, 60),
+            row.kind.to_owned(),
+            words::one_line(&row.version, 20),
+            row.state.word().to_owned(),
+            format!("{} ago", words::duration(row.heartbeat_age_ms)),
+            row.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string()),
         ];
         if wide {
-            let skills: Vec<&str> = one.card.skills.iter().map(|skill| skill.id.as_str()).collect();
-            line.push(words::one_line(&skills.join(","), 60));
+            line.push(words::one_line(&row.skills.join(","), 60));
         }
-        line.push(words::one_line(&one.card.description, if wide { 200 } else { 60 }));
+        line.push(words::one_line(&row.description, if wide { 200 } else { 60 }));
         lines.push(line);
     }
     words::columns(&lines)
+}
+
+/// Removes an agent that is offline from the lists.
+pub(super) async fn retire(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let mesh = connection.open("cli").await?;
+    mesh.admin().layout().await?;
+    let retired = retire_agent(&mesh, &online(&mesh).await?, name).await?;
+    output.value(&retired, |retired| format!("retired {}", words::name(&retired.name)));
+    Ok(Exit::Ok)
 }
 
 /// Says what an agent is.
@@ -72,7 +77,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
     let cards = online(&mesh).await?;
-    let details = AgentDetails::of(&cards, name)?;
+    let details = describe_agent(&mesh, &cards, name).await?;
     output.value(&details, |agent| {
         let schema = |schema: &Option<Value>| {
             let text = schema.as_ref().map(|schema| words::one_line(&schema.to_string(), 300));
@@ -88,7 +93,12 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             format!("  output    {}", schema(&agent.output_schema)),
             format!("  skills    {}", words::one_line(&skills.join(", "), 200)),
             format!("  delivery  {}", agent.delivery),
+            format!("  state     {}", agent.state.word()),
             format!("  heard     {} ago", words::duration(agent.heartbeat_age_ms)),
+            format!(
+                "  queued    {}",
+                agent.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string())
+            ),
         ]
         .join("\n")
     });

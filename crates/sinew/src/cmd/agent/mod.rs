@@ -52,6 +52,23 @@ pub(crate) enum AgentCommand {
     Tools(tools::ToolsArgs),
     /// Ask an agent of a mesh whether it is there
     Ping(ping::PingArgs),
+    /// Remove an agent that is offline from the lists of a mesh
+    Retire(RetireArgs),
+}
+
+/// Arguments of `sinew agent retire`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Remove an agent that is offline from the lists of a mesh.\n\nAn agent whose processes were killed stays \
+                  listed as offline until it is retired, for the retention of the mesh at most. One that is shut down \
+                  retires itself, and one that is started again is listed again.",
+    after_help = "Examples:\n  sinew agent retire pricing"
+)]
+pub(crate) struct RetireArgs {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Where agents are looked for.
@@ -165,6 +182,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
         AgentCommand::Log(args) => block(log::log(&args, output)),
         AgentCommand::Tools(args) => tools::tools(&args, output),
         AgentCommand::Ping(args) => block(ping::ping(&args, output)),
+        AgentCommand::Retire(args) => block(mesh::retire(&args.name, &args.connection, output)),
     }
 }
 
