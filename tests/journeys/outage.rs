@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::common::{Role, World};
+use crate::common::{Role, World, text};
 use crate::views::Gateway;
 
 /// Two agents; the first one works for two seconds.
@@ -93,4 +93,40 @@ fn an_observer_of_every_subject_changes_nothing() {
         assert_eq!(description["output"], json!({ "n": 40 }));
     }
     drop(observer);
+}
+
+#[test]
+fn an_agent_that_was_killed_stays_listed_until_it_is_retired() {
+    let (world, _executor) = World::new();
+    world.write("slow.yaml", SLOW);
+    world.write("worker.agent.yaml", WORKER);
+    // Nobody serves the agents yet.
+    let deployed = world.run(&["workflow", "deploy", "slow.yaml"]);
+    let findings = text(&deployed.stderr);
+    for finding in
+        ["SINEW-2293", "no agent 'Worker' is online; node 'work' calls it", "slow.yaml:5:", "'Reporter'"]
+    {
+        assert!(deployed.status.success() && findings.contains(finding), "{finding}: {findings}");
+    }
+    let worker = world.serve(&["serve", "agent", "worker.agent.yaml"]);
+    world.online(&["slow", "Worker"]);
+    let listed = world.json(&["workflow", "list", "--mesh"]);
+    assert_eq!(listed[0]["warnings"], json!(["no agent 'Reporter' is online; node 'report' calls it"]));
+    world.ends(&["agent", "retire", "Worker"], 6);
+    drop(worker);
+    // As the server does a minute after the last heartbeat.
+    world.runtime.block_on(async {
+        let jetstream = world.connect("cards").await.admin().jetstream();
+        let cards = jetstream.get_stream("sinew_CARDS").await.unwrap();
+        cards.purge().filter("sinew.v1.card.Worker").await.unwrap();
+    });
+    let row = |list: &Value| list.as_array().unwrap().iter().find(|row| row["name"] == "Worker").cloned();
+    assert_eq!(row(&world.json(&["agent", "list", "--mesh"])).unwrap()["state"], "offline");
+    let described = world.ok(&["agent", "describe", "Worker", "--mesh"]);
+    assert!(described.contains("state     offline"), "{described}");
+    let started = world.run(&["run", "--mesh", "slow", "-p", "n=1", "--detach"]);
+    let warnings = text(&started.stderr);
+    assert!(warnings.contains("agent 'Worker' is offline, last seen"), "{warnings}");
+    assert!(world.ok(&["agent", "retire", "Worker"]).contains("retired Worker"));
+    assert_eq!(row(&world.json(&["agent", "list", "--mesh"])), None);
 }

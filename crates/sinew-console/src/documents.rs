@@ -481,6 +481,8 @@ pub(crate) struct WorkflowListRow {
     pub(crate) deployed: String,
     #[serde(default)]
     pub(crate) by: String,
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Description of a workflow.
@@ -495,6 +497,8 @@ pub(crate) struct WorkflowDocument {
     pub(crate) nodes: Vec<PlanNodeDocument>,
     /// Number of all nodes, also of those that are not listed.
     pub(crate) node_count: usize,
+    #[serde(default)]
+    pub(crate) warnings: Vec<String>,
     #[serde(default)]
     pub(crate) agents: Vec<String>,
     #[serde(default)]

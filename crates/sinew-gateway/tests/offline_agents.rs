@@ -101,3 +101,44 @@ async fn gateways_list_and_retire_dead_agents() {
     gateway.drain().await;
     world.end().await;
 }
+
+/// Calls an agent that is online, one that died, one that never was, and a workflow that is not deployed.
+const CALLS: &str = "
+workflow:
+  description: Calls names that nobody has
+  nodes:
+    - {id: a, type: agent, agent_name: one, input: {}}
+    - {id: b, type: agent, agent_name: dead, input: {}}
+    - {id: c, type: agent, agent_name: Audti, input: {}}
+    - {id: d, type: workflow, workflow_name: missing, input: {}}
+    - {id: e, type: workflow, workflow_name: single, input: {}}
+  output_mapping: {done: 'yes'}
+";
+
+#[tokio::test]
+async fn deploy_reports_what_nobody_serves() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    leave_dead_agent(&world).await;
+    let deploy = world.request(Method::POST, "/api/v1/workflows?name=calls.yaml").body(CALLS);
+    let answer = deploy.send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::CREATED);
+    let deployed: Value = answer.json().await.unwrap();
+    let warnings = deployed[0]["warnings"].as_array().unwrap();
+    let missing: Vec<_> = warnings
+        .iter()
+        .filter(|one| one["code"] == "SINEW-2293")
+        .map(|one| one["message"].as_str().unwrap())
+        .collect();
+    // The gateway of this world has seen the last heartbeat of `dead`.
+    assert_eq!(
+        missing.iter().filter(|text| !text.contains("'dead'")).copied().collect::<Vec<_>>(),
+        [
+            "no agent 'Audti' is online; node 'c' calls it",
+            "workflow 'missing' is not deployed; node 'd' calls it"
+        ],
+        "{deployed}"
+    );
+    assert!(missing.iter().all(|text| !text.contains("'one'") && !text.contains("'single'")), "{deployed}");
+    world.end().await;
+}

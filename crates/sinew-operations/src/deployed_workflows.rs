@@ -7,12 +7,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use sinew_dialects::{Lowered, PlanGraph};
 use sinew_inspection::words;
-use sinew_mesh::workflow::Workflows;
+use sinew_mesh::workflow::{WorkflowVersion, Workflows};
 use sinew_plan::{NodeIndex, NodeOperation, Plan, PlanLimits, PlanNode, SchedulingProfile};
 use sinew_protocol::code;
 use sinew_protocol::tool::WorkflowTool;
 use sinew_source::Span;
 
+use crate::callee_check::missing_callees;
 use crate::deployment::find_deployed;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::MeshOperator;
@@ -35,6 +36,9 @@ pub struct DeployedRow {
     pub deployed: String,
     /// Caller who deployed it.
     pub by: String,
+    /// Agents and workflows that its newest version calls and that are not on the mesh, each in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// One version of a deployed workflow.
@@ -78,22 +82,6 @@ pub struct WorkflowRemoval {
     pub open_executions: usize,
 }
 
-impl DeployedRow {
-    /// The rows of all workflows that are deployed.
-    pub fn all(workflows: &Workflows) -> Vec<Self> {
-        let row = |deployed: &sinew_mesh::workflow::Deployment| Self {
-            name: deployed.name.clone(),
-            dialect: deployed.dialect.clone(),
-            description: deployed.description.clone(),
-            digest: deployed.digest.clone(),
-            versions: workflows.versions(&deployed.name).len(),
-            deployed: words::instant(deployed.at),
-            by: deployed.by.clone(),
-        };
-        workflows.list().iter().map(|one| row(&one.deployment)).collect()
-    }
-}
-
 impl VersionRow {
     /// The versions of a workflow, newest first; none if it is not deployed.
     pub fn all(workflows: &Workflows, name: &str) -> Vec<Self> {
@@ -111,6 +99,40 @@ impl VersionRow {
 }
 
 impl MeshOperator {
+    /// The workflows that are deployed, each with what it calls and nobody serves.
+    pub async fn list_workflows(&self) -> Result<Vec<DeployedRow>, Failure> {
+        let workflows = self.workflows().await?;
+        let row = async |version: &WorkflowVersion| {
+            let deployed = &version.deployment;
+            let warnings = match self.client.programs().by_digest(&deployed.digest).await {
+                Ok(program) => self.start_warnings(program.graph.plan()).await,
+                Err(_) => Vec::new(),
+            };
+            DeployedRow {
+                name: deployed.name.clone(),
+                dialect: deployed.dialect.clone(),
+                description: deployed.description.clone(),
+                digest: deployed.digest.clone(),
+                versions: workflows.versions(&deployed.name).len(),
+                deployed: words::instant(deployed.at),
+                by: deployed.by.clone(),
+                warnings,
+            }
+        };
+        let mut rows = Vec::new();
+        for version in workflows.list() {
+            rows.push(row(&version).await);
+        }
+        Ok(rows)
+    }
+
+    /// Returns what a plan calls and nobody serves, in words; nothing if that is not known, because neither a list nor a start
+    /// fails for it.
+    pub async fn start_warnings(&self, plan: &Plan) -> Vec<String> {
+        let missing = missing_callees(self.mesh(), self.client.cards(), plan).await;
+        missing.unwrap_or_default().into_iter().map(|one| one.text).collect()
+    }
+
     /// Tools by workflow: of what is deployed, and of workflows that others announce.
     pub async fn tools(&self) -> Result<BTreeMap<String, WorkflowTool>, Failure> {
         let announced = self.online().await?.list();
@@ -200,6 +222,9 @@ pub struct WorkflowDescription<'p> {
     /// Number of all nodes, for a workflow that is deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_count: Option<usize>,
+    /// Agents and workflows that it calls and that are not on the mesh, each in words, for a workflow that is deployed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A node of a workflow.
@@ -274,6 +299,7 @@ impl<'p> WorkflowDescription<'p> {
             limits: &plan.limits,
             profile: &plan.profile,
             node_count: None,
+            warnings: Vec::new(),
         }
     }
 }

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use sinew_dialects::Lowered;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
+use sinew_mesh::card::Cards;
 use sinew_mesh::workflow::{Deployment, PlanFile, PlanTexts, StoredPlan};
 use sinew_plan::Plan;
 use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
@@ -17,6 +19,7 @@ use sinew_protocol::code;
 use sinew_runtime::local;
 use sinew_source::Diagnostics;
 
+use crate::callee_check::missing_callees;
 use crate::failure::{Failure, FailureKind};
 use crate::mesh_operator::{MeshOperator, online};
 use crate::workflow_file::{Loaded, Options, unique_names};
@@ -42,6 +45,13 @@ pub struct Deployed {
     pub dialect: String,
     /// False if the mesh had this version as its latest already.
     pub new: bool,
+    /// Findings of a check of the file against the mesh, each with code, severity, message and place.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Value>,
+    /// The same findings, with the files that their places refer to.
+    #[serde(skip)]
+    pub findings: Diagnostics,
 }
 
 /// Stores a plan under its digest, with the texts that it was lowered from.
@@ -79,7 +89,8 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
         }
         crate::workflow_file::program(loaded.dialect, lowered)?;
     }
-    refuse_names_of_agents(mesh, loaded).await?;
+    let cards = online(mesh).await?;
+    refuse_names_of_agents(&cards, loaded)?;
     let mut deployed = Vec::new();
     for lowered in &loaded.workflows {
         let plan = &lowered.plan;
@@ -91,7 +102,24 @@ pub async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>, Failu
         if new {
             mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
         }
-        deployed.push(Deployed { name: plan.name.clone(), version, dialect: plan.dialect.clone(), new });
+        deployed.push(Deployed {
+            name: plan.name.clone(),
+            version,
+            dialect: plan.dialect.clone(),
+            new,
+            warnings: Vec::new(),
+            findings: Diagnostics::default(),
+        });
+    }
+    // Workflows of one file may call each other, so they are compared with the mesh once all are deployed.
+    for (one, lowered) in deployed.iter_mut().zip(&loaded.workflows) {
+        one.findings = lowered.warnings.clone();
+        for missing in missing_callees(mesh, &cards, &lowered.plan).await? {
+            let place = lowered.places.get(missing.node).copied().flatten();
+            one.findings.push(missing.finding(place));
+        }
+        one.findings.sort();
+        one.warnings = diagnostic_values(&one.findings);
     }
     Ok(deployed)
 }
@@ -164,8 +192,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
 }
 
 /// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
-async fn refuse_names_of_agents(mesh: &Mesh, loaded: &Loaded) -> Result<(), Failure> {
-    let cards = online(mesh).await?;
+fn refuse_names_of_agents(cards: &Cards, loaded: &Loaded) -> Result<(), Failure> {
     for lowered in &loaded.workflows {
         let name = &lowered.plan.name;
         if let Some(announced) = cards.get(name)

@@ -22,6 +22,9 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, time_mark};
 use crate::text_diff::text_diff;
 
+/// Warnings of a workflow that are shown.
+const MAX_WARNINGS: usize = 20;
+
 /// Executions that are shown.
 const LAST_ROWS: &str = "5";
 /// Versions that are listed.
@@ -79,6 +82,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             }
         }
         @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
+        @for warning in workflow.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } }
         (partners(&workflow))
         @if is_large { (large_drawing(&drawing_path, workflow.node_count, DrawingUse::Shown)) } @else {
             @match picture {

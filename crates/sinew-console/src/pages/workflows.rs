@@ -17,6 +17,9 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 
+/// Warnings of a workflow that are shown.
+const MAX_WARNINGS: usize = 3;
+
 pub(crate) async fn show(request: PageRequest) -> Response {
     let page = workflows_page(&request).await;
     page_or_problem(&request, page)
@@ -64,7 +67,7 @@ fn workflow_table(
                         @for row in rows {
                             tr data-row {
                                 td { a href=(PageAddress::workflow(&row.name)) { (shown_text::line(&row.name, 80)) } }
-                                td.wide { (shown_text::line(&row.description, 200)) }
+                                td.wide { (shown_text::line(&row.description, 200)) @for warning in row.warnings.iter().take(MAX_WARNINGS) { p.notice { (shown_text::line(warning, 200)) } } }
                                 td { (shown_text::line(&row.dialect, 30)) }
                                 td { code { (shown_text::line(words::short(&row.digest), 20)) } }
                                 td.number { (row.versions) }

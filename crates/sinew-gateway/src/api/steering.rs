@@ -125,7 +125,8 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
         // It is stored, and an executor that comes later begins or refuses it.
         Ok(false) | Err(_) => StatusCode::ACCEPTED,
     };
-    answer_with(status, &StartedExecution { execution: execution.as_str(), workflow, new: is_new })
+    let warnings = call.operator.start_warnings(program.graph.plan()).await;
+    answer_with(status, &StartedExecution { execution: execution.as_str(), workflow, new: is_new, warnings })
 }
 
 /// An execution that was started.
@@ -137,6 +138,9 @@ pub(super) struct StartedExecution<'a> {
     workflow: String,
     /// Whether this request started it, and no earlier one of the same id or key.
     new: bool,
+    /// Agents and workflows that it calls and that are not on the mesh, each in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// An execution that got a command.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sinew_executor::client::ClientError;
 use sinew_inspection::drawing;
 use sinew_operations::conversion_trial::{trial_document, try_connection};
-use sinew_operations::deployed_workflows::{DeployedRow, VersionRow, WorkflowDescription, WorkflowRemoval};
+use sinew_operations::deployed_workflows::{VersionRow, WorkflowDescription, WorkflowRemoval};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
@@ -54,7 +54,7 @@ impl NamedQuery {
 
 pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     let query: NamedQuery = call.query()?;
-    let mut rows = DeployedRow::all(&call.operator.workflows().await?);
+    let mut rows = call.operator.list_workflows().await?;
     rows.retain(|row| call.operations.offers(&row.name) && query.matches(&[&row.name, &row.description]));
     answer(&rows)
 }
@@ -87,7 +87,9 @@ pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
     let (name, digest) = find_deployed(&call.operator, call.path("name"), query.version.as_deref()).await?;
     let program = program(&call, &digest).await?;
     let nodes = query.nodes.unwrap_or(usize::MAX);
-    answer(&WorkflowDescription::of_deployed(program.graph.plan(), &digest, &name, nodes))
+    let warnings = call.operator.start_warnings(program.graph.plan()).await;
+    let described = WorkflowDescription::of_deployed(program.graph.plan(), &digest, &name, nodes);
+    answer(&WorkflowDescription { warnings, ..described })
 }
 
 pub(super) async fn versions(call: ApiCall) -> Result<Response, HttpProblem> {

@@ -141,10 +141,12 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
                     find_deployed(&remote, name, version.as_deref()).await?
                 }
             };
+            let program = remote.client.programs().by_digest(&named.1).await.map_err(ClientError::Plan)?;
             if args.on.input_artifact.is_none() {
-                let program =
-                    remote.client.programs().by_digest(&named.1).await.map_err(ClientError::Plan)?;
                 check_input(&program, &value, &mode)?;
+            }
+            for warning in remote.start_warnings(program.graph.plan()).await {
+                output.note(&format!("warning: {warning}"));
             }
             Ok((remote, named))
         });

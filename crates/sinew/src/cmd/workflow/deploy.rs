@@ -88,6 +88,9 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         mesh.admin().layout().await?;
         deployment::deploy_all(&mesh, &loaded).await
     })?;
+    for found in deployed.iter().map(|one| &one.findings).filter(|found| !found.is_empty()) {
+        output.note_block(sinew_source::render_text(found, output.color_err).trim_end());
+    }
     output.value(&deployed, |deployed| table(deployed));
     Ok(Exit::Ok)
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use sinew_inspection::words;
-use sinew_operations::deployed_workflows::DeployedRow;
 use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::workflow_file::Options;
 use sinew_operations::workflow_search::find_workflows;
@@ -94,12 +93,9 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 
 /// Lists what is deployed.
 async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    let mesh = connection.open("cli").await?;
-    mesh.admin().layout().await?;
-    let workflows = mesh.workflows().follow();
-    workflows.current().await?;
-    let all = workflows.list();
-    let rows = DeployedRow::all(&workflows);
+    let remote = connection.operator().await?;
+    let all = remote.workflows().await?.list();
+    let rows = remote.list_workflows().await?;
     let now = local::now();
     output.value(&rows, |_| {
         if all.is_empty() {
@@ -120,6 +116,11 @@ async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Fail
         }));
         words::columns(&lines)
     });
+    for row in &rows {
+        for warning in &row.warnings {
+            output.note(&format!("warning: {}: {warning}", words::name(&row.name)));
+        }
+    }
     Ok(Exit::Ok)
 }
 

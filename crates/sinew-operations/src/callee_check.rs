@@ -1,0 +1,89 @@
+//! Agents and workflows that a plan calls and that nobody serves.
+
+use std::collections::BTreeSet;
+
+use sinew_inspection::words;
+use sinew_mesh::Mesh;
+use sinew_mesh::card::Cards;
+use sinew_plan::{NodeOperation, Plan, PlanNode};
+use sinew_protocol::code;
+use sinew_source::{Diagnostic, Span};
+
+use crate::agent_list::offline_cards;
+use crate::failure::Failure;
+
+/// An agent or a workflow that a node calls, and that is not on the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingCallee {
+    /// Index of the first node that calls it.
+    pub node: usize,
+    /// Problem in words, with the node that calls it.
+    pub text: String,
+    /// Advice on how to fix it.
+    pub hint: String,
+}
+
+impl MissingCallee {
+    /// The finding at the place of the node.
+    pub(crate) fn finding(self, place: Option<Span>) -> Diagnostic {
+        let finding = Diagnostic::warning(code::CALLEE_NOT_ON_MESH.as_str(), self.text).hint(self.hint);
+        match place {
+            Some(place) => finding.at(place),
+            None => finding,
+        }
+    }
+}
+
+/// Finds the agents that a plan calls and that are not online, and the workflows that are not deployed.
+pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<Vec<MissingCallee>, Failure> {
+    // Starts are frequent, so the usual case costs no request.
+    if callees(plan).all(|(_, _, name)| cards.get(name).is_some()) {
+        return Ok(Vec::new());
+    }
+    cards.current().await?;
+    let mut seen = BTreeSet::new();
+    let (mut found, mut offline) = (Vec::new(), None);
+    for (at, node, name) in callees(plan) {
+        if !seen.insert(name) || cards.get(name).is_some() || mesh.workflows().latest(name).await?.is_some() {
+            continue;
+        }
+        let is_workflow = node.op == NodeOperation::Workflow;
+        let problem = if is_workflow {
+            format!("workflow '{name}' is not deployed")
+        } else {
+            if offline.is_none() {
+                offline = Some(offline_cards(mesh, cards).await?);
+            }
+            match offline.iter().flatten().find(|one| one.card.name == name) {
+                Some(one) => {
+                    let age = words::duration(one.age.as_millis() as u64);
+                    format!("agent '{name}' is offline, last seen {age} ago")
+                }
+                None => format!("no agent '{name}' is online"),
+            }
+        };
+        let hint = match (is_workflow, plan.dialect.as_str()) {
+            (true, _) => "`sinew workflow deploy FILE` deploys it",
+            (false, "sam") => "`sinew serve agent FILE` serves it",
+            // A file of these dialects may leave open who does the work of a node.
+            (false, _) => {
+                "`sinew serve agent FILE` serves it; `--default-agent KIND=AGENT` chooses the agent of nodes whose file \
+                 names none"
+            }
+        };
+        found.push(MissingCallee {
+            node: at,
+            text: format!("{problem}; node '{}' calls it", node.id),
+            hint: hint.to_owned(),
+        });
+    }
+    Ok(found)
+}
+
+/// Nodes that call an agent or a workflow: index, node and name.
+fn callees(plan: &Plan) -> impl Iterator<Item = (usize, &PlanNode, &str)> {
+    let calls =
+        |node: &PlanNode| !node.attached && matches!(node.op, NodeOperation::Agent | NodeOperation::Workflow);
+    let nodes = plan.nodes.iter().enumerate().filter(move |(_, node)| calls(node));
+    nodes.filter_map(|(at, node)| Some((at, node, node.agent.as_deref()?)))
+}
