@@ -50,6 +50,10 @@ pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -
             cancel(state, *act, Some(*attempt)).into_iter().collect()
         }
         Fact::Ended => state.outcome.clone().map(Action::Finish).into_iter().collect(),
+        // The archive needs the usage as well.
+        Fact::Late { usage, .. } if state.ended && !usage.is_null() => {
+            state.outcome.clone().map(Action::Finish).into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }

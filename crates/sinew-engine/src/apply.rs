@@ -15,7 +15,10 @@ use crate::{SharedJson, Time};
 
 /// Folds one fact into the state. [`crate::lifecycle`] has the phases that each fact leads to.
 pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) {
-    state.at = state.at.max(at);
+    // The end of an execution keeps its time when an answer comes late.
+    if !(state.ended && matches!(fact, Fact::Late { .. })) {
+        state.at = state.at.max(at);
+    }
     match fact {
         Fact::Started(start) => state.start(graph, at, start),
         Fact::Opened { parent, owner, index, item, .. } => {
@@ -33,7 +36,11 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
         Fact::Began { act } => state.begin(graph, at, *act),
         Fact::Noted { .. } => {}
         Fact::Progressed { value, .. } => state.count_progress(value),
-        Fact::Late { act, attempt } => state.settle_late(*act, *attempt),
+        Fact::Late { act, attempt, usage } => {
+            state.note_usage(*act, *attempt, usage);
+            state.settle_late(*act, *attempt);
+            state.late_usages += u32::from(state.ended && !usage.is_null());
+        }
         Fact::Yielded { act, tokens } => {
             let scope = state.act(*act).scope;
             state.place(graph, Some(*act), scope, tokens);
@@ -43,7 +50,7 @@ pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &F
             state.set_deadline(*act, *deadline, TimerKind::Attempt);
         }
         Fact::Replied { act, attempt, result, retried, usage, worked_ms: _ } => {
-            state.note_usage(*act, result.as_ref().map_or(usage, |reply| &reply.usage));
+            state.note_usage(*act, *attempt, result.as_ref().map_or(usage, |reply| &reply.usage));
             state.take_reply(*act, (!retried).then(|| (*attempt, result.clone())));
         }
         Fact::BackedOff { act, until, ask } => state.back_off(*act, *until, ask.as_ref()),

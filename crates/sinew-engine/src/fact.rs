@@ -138,12 +138,15 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worked_ms: Option<u64>,
     },
-    /// An answer came for an attempt that no longer counts; kept for the audit only.
+    /// An answer arrived for an attempt that is over: only the usage that it reports counts.
     Late {
         /// The activation.
         act: ActivationId,
         /// The attempt.
         attempt: u32,
+        /// Tokens and cost that the answer reports; null if it reports none, or if those of the attempt are counted.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        usage: Value,
     },
     /// The next attempt waits.
     BackedOff {

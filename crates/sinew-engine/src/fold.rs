@@ -119,7 +119,7 @@ impl FactCheck<'_> {
                 self.edge(*edge)?;
                 self.scope(*scope)
             }
-            Fact::Progressed { act, attempt, .. } | Fact::Late { act, attempt } => {
+            Fact::Progressed { act, attempt, .. } | Fact::Late { act, attempt, .. } => {
                 self.attempt(*act, *attempt)
             }
             Fact::Yielded { tokens, .. } => self.tokens(tokens),

@@ -57,6 +57,15 @@ pub enum EngineInput {
         /// Whether a process of the agent is online.
         is_online: bool,
     },
+    /// An answer that does not count reports the usage of its attempt.
+    Usage {
+        /// The activation.
+        act: ActivationId,
+        /// The attempt.
+        attempt: u32,
+        /// Tokens and cost of the attempt.
+        usage: Value,
+    },
     /// An agent said something while working.
     Progress {
         /// The activation.

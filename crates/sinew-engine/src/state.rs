@@ -68,6 +68,9 @@ pub struct ExecutionState {
     pub ended: bool,
     /// How often it was reopened.
     pub reopened: u32,
+    /// Answers after an end that added usage.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_usages: u32,
     /// About how many bytes of progress are in its facts.
     #[serde(default)]
     pub progress_bytes: u64,
@@ -192,6 +195,11 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 impl Activation {
+    /// Returns true if the usage of an attempt is counted.
+    pub fn has_usage_of(&self, attempt: u32) -> bool {
+        self.usage.as_ref().is_some_and(|usage| usage.has(attempt))
+    }
+
     /// Returns the oldest question that a callee of the running attempt waits for.
     pub fn callee_wait(&self) -> Option<&Arc<PersonWait>> {
         self.callee_waits().min_by_key(|wait| wait.since)

@@ -124,7 +124,10 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
             attempt: *attempt,
             result: Ok(sinew_engine::TaskReply { worked_ms: *worked_ms, ..reply.as_ref().clone() }),
         },
-        Fact::Late { act, attempt } => {
+        Fact::Late { act, attempt, usage } if !usage.is_null() => {
+            EngineInput::Usage { act: *act, attempt: *attempt, usage: usage.clone() }
+        }
+        Fact::Late { act, attempt, .. } => {
             EngineInput::Done { act: *act, attempt: *attempt, result: Ok(sinew_engine::TaskReply::default()) }
         }
         Fact::Progressed { act, attempt, value } => {

@@ -125,17 +125,31 @@ pub struct ActivationUsage {
     /// Latest cumulative usage of each agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     logs: Vec<(String, TaskUsage)>,
+    /// Attempts whose usage is counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counted: Vec<u32>,
 }
 
 impl ActivationUsage {
-    /// Adds the usage that an agent told with a result or a failure. Usage that tells of no model changes nothing.
-    pub fn add(&mut self, agent: &str, usage: &Value) {
+    /// Whether the usage of an attempt is counted.
+    pub fn has(&self, attempt: u32) -> bool {
+        self.counted.contains(&attempt)
+    }
+
+    /// Adds the usage that an agent reports with the result or failure of an attempt. Usage without model calls changes
+    /// nothing.
+    pub fn add(&mut self, agent: &str, attempt: u32, usage: &Value) {
         let Some(used) = TaskUsage::of(usage) else { return };
+        if !self.has(attempt) {
+            self.counted.push(attempt);
+        }
         if !is_cumulative(usage) {
             self.attempts.add(&used);
             return;
         }
         match self.logs.iter_mut().find(|(known, _)| known == agent) {
+            // The result of an earlier attempt may come late.
+            Some((_, latest)) if latest.total().turns > used.total().turns => {}
             Some((_, latest)) => *latest = used,
             None => self.logs.push((agent.to_owned(), used)),
         }
@@ -179,16 +193,21 @@ mod tests {
     fn a_cumulative_usage_replaces_what_the_agent_told_before() {
         let told = |turns: u64, cumulative: bool| json!({"turns": turns, "cumulative": cumulative});
         let mut used = ActivationUsage::default();
-        for (agent, usage, sum) in [
+        for (attempt, (agent, usage, sum)) in [
             ("a", told(2, true), 2),
             ("a", told(5, true), 5),
+            ("a", told(4, true), 5),
             ("b", told(1, true), 6),
             ("c", told(3, false), 9),
             ("c", told(3, false), 12),
             ("a", json!(null), 12),
-        ] {
-            used.add(agent, &usage);
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            used.add(agent, attempt as u32, &usage);
             assert_eq!(used.sum().own.turns, sum, "{agent} {usage}");
+            assert_eq!(used.has(attempt as u32), !usage.is_null());
         }
     }
 

@@ -14,6 +14,7 @@ use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::person_wait::{PersonWait, WaitReport};
 use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 
+use crate::bug::seeded_bug;
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::events::KnownTasks;
 use crate::program::Program;
@@ -164,10 +165,27 @@ impl ActiveExecution {
         self.tasks.get(task).copied()
     }
 
+    /// Returns the number of the execution's present end: a retry brings another end, and late usage changes the record.
+    pub(crate) fn end_number(&self) -> u32 {
+        let state = self.machine.state();
+        state.reopened + if seeded_bug!(LateUsageNotArchived) { 0 } else { state.late_usages }
+    }
+
     /// Returns true if an answer to this attempt would count now.
     pub(crate) fn awaits(&self, act: ActivationId, attempt: u32) -> bool {
         let one = self.machine.state().act(act);
         one.running == Some(attempt) && one.phase == ActivationPhase::Running
+    }
+
+    /// Returns the activation and attempt of any task of the execution, also of one that is over.
+    pub(crate) fn find_task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
+        let past = || {
+            let acts = self.machine.state().acts.iter().enumerate();
+            let mut attempts = acts
+                .flat_map(|(act, one)| (1..=one.attempt).map(move |attempt| (act as ActivationId, attempt)));
+            attempts.find(|(act, attempt)| self.make_ids(*act, *attempt).1 == *task)
+        };
+        self.task(task).or_else(past)
     }
 
     /// Returns the request of an activation's running attempt.

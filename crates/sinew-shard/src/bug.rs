@@ -97,6 +97,12 @@ mod tests {
         RefusedRetryForgetsVerdicts,
         /// An execution that was reopened is closed by the archive of its first end.
         ReopenedIsClosed,
+        /// The usage of an answer that comes late does not count.
+        LateUsageDropped,
+        /// The usage of a late result that is read again counts for another attempt.
+        UsageCountedAgain,
+        /// An execution is closed by the archive of its end before late usage.
+        LateUsageNotArchived,
         /// A journal's closing entry is not read.
         ClosingNotRead,
         /// A stolen shard is released by the loop that lost it.

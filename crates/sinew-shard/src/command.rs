@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_engine::{
-    ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
+    ActivationId, ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time,
 };
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::person_wait::WaitReport;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::{ExecutionId, Fault, Token, code};
+use sinew_protocol::usage::TaskUsage;
+use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
 
 use crate::active::{ActiveExecution, InputError};
 use crate::bug::seeded_bug;
@@ -243,6 +244,21 @@ impl ShardState {
         let _ = self.table.input(&mut self.builder, now, &task.execution, input);
     }
 
+    /// Counts what a task of a closed execution used: the record is archived once more, with the usage.
+    fn handle_late_usage(&mut self, now: Time, closed: ActiveExecution, task: &TaskId, usage: Value) {
+        let execution = closed.stored.meta.execution.clone();
+        let found = closed.find_task(task);
+        let found = found.map(|(act, attempt)| (act, counted_attempt(&closed, act, attempt)));
+        let found = found.filter(|(act, attempt)| !closed.state().act(*act).has_usage_of(*attempt));
+        let Some((act, attempt)) = found else {
+            return self.notices.push(ShardNotice::ResultLate { execution, task: task.clone() });
+        };
+        self.table.reopen(&mut self.builder, closed);
+        // Only the number is counted: an input that breaks the code leaves the record as it is.
+        let _ =
+            self.table.input(&mut self.builder, now, &execution, EngineInput::Usage { act, attempt, usage });
+    }
+
     /// Takes the report of a callee. One for a task that is over means nothing.
     pub(crate) fn handle_callee_wait(&mut self, now: Time, report: WaitReport) {
         let WaitReport { execution, task, callee, number, wait, .. } = report;
@@ -257,9 +273,29 @@ impl ShardState {
 
     /// Takes the end of a task, unless the task is over or another agent was asked.
     pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
-        let ResultInput { execution, task, agent, mut result, mut usage, worked_ms, logs, is_checked } =
-            input;
-        let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
+        let ResultInput {
+            execution,
+            task,
+            agent,
+            mut result,
+            mut usage,
+            worked_ms,
+            logs,
+            is_checked,
+            closed,
+        } = input;
+        let used = result.as_ref().map_or(&usage, |reply| &reply.usage);
+        let has_usage = TaskUsage::of(used).is_some() && !seeded_bug!(LateUsageDropped);
+        // A retry of the same turn may have opened it again.
+        if let Some(closed) = closed
+            && self.table.known(&execution).is_none()
+        {
+            return self.handle_late_usage(now, *closed, &task, used.clone());
+        }
+        let found = self.table.load(&execution).and_then(|active| {
+            let found = if has_usage { active.find_task(&task) } else { active.task(&task) };
+            Some((found?, active))
+        });
         let Some(((act, attempt), active)) = found else {
             self.notices.push(ShardNotice::ResultLate { execution, task });
             return;
@@ -283,9 +319,18 @@ impl ShardState {
         let gave_up = matches!(&result, Err(fault) if fault.code == AGENT_TOO_LATE);
         let until = || sinew_engine::waiting_of(active.state(), act).and_then(|waiting| waiting.until);
         if gave_up && until().is_some_and(|at| at.saturating_sub(now) < MAX_CLOCK_SKEW) {
+            if has_usage {
+                let input = EngineInput::Usage { act, attempt, usage };
+                let _ = self.table.input(&mut self.builder, now, &execution, input);
+            }
             return;
         }
-        if result.is_ok() && active.state().act(act).running != Some(attempt) {
+        let is_late = active.state().act(act).running != Some(attempt);
+        if is_late && seeded_bug!(LateUsageDropped) {
+            return;
+        }
+        let attempt = if is_late { counted_attempt(active, act, attempt) } else { attempt };
+        if result.is_ok() && is_late {
             self.notices.push(ShardNotice::ResultLate { execution: execution.clone(), task: task.clone() });
         }
         for line in logs {
@@ -305,6 +350,13 @@ impl ShardState {
             }
         }
     }
+}
+
+/// Returns the attempt to count the usage of a late result for: its own.
+fn counted_attempt(active: &ActiveExecution, act: ActivationId, attempt: u32) -> u32 {
+    let one = active.state().act(act);
+    let uncounted = (1..=one.attempt).find(|nth| !one.has_usage_of(*nth));
+    uncounted.filter(|_| seeded_bug!(UsageCountedAgain)).unwrap_or(attempt)
 }
 
 /// Returns the mode that a start asks for.

@@ -149,7 +149,8 @@ impl ShardState {
             let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
             return PendingInput::quarantined(code::EXECUTION_QUARANTINED.as_str(), text);
         }
-        PendingInput::of_stored_result(body, execution, task, agent)
+        let pending = PendingInput::of_stored_result(body, execution, task, agent);
+        if self.table.known(execution).is_some() { pending } else { pending.of_closed() }
     }
 }
 

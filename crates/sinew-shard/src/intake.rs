@@ -15,6 +15,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{
     LogLine, NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
 };
+use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
 
 use crate::active::ActiveExecution;
@@ -80,8 +81,8 @@ pub enum ShardInput {
     Archived {
         /// The execution.
         execution: ExecutionId,
-        /// How often it had been reopened when it ended.
-        reopened: u32,
+        /// Number of the archived end.
+        end_number: u32,
     },
     /// A message that was quarantined or repeats another.
     Nothing,
@@ -108,8 +109,17 @@ impl ShardInput {
         result: Result<TaskReply, Fault>,
         logs: Vec<LogLine>,
     ) -> Self {
-        let (usage, worked_ms) = (Value::Null, None);
-        let input = ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked: false };
+        let input = ResultInput {
+            execution,
+            task,
+            agent,
+            result,
+            usage: Value::Null,
+            worked_ms: None,
+            logs,
+            is_checked: false,
+            closed: None,
+        };
         Self::TaskResult(Box::new(input))
     }
 
@@ -177,6 +187,8 @@ pub struct ResultInput {
     pub logs: Vec<LogLine>,
     /// Whether the output was checked against its schema.
     pub is_checked: bool,
+    /// The execution, if it is closed and the answer reports usage.
+    pub(crate) closed: Option<Box<ActiveExecution>>,
 }
 
 /// Why a message is set aside.
@@ -250,6 +262,9 @@ pub(crate) enum IntakeStep {
     /// Reads the results that came while the execution was held, and the value that the last one names.
     CommandResults(Box<CommandInput>, Vec<(TaskId, Token)>, Option<Box<PendingInput>>),
     ResultValue(Box<ResultInput>, Box<NodeResult>),
+    /// Reads the record of a closed execution, for the usage of a result that came late.
+    LateRecord(Box<ResultInput>),
+    LatePlan(Box<ResultInput>, Box<StoredExecution>),
 }
 
 impl PendingInput {
@@ -280,7 +295,10 @@ impl PendingInput {
                 Lookup::Value(start.command.input_artifact.clone().unwrap_or_default())
             }
             IntakeStep::CommandRecord(command) => Lookup::Record(command.execution.clone()),
-            IntakeStep::CommandPlan(_, stored) => Lookup::Plan(stored.meta.plan.clone()),
+            IntakeStep::CommandPlan(_, stored) | IntakeStep::LatePlan(_, stored) => {
+                Lookup::Plan(stored.meta.plan.clone())
+            }
+            IntakeStep::LateRecord(result) => Lookup::Record(result.execution.clone()),
             IntakeStep::CommandResults(_, _, Some(result)) => return result.lookup(),
             IntakeStep::CommandResults(command, tasks, None) => {
                 let (task, agent) = tasks.last()?.clone();
@@ -342,6 +360,16 @@ impl PendingInput {
                     reply_at_hand(*result).unwrap_or_else(|_| Ok(TaskReply::new(Value::Null)))
                 });
                 IntakeStep::Ready(ShardInput::TaskResult(input))
+            }
+            (IntakeStep::LateRecord(result), Found::Record(Ok(Some(record)))) => {
+                IntakeStep::LatePlan(result, Box::new(StoredExecution::of_record(*record)))
+            }
+            (IntakeStep::LatePlan(mut result, stored), Found::Program(Ok(program))) => {
+                result.closed = ActiveExecution::fold(*stored, program).ok().map(Box::new);
+                IntakeStep::Ready(ShardInput::TaskResult(result))
+            }
+            (IntakeStep::LateRecord(result) | IntakeStep::LatePlan(result, _), _) => {
+                IntakeStep::Ready(ShardInput::TaskResult(result))
             }
             (step, _) => step,
         };
@@ -427,9 +455,17 @@ impl PendingInput {
         let logs = std::mem::take(&mut result.logs);
         let usage = if result.fault.is_some() { std::mem::take(&mut result.usage) } else { Value::Null };
         let worked_ms = result.worked_ms;
-        let is_checked = false;
-        let input =
-            |result| ResultInput { execution, task, agent, result, usage, worked_ms, logs, is_checked };
+        let input = |result| ResultInput {
+            execution,
+            task,
+            agent,
+            result,
+            usage,
+            worked_ms,
+            logs,
+            is_checked: false,
+            closed: None,
+        };
         match reply_at_hand(result) {
             Ok(reply) => Self::ready(ShardInput::TaskResult(Box::new(input(reply)))),
             Err(elsewhere) => {
@@ -437,6 +473,25 @@ impl PendingInput {
                 Self { quarantine: None, step: IntakeStep::ResultValue(input, elsewhere) }
             }
         }
+    }
+
+    /// The same for an execution that is not open: of the result only the usage counts.
+    pub(crate) fn of_closed(self) -> Self {
+        let step = match self.step {
+            IntakeStep::Ready(ShardInput::TaskResult(result)) => {
+                let used = result.result.as_ref().map_or(&result.usage, |reply| &reply.usage);
+                match TaskUsage::of(used) {
+                    Some(_) => IntakeStep::LateRecord(result),
+                    None => IntakeStep::Ready(ShardInput::TaskResult(result)),
+                }
+            }
+            IntakeStep::ResultValue(mut result, stored) if TaskUsage::of(&stored.usage).is_some() => {
+                result.result = Ok(TaskReply { usage: stored.usage, ..TaskReply::default() });
+                IntakeStep::LateRecord(result)
+            }
+            step => step,
+        };
+        Self { step, ..self }
     }
 
     /// Decodes the proved result of a task.

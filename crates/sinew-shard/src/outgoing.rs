@@ -55,8 +55,8 @@ pub enum Outgoing {
         started: u64,
         /// When it ended, in milliseconds since 1970 UTC.
         ended: u64,
-        /// How often it had been reopened.
-        reopened: u32,
+        /// Number of this end of the execution: only the archive of the newest one closes the execution.
+        end_number: u32,
         /// Model calls behind it.
         usage: ModelTotals,
         /// True if no agent was called and every output was null.
@@ -121,7 +121,7 @@ impl Outgoing {
                 outcome,
                 started: state.started_at,
                 ended: state.at,
-                reopened: state.reopened,
+                end_number: active.end_number(),
                 usage: execution_usage(state),
                 is_dry_run: state.start.as_ref().is_some_and(|start| start.mode.dry_run),
                 wait_report: active.wait_report().filter(|_| meta.parent.is_none()).map(Box::new),

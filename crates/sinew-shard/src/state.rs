@@ -168,8 +168,8 @@ impl ShardState {
             }
             ShardInput::TaskResult(result) => self.handle_result(now, *result, schemas),
             ShardInput::CalleeWait(report) => self.handle_callee_wait(now, *report),
-            ShardInput::Archived { execution, reopened } => {
-                self.table.close(&mut self.builder, &execution, reopened);
+            ShardInput::Archived { execution, end_number } => {
+                self.table.close(&mut self.builder, &execution, end_number);
                 if self.table.known(&execution).is_none() {
                     self.closed_ids.remember(execution.as_str(), now);
                 }

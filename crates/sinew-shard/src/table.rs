@@ -375,14 +375,14 @@ impl ExecutionTable {
         }
     }
 
-    /// Archived and answered: the execution leaves memory with the next commit, unless it was reopened meanwhile.
-    pub(crate) fn close(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, reopened: u32) {
+    /// Archived and answered: the execution leaves memory with the next commit, unless its end has changed meanwhile.
+    pub(crate) fn close(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, end_number: u32) {
         if self.rejected.swap_remove(execution).is_some() {
             commit.entry(execution).kind = EntryKind::Closed;
             return;
         }
         let Some(open) = self.load(execution) else { return };
-        let is_same_end = open.state().reopened == reopened || seeded_bug!(ReopenedIsClosed);
+        let is_same_end = open.end_number() == end_number || seeded_bug!(ReopenedIsClosed);
         if !(open.state().ended || seeded_bug!(ReopenedIsClosed)) || !is_same_end {
             return;
         }

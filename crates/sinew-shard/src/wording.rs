@@ -68,9 +68,9 @@ impl ShardState {
         }
         let message = Outgoing::of(active, action);
         if seeded_bug!(ClosedBeforeArchived)
-            && let Outgoing::Finish { reopened, .. } = &message
+            && let Outgoing::Finish { end_number, .. } = &message
         {
-            self.table.close(&mut self.builder, execution, *reopened);
+            self.table.close(&mut self.builder, execution, *end_number);
         }
         Some(message)
     }

@@ -89,13 +89,13 @@ impl ExecutionState {
     }
 
     /// Adds what an attempt used to the sums of its activation.
-    pub(super) fn note_usage(&mut self, act: ActivationId, usage: &Value) {
+    pub(super) fn note_usage(&mut self, act: ActivationId, attempt: u32, usage: &Value) {
         if TaskUsage::of(usage).is_none() {
             return;
         }
         let one = &mut self.acts[act as usize];
         let agent = one.ask.as_ref().map(|ask| ask.target.name()).unwrap_or_default();
-        one.usage.get_or_insert_default().add(agent, usage);
+        one.usage.get_or_insert_default().add(agent, attempt, usage);
     }
 
     /// The agent of a cancelled attempt was to be told; it has answered, so there is nothing left to tell.

@@ -128,6 +128,7 @@ impl Decider<'_> {
                     self.emit(Fact::Progressed { act, attempt, value });
                 }
             }
+            EngineInput::Usage { act, attempt, usage } => self.late(act, attempt, usage),
             EngineInput::CalleeWait { act, attempt, callee, number, wait } => {
                 if self.is_current(act, attempt) && self.state.act(act).takes_report(&callee, number) {
                     self.emit(Fact::CalleeWaits { act, attempt, callee, number, wait });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
 use sinew_protocol::access::matches_pattern;
+use sinew_protocol::usage::TaskUsage;
 use sinew_protocol::{Fault, FaultKind, code};
 
 use super::{AttemptEnd, BUDGET_USED_UP, Decider, size};
@@ -165,8 +166,7 @@ impl Decider<'_> {
             return; // never dispatched: not ours, and nothing to record it under
         }
         if !self.is_current(act, attempt) {
-            self.emit(Fact::Late { act, attempt });
-            return;
+            return self.late(act, attempt, result.map_or(usage, |reply| reply.usage));
         }
         let limit = self.graph.plan().limits.value_bytes;
         let result = result.and_then(|reply| match size::too_large("the reply", &reply.output, limit) {
@@ -190,6 +190,23 @@ impl Decider<'_> {
         } else {
             let step = self.consult(Some(act), |adapter, ctx| adapter.shape(ctx, act));
             self.step(act, step);
+        }
+    }
+
+    /// An answer that does not count: what the attempt used does, once.
+    pub(super) fn late(&mut self, act: ActivationId, attempt: u32, usage: Value) {
+        let Some(one) = self.state.acts.get(act as usize).filter(|one| (1..=one.attempt).contains(&attempt))
+        else {
+            return;
+        };
+        let limit = self.graph.plan().limits.value_bytes;
+        let is_new = TaskUsage::of(&usage).is_some()
+            && !one.has_usage_of(attempt)
+            && size::too_large("usage", &usage, limit).is_none();
+        let usage = if is_new { usage } else { Value::Null };
+        self.emit(Fact::Late { act, attempt, usage });
+        if is_new && !self.state.ended {
+            self.check_cost();
         }
     }
 

@@ -206,7 +206,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
             format!("{}?{who}{attempt}{tries}{}", name(act), given.unwrap_or_default())
         }
         Fact::Progressed { act, .. } => format!("{} says", name(act)),
-        Fact::Late { act, attempt } => format!("{}#{attempt} late", name(act)),
+        Fact::Late { act, attempt, .. } => format!("{}#{attempt} late", name(act)),
         Fact::BackedOff { act, ask: Some(_), .. } => format!("{} holds", name(act)),
         Fact::BackedOff { act, until, ask: None } => format!("{} backs off @{until}", name(act)),
         Fact::Slept { act, until } => format!("{} sleeps @{until}", name(act)),

@@ -210,7 +210,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
             let worked_ms = maybe(dice, time);
             Fact::Replied { act, attempt, result, retried: dice.chance(50), usage, worked_ms }
         }
-        13 => Fact::Late { act, attempt },
+        13 => Fact::Late { act, attempt, usage: value(dice) },
         14 => Fact::BackedOff { act, until: time(dice), ask: maybe(dice, |dice| Arc::new(ask(dice))) },
         15 => Fact::Slept { act, until: time(dice) },
         16 => {

@@ -63,7 +63,9 @@ pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<F
             };
             Fact::Replied { act, attempt, result, retried, usage: json(&usage_json)?, worked_ms }
         }
-        Kind::Late(pb::JournalLate { act, attempt }) => Fact::Late { act, attempt },
+        Kind::Late(pb::JournalLate { act, attempt, usage_json }) => {
+            Fact::Late { act, attempt, usage: json(&usage_json)? }
+        }
         Kind::BackedOff(pb::JournalBackedOff { act, until, ask: held }) => {
             Fact::BackedOff { act, until, ask: held.map(|held| ask(values, held)).transpose()?.map(Arc::new) }
         }

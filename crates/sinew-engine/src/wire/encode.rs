@@ -67,7 +67,9 @@ fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
                 worked_ms: *worked_ms,
             })
         }
-        Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
+        Fact::Late { act, attempt, usage } => {
+            Kind::Late(pb::JournalLate { act: *act, attempt: *attempt, usage_json: json(usage) })
+        }
         Fact::BackedOff { act, until, ask: held } => Kind::BackedOff(pb::JournalBackedOff {
             act: *act,
             until: *until,

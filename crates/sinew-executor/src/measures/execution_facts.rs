@@ -65,7 +65,7 @@ pub(crate) const fn status_label(status: TerminalStatus) -> &'static str {
 /// Measures one stored fact.
 pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
-        Fact::Replied { act, attempt, result, worked_ms, .. } => {
+        Fact::Replied { act, attempt, result, usage, worked_ms, .. } => {
             if let Err(fault) = result {
                 log_failed_task(ctx, meta, *act, fault);
             }
@@ -74,10 +74,9 @@ pub(crate) fn measure(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time,
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             agent_attempt(ctx, *act, outcome);
             task_times(ctx, (*act, *attempt), now, *worked_ms);
-            if let Ok(reply) = result {
-                tokens(reported_usage(reply));
-            }
+            tokens(result.as_ref().map_or(usage, |reply| reported_usage(reply)));
         }
+        Fact::Late { usage, .. } => tokens(usage),
         Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "succeeded", None),
         Fact::Failed { act, fault, .. } => {
             metrics::counter!("sinew_activations_failed_total", "code" => known(fault)).increment(1);
@@ -245,6 +244,7 @@ fn activation(
 fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     let Some(outcome) = &state.outcome else { return };
     let status = status_label(outcome.status);
+    metrics::counter!("sinew_executions_ended_total", "status" => status).increment(1);
     metrics::histogram!("sinew_execution_seconds", "status" => status).record(seconds(state.started_at, now));
     workflow_execution(&meta.workflow, status);
     if let Some(fault) = &outcome.fault {

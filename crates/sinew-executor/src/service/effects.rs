@@ -29,13 +29,8 @@ impl FactObserver for FactMeter {
 
 /// Counts a message that leaves.
 pub(super) fn count(outgoing: &Outgoing) {
-    match outgoing {
-        Outgoing::Task { .. } => metrics::counter!("sinew_tasks_total").increment(1),
-        Outgoing::Finish { outcome, .. } => {
-            metrics::counter!("sinew_executions_ended_total", "status" => execution_facts::status_label(outcome.status))
-                .increment(1);
-        }
-        _ => {}
+    if let Outgoing::Task { .. } = outgoing {
+        metrics::counter!("sinew_tasks_total").increment(1);
     }
 }
 

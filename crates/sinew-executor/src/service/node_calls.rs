@@ -3,17 +3,18 @@
 //! A call is one entry of a map until its answer comes; there is no task, channel or timer for it. A silent agent is asked
 //! again under the same id, an absent one once it is there. Nothing here is stored: after a crash the next owner asks again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sinew_mesh::MeshError;
 use sinew_mesh::card::Cards;
 use sinew_mesh::node::{NodeCaller, NodeReply, NodeReplyBody};
+use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::task::{NodeAnswer, NodeResult, read_node_answer};
-use sinew_protocol::{Fault, ResultToken, TaskId, Token};
+use sinew_protocol::usage::TaskUsage;
+use sinew_protocol::{Fault, ResultToken, Subject, TaskId, Token};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,10 +23,13 @@ use tracing::debug;
 use super::Shared;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
 use super::intake::{self, BackInput, Handle};
+use super::outbox::{insist, report};
 use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
 
 /// How often it is checked whether the connection was lost, with what was under way on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the usage of a cancelled call is waited for: agents let their handlers tidy up for 5 s.
+const LATE_USAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Wait before a request is sent again that the connection did not take.
 const RESEND_PAUSE: Duration = Duration::from_millis(250);
 
@@ -35,6 +39,10 @@ pub(super) struct NodeCalls {
     caller: NodeCaller,
     calls: HashMap<ResultToken, NodeCall>,
     due: BTreeSet<(Instant, ResultToken)>,
+    /// Cancelled calls whose agents may still report usage.
+    cancelled: HashMap<ResultToken, CancelledCall>,
+    /// The same tokens, oldest first, with the end of the wait.
+    cancelled_until: VecDeque<(Instant, ResultToken)>,
     lines: HashMap<String, AgentLine>,
     /// Calls that have a place now and were not sent yet.
     ready: Vec<ResultToken>,
@@ -69,6 +77,12 @@ struct NodeCall {
     is_repeated: bool,
 }
 
+/// A call whose answer counts no more.
+struct CancelledCall {
+    task: TaskId,
+    result_subject: Subject,
+}
+
 /// Where a call stands with its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallPlace {
@@ -95,6 +109,8 @@ impl NodeCalls {
             caller,
             calls: HashMap::new(),
             due: BTreeSet::new(),
+            cancelled: HashMap::new(),
+            cancelled_until: VecDeque::new(),
             lines: HashMap::new(),
             ready: Vec::new(),
             stalled: None,
@@ -169,6 +185,7 @@ impl NodeCalls {
         let NodeReply { token, said } = reply;
         let Some(known) = self.calls.get(&token) else {
             metrics::counter!("sinew_results_late_total").increment(1);
+            self.keep_usage(&token, said);
             return None;
         };
         let agent = known.call.ask.target.name();
@@ -233,9 +250,41 @@ impl NodeCalls {
         call.is_some_and(|call| call.place != CallPlace::Inside)
     }
 
-    /// Forgets a task that is given up.
+    /// Forgets a task that is given up, except for the usage that its agent may still report.
     pub(super) fn cancel(&mut self, task: &TaskId) {
-        drop(self.end(&ResultToken::of(&self.shared.key, task)));
+        let now = Instant::now();
+        while self.cancelled_until.front().is_some_and(|(until, _)| *until <= now) {
+            let expired = self.cancelled_until.pop_front();
+            expired.and_then(|(_, token)| self.cancelled.remove(&token));
+        }
+        let token = ResultToken::of(&self.shared.key, task);
+        // An agent that did not receive the task has no answer.
+        let Some(ended) = self.end(&token).filter(|ended| ended.is_repeated) else { return };
+        let agent = Token::of(ended.call.ask.target.name());
+        let Some(result_subject) =
+            Subject::parse(self.shared.mesh.namespace(), &self.shared.result_subject(&ended.call, &agent))
+        else {
+            return;
+        };
+        self.cancelled_until.push_back((now + LATE_USAGE_TIMEOUT, token.clone()));
+        self.cancelled.insert(token, CancelledCall { task: ended.call.task, result_subject });
+    }
+
+    /// Stores the answer to a cancelled call among the results of queued tasks if it reports usage.
+    fn keep_usage(&mut self, token: &ResultToken, said: NodeReplyBody) {
+        let NodeReplyBody::Answer(body) = said else { return };
+        let Some(CancelledCall { task, result_subject }) = self.cancelled.remove(token) else { return };
+        match read_node_answer(&body, &task) {
+            Ok(NodeAnswer::Ended(result)) if TaskUsage::of(&result.usage).is_some() => {
+                let shared = Arc::clone(&self.shared);
+                self.fetches.spawn(async move {
+                    let put =
+                        || shared.mesh.tasks().put_once(&result_subject, HeaderMap::new(), body.clone());
+                    report(&insist(put).await);
+                });
+            }
+            _ => {}
+        }
     }
 
     /// Returns when something has to be done without an answer.

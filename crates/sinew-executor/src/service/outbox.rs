@@ -315,7 +315,7 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
         Outgoing::WaitReport(report) => {
             report_wait(shared, *report).await;
         }
-        Outgoing::Finish { ref record, ref outcome, reopened, usage, ref wait_report, .. } => {
+        Outgoing::Finish { ref record, ref outcome, end_number, usage, ref wait_report, .. } => {
             let Some(closed) = closed_execution(&outgoing) else { return };
             let (execution, body) = (record.meta.execution.clone(), encode_record(record).await);
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
@@ -331,7 +331,7 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
             if archived && told {
-                let _ = back.send(ShardInput::Archived { execution, reopened }.into());
+                let _ = back.send(ShardInput::Archived { execution, end_number }.into());
             }
         }
         Outgoing::ChildStartRejected { meta, fault } => {
@@ -342,7 +342,7 @@ async fn perform(shared: &Handle, outgoing: Outgoing, back: &mpsc::UnboundedSend
             // Otherwise the rejection stays in the journal, and the next owner tries again.
             if answered {
                 let execution = meta.execution.clone();
-                let _ = back.send(ShardInput::Archived { execution, reopened: 0 }.into());
+                let _ = back.send(ShardInput::Archived { execution, end_number: 0 }.into());
             }
         }
         Outgoing::Task { .. }

@@ -235,12 +235,12 @@ impl StoreDesk {
             {
                 self.jobs.push(Job::Pursue(StoredTask { call, meta, place: Some(place) }));
             }
-            Outgoing::Finish { record, reopened, .. } => {
+            Outgoing::Finish { record, end_number, .. } => {
                 crash::point("history.after");
                 crash::point("finish.archived");
                 crash::point("finish.answered");
                 let execution = record.meta.execution;
-                self.inputs.push(ShardInput::Archived { execution, reopened });
+                self.inputs.push(ShardInput::Archived { execution, end_number });
             }
             _ => crash::point("task.after"),
         }

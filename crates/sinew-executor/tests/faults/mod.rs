@@ -8,6 +8,7 @@ pub(crate) mod audit;
 mod broker;
 mod clock;
 pub(crate) mod crash;
+mod ended_usage;
 mod ended_work;
 mod forged;
 mod garbage;

@@ -20,7 +20,7 @@ fn note(process: &str, in_hand: &[&str], condemned: &[&str]) -> Vec<u8> {
 }
 
 fn archived(id: &str) -> ShardInput {
-    ShardInput::Archived { execution: execution(id), reopened: 0 }
+    ShardInput::Archived { execution: execution(id), end_number: 0 }
 }
 
 fn ids(all: &[&str]) -> Vec<ExecutionId> {

@@ -223,6 +223,13 @@ pub(crate) fn answer(task: &TaskId, result: Result<Value, Fault>) -> Vec<u8> {
     serde_json::to_vec(&body).unwrap()
 }
 
+/// The same from an agent that asked a model once.
+pub(crate) fn answer_with_usage(task: &TaskId, result: Result<Value, Fault>) -> Vec<u8> {
+    let mut body: Value = serde_json::from_slice(&answer(task, result)).unwrap();
+    body["usage"] = json!({ "turns": 1 });
+    serde_json::to_vec(&body).unwrap()
+}
+
 /// Takes every output.
 pub(crate) struct NoSchemas;
 

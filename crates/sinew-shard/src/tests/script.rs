@@ -25,7 +25,8 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token};
 
 use super::kit::{
-    FactCounter, NoSchemas, answer, config, execution, key, library, program_by_digest, read_inbox,
+    FactCounter, NoSchemas, answer, answer_with_usage, config, execution, key, library, program_by_digest,
+    read_inbox,
 };
 use crate::call::{Call, TaskKey};
 use crate::care::TakeoverCare;
@@ -140,20 +141,22 @@ impl Story {
             }
             ["archive", id, ..] => {
                 let execution = self.id(id);
-                let (record, reopened) = self.ended[&execution].clone();
+                let (record, end_number) = self.ended[&execution].clone();
                 self.history.insert(execution.clone(), record);
-                let input = ShardInput::Archived { execution, reopened };
+                let input = ShardInput::Archived { execution, end_number };
                 self.state.handle_input(self.now, input, &NoSchemas);
             }
             ["answered"] => {
                 for execution in std::mem::take(&mut self.rejected) {
-                    let input = ShardInput::Archived { execution, reopened: 0 };
+                    let input = ShardInput::Archived { execution, end_number: 0 };
                     self.state.handle_input(self.now, input, &NoSchemas);
                 }
             }
-            ["close", id, reopened] => {
-                let input =
-                    ShardInput::Archived { execution: execution(id), reopened: reopened.parse().unwrap() };
+            ["close", id, end_number] => {
+                let input = ShardInput::Archived {
+                    execution: execution(id),
+                    end_number: end_number.parse().unwrap(),
+                };
                 self.state.handle_input(self.now, input, &NoSchemas);
             }
             ["evict"] => {
@@ -238,13 +241,21 @@ impl Story {
                 let attempt = option("try").unwrap_or("1");
                 let call = self.tasks[&format!("{place}#{attempt}")].clone();
                 let agent = option("from").unwrap_or(call.ask.target.name()).to_owned();
-                self.result(&call, how, &agent, words.contains(&"forged"), follows);
+                let (is_forged, has_usage) = (words.contains(&"forged"), words.contains(&"used"));
+                self.result(&call, (how, has_usage), &agent, is_forged, follows);
             }
             _ => panic!("no such input: {line}"),
         }
     }
 
-    fn result(&mut self, call: &Call, how: &str, agent: &str, is_forged: bool, follows: &mut Vec<String>) {
+    fn result(
+        &mut self,
+        call: &Call,
+        (how, has_usage): (&str, bool),
+        agent: &str,
+        is_forged: bool,
+        follows: &mut Vec<String>,
+    ) {
         let result = match how {
             "ok" => Ok(json!({ "v": 1 })),
             "poison" => Ok(json!({ "poison": true })),
@@ -268,6 +279,7 @@ impl Story {
                 let other = TaskId::of(&call.execution, &call.activation, 77);
                 answer(&other, result)
             }
+            _ if has_usage => answer_with_usage(&call.task, result),
             _ => answer(&call.task, result),
         };
         self.message(InputStream::Results, subject, body, follows);
@@ -428,14 +440,17 @@ impl Story {
                 self.report = Some(*report);
                 text
             }
-            Outgoing::Finish { record, outcome, reopened, wait_report, .. } => {
+            Outgoing::Finish { record, outcome, end_number, usage, wait_report, .. } => {
                 let id = record.meta.execution.clone();
                 let mut text = format!("finish {} {}", name(&id), outcome.status.as_str());
+                if !usage.is_empty() {
+                    let _ = write!(text, " used {}", usage.turns);
+                }
                 if let Some(report) = wait_report {
                     text += " and continues";
                     self.report = Some(*report);
                 }
-                self.ended.insert(id, (*record, reopened));
+                self.ended.insert(id, (*record, end_number));
                 text
             }
             Outgoing::ChildStartRejected { meta, fault } => {

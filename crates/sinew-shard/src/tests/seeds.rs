@@ -29,6 +29,7 @@ const WANTED: &[&str] = &[
     "late appends fenced",
     "late facts",
     "late results",
+    "late usage",
     "left",
     "loads",
     "messages doubled",
@@ -41,6 +42,7 @@ const WANTED: &[&str] = &[
     "starts answered",
     "streams read again",
     "timeouts",
+    "usage after an end",
 ];
 
 /// The seeds to run: `SINEW_SEED=n` is one of them, `SINEW_SEEDS=n` the number of them.

@@ -130,6 +130,56 @@ pub(super) mod results {
             again | late
             x.a fail | -
         ";
+        usage_of_an_answer_after_a_timeout_counts: "
+            start x slow | began x, task x.a#1
+            at 2000 | drop x.a#1, finish x failure
+            x.a ok used | late, finish x failure used 1
+            again | late
+            archive x | -
+        ";
+        usage_of_an_answer_after_the_archive_is_added_to_it: "
+            start x one | began x, task x.a#1
+            cancel x | drop x.a#1, finish x cancelled, yes
+            archive x | -
+            x.a fail used | finish x cancelled used 1
+            archive x | -
+            again | late
+            takeover | -
+            reread | late, late, no the execution is not open
+        ";
+        usage_of_each_attempt_counts_once: "
+            start x line | began x, task x.a#1
+            x.a fail used | -
+            at 300 | task x.a#2
+            x.a hard used try 2 | finish x failure used 2
+            again | -
+            takeover | finish x failure used 2
+            reread | repeated x
+        ";
+        usage_that_is_read_again_counts_for_no_other_attempt: "
+            start x line | began x, task x.a#1
+            x.a fail | -
+            at 300 | task x.a#2
+            x.a hard used try 2 | finish x failure used 1
+            again | -
+            archive x | -
+            again | late
+        ";
+        usage_during_the_archiving_of_an_end_is_archived_before_the_execution_closes: "
+            start x one | began x, task x.a#1
+            cancel x | drop x.a#1, finish x cancelled, yes
+            x.a fail used | finish x cancelled used 1
+            close x 0 | -
+            takeover | finish x cancelled used 1
+            archive x | -
+            takeover | -
+        ";
+        a_refusal_at_the_deadline_keeps_its_usage: "
+            start x slow | began x, task x.a#1
+            at 1900 | -
+            x.a late used | -
+            at 2000 | drop x.a#1, finish x failure used 1
+        ";
         a_result_counts_once_in_one_turn: "
             start x one | began x, task x.a#1
             all x.a ok; x.a fail | finish x success

@@ -6,7 +6,7 @@ use sinew_protocol::{Fault, ResultKey, ResultToken, Subject, Token};
 
 use super::hostile::HostileMesh;
 use super::shard_of;
-use crate::tests::kit::{answer, key};
+use crate::tests::kit::{answer, answer_with_usage, key};
 
 /// All agents.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl SimulatedAgents {
             1 => Err(Fault::error("hard", "never").with_retryable(false)),
             _ => Ok(json!({ "task": task.as_str() })),
         };
-        let body = answer(task, result).into();
+        let body = answer_with_usage(task, result).into();
         if mesh.dice.chance(20) {
             self.unsent.push((subject, body));
         } else {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sinew_engine::{Time, decode_round};
+use sinew_engine::Time;
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::{ExecutionId, Subject, TaskId};
 
@@ -116,10 +116,10 @@ impl Bus {
         }
     }
 
-    /// Archives a record, unless the archive has one of a later end.
+    /// Archives a record, unless the archive has one with more entries.
     pub(super) fn archive(&mut self, record: ExecutionRecord) {
-        let archived = self.history.get(&record.meta.execution).map(ends);
-        if archived.is_none_or(|archived| archived <= ends(&record)) {
+        let archived = self.history.get(&record.meta.execution).map(ExecutionRecord::entry_count);
+        if archived.is_none_or(|archived| archived <= record.entry_count()) {
             self.history.insert(record.meta.execution.clone(), record);
         }
     }
@@ -174,13 +174,4 @@ impl Bus {
         self.notes.insert(shard, (body, self.revision));
         Some(self.revision)
     }
-}
-
-/// Returns how often the execution of a record has ended.
-fn ends(record: &ExecutionRecord) -> usize {
-    let is_end = |round: &bytes::Bytes| {
-        let facts = decode_round(round).map(|round| round.facts).unwrap_or_default();
-        facts.iter().any(|fact| matches!(fact, sinew_engine::Fact::Ended))
-    };
-    record.rounds.iter().filter(|round| is_end(round)).count()
 }

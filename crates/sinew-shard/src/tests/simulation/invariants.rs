@@ -27,12 +27,13 @@
 //! | I31 | an execution keeps its plan, its caller and its id |
 //! | I32 | an id that is taken begins nothing for others |
 //! | I33 | no agent takes a task from its queue after the execution is closed |
+//! | I34 | the usage of each attempt counts once, and the archive has it |
 //! | O1 | the shard of a living owner is not claimed |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use sinew_engine::{ATTEMPT_TIMED_OUT, ActivationId, ActivationPhase, Fact, Time};
+use sinew_engine::{ATTEMPT_TIMED_OUT, ActivationId, ActivationPhase, Fact, Machine, Time, decode_round};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionRecord, Positions, Verdict};
 use sinew_protocol::subject::Operation;
@@ -49,6 +50,7 @@ use crate::notice::ShardNotice;
 use crate::outgoing::{Outgoing, child_result};
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 use crate::tests::kit::key;
+use crate::usage::execution_usage;
 
 /// Attempts of the plans that retry: one and two more.
 const MAX_TRIES: u32 = 3;
@@ -239,6 +241,25 @@ impl Invariants {
         }
     }
 
+    /// Compares the usage in the archive of an execution with the results that agents have stored: one turn for each. One
+    /// that was quarantined need not count.
+    fn check_usage(&self, bus: &Bus, one: &ModelExecution) {
+        let (mut fewest, mut most) = (0, 0);
+        for (nth, message) in bus.results.iter().enumerate() {
+            let Subject::Result { agent, execution, task, token, .. } = &message.subject else { continue };
+            let asked = one.attempt_of(task.as_str()).and_then(|(_, attempt)| attempt.agent.as_ref());
+            let is_proved = *execution == one.stored.meta.execution && token.proves(&key(), task);
+            let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap_or_default();
+            if is_proved && asked == Some(agent) && !body["usage"].is_null() {
+                let is_quarantined = self.quarantined.contains(&(InputStream::Results, nth as u64 + 1));
+                (fewest, most) = (fewest + u64::from(!is_quarantined), most + 1);
+            }
+        }
+        let counted = archived_turns(bus, one);
+        let is_right = (fewest..=most).contains(&counted);
+        assert!(is_right, "I34: {counted} turns, not {fewest} to {most}, of {}", one.describe());
+    }
+
     fn entry(&mut self, bus: &Bus, shard: u32, entry: &Entry) {
         let id = &entry.execution;
         if entry.kind != EntryKind::Checkpoint {
@@ -402,7 +423,12 @@ impl Invariants {
                 let until = one.slept.get(act);
                 assert!(until.is_none_or(|until| at >= *until), "I14: {id} wakes early");
             }
-            Fact::Late { .. } => self.reach("late facts"),
+            Fact::Late { usage, .. } => {
+                self.reach("late facts");
+                if !usage.is_null() {
+                    self.reach(if one.has_ended { "usage after an end" } else { "late usage" });
+                }
+            }
             Fact::Ended => self.reach("ended"),
             Fact::Reopened { .. } => self.reach("reopened"),
             _ => {}
@@ -416,6 +442,7 @@ impl Invariants {
             let archived = bus.history[id].rounds.len();
             assert!(archived >= one.rounds_until_end, "I1: the last end of {id} is archived");
             check_child(bus, one);
+            self.check_usage(bus, one);
         }
         for execution in &self.answered {
             assert!(
@@ -437,6 +464,15 @@ impl Invariants {
             assert!(!is_other || is_refused, "I32: {caller} starts {execution}, which is another caller's");
         }
     }
+}
+
+/// Returns the turns of models that the archive of an execution tells.
+fn archived_turns(bus: &Bus, one: &ModelExecution) -> u64 {
+    let mut machine: Machine<()> = one.program.machine();
+    for round in &bus.history[&one.stored.meta.execution].rounds {
+        machine.replay_round(&decode_round(round).unwrap()).unwrap();
+    }
+    execution_usage(machine.state()).turns
 }
 
 /// Compares the answer that a parent has with the end of the child.

@@ -32,7 +32,8 @@ pub(super) struct ModelExecution {
     pub(super) is_open: bool,
     pub(super) is_paused: bool,
     pub(super) has_ended: bool,
-    /// Rounds up to the newest end; 0 before it. Later ones are late results, which the archive need not have.
+    /// Rounds up to the newest end or the newest usage after it; 0 before it. Later ones are late results without usage,
+    /// which the archive need not have.
     pub(super) rounds_until_end: usize,
     pub(super) attempts: BTreeMap<(ActivationId, u32), ModelAttempt>,
     pub(super) completed: BTreeSet<ActivationId>,
@@ -90,6 +91,9 @@ impl ModelExecution {
             Fact::Resumed => self.is_paused = false,
             Fact::Ended => {
                 (self.has_ended, self.is_paused) = (true, false);
+                self.rounds_until_end = self.stored.rounds.count();
+            }
+            Fact::Late { usage, .. } if self.has_ended && !usage.is_null() => {
                 self.rounds_until_end = self.stored.rounds.count();
             }
             Fact::Reopened { .. } => self.has_ended = false,

@@ -31,7 +31,7 @@ pub(super) enum Sending {
     Answer {
         record: Box<ExecutionRecord>,
         result: Result<Value, Fault>,
-        reopened: u32,
+        end_number: u32,
     },
     Report(ShardReport),
 }
@@ -123,10 +123,10 @@ impl SimulatedOutbox {
     fn perform(&mut self, mesh: &mut HostileMesh, sending: Sending) {
         match sending {
             Sending::New(outgoing) => self.perform_new(mesh, outgoing),
-            Sending::Answer { record, result, reopened } => {
+            Sending::Answer { record, result, end_number } => {
                 answer_parent(mesh, record.meta.parent.as_ref(), result);
                 let execution = record.meta.execution.clone();
-                self.back.push_back(ShardInput::Archived { execution, reopened });
+                self.back.push_back(ShardInput::Archived { execution, end_number });
             }
             Sending::Report(report) => mesh.invariants.reported(&report),
         }
@@ -180,17 +180,17 @@ impl SimulatedOutbox {
                 let (id, command) = wait_command(*report, &key());
                 self.command_as(mesh, &command, id);
             }
-            Outgoing::Finish { record, outcome, reopened, .. } => {
+            Outgoing::Finish { record, outcome, end_number, .. } => {
                 mesh.invariants.archived(&record);
                 mesh.bus.archive(ExecutionRecord::clone(&record));
                 let result = child_result(&outcome);
-                self.sendings.push(Sending::Answer { record, result, reopened });
+                self.sendings.push(Sending::Answer { record, result, end_number });
             }
             Outgoing::ChildStartRejected { meta, fault } => {
                 mesh.invariants.reach("children rejected");
                 answer_parent(mesh, meta.parent.as_ref(), child_result(&rejected_child_outcome(fault)));
                 let execution = meta.execution.clone();
-                self.back.push_back(ShardInput::Archived { execution, reopened: 0 });
+                self.back.push_back(ShardInput::Archived { execution, end_number: 0 });
             }
         }
     }
