@@ -69,7 +69,7 @@ pub struct ExecutionState {
     /// How often it was reopened.
     pub reopened: u32,
     /// Answers after an end that added usage.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub late_usages: u32,
     /// About how many bytes of progress are in its facts.
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct ExecutionState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_wall: Option<(Time, Time)>,
     /// When the execution's clock was last started again after a stop; 0 if never.
-    #[serde(default, skip_serializing_if = "is_never")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) wall_restarted_at: Time,
 }
 
@@ -165,13 +165,13 @@ pub struct Activation {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stops_clocks: bool,
     /// Waits for people in it and below it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) people: u32,
     /// When its clocks were stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped_at: Option<Time>,
     /// When its clocks were last started again after a stop; 0 if never.
-    #[serde(default, skip_serializing_if = "is_never")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) restarted_at: Time,
 }
 
@@ -185,13 +185,8 @@ pub(crate) struct CalleeReport {
 /// Callees of one attempt whose reports are kept. Clocks run on for those of further ones.
 const MAX_CALLEES: usize = 1_024;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-const fn is_never(time: &Time) -> bool {
-    *time == 0
-}
-
-const fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Activation {

@@ -84,7 +84,7 @@ async fn gateways_list_and_retire_dead_agents() {
     assert!(page.contains("/console/agents/dead/retire"), "{page}");
     let (_, page) = answer(Method::GET, "/console/chat").await;
     assert!(page.contains(">one</a>") && !page.contains(">dead</a>"), "{page}");
-    // Nothing is routed to it.
+    // Calls are not routed to it.
     let (status, _) = answer(Method::GET, "/agents/dead/.well-known/agent-card.json").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
 

@@ -54,6 +54,13 @@ pub fn is_granted(asked: Result<bool, MeshError>) -> Result<bool, MeshError> {
 }
 
 impl Mesh {
+    /// Returns whether this connection may publish to a subject, without an attempt that the server
+    /// would report as a violation.
+    pub(crate) async fn may_publish(&self, subject: &str) -> Result<bool, MeshError> {
+        let rights = self.rights().await;
+        is_granted(rights.map(|rights| rights.is_none_or(|granted| granted.may_publish(subject))))
+    }
+
     /// Returns the rights of this connection; `None` if it may do everything in its account.
     pub(crate) async fn rights(&self) -> Result<Option<GrantedRights>, MeshError> {
         let client = self.client();

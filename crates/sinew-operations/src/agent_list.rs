@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_inspection::words;
+use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
 use sinew_mesh::task::QueueLength;
-use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{AgentCard, AgentSkill};
 use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, CARD_TTL};
 use sinew_protocol::{Token, code};
@@ -196,23 +196,19 @@ async fn offline_card(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Option<O
     Ok(offline_cards(mesh, cards).await?.into_iter().find(|one| one.card.name == name))
 }
 
-/// The agents that are offline; none for a user whose permissions are those of an older version.
+/// The agents that are offline; none for a user that may not read them.
 pub(crate) async fn offline_cards(mesh: &Mesh, cards: &Cards) -> Result<Vec<OfflineCard>, Failure> {
-    match mesh.cards().offline(cards).await {
-        Err(MeshError::Forbidden { .. }) => Ok(Vec::new()),
-        offline => Ok(offline?),
-    }
+    Ok(mesh.cards().offline(cards).await?)
 }
 
 /// Tasks in the queue of each agent, by its name; none for a user who may not see queues.
 async fn queued_tasks(mesh: &Mesh) -> Result<BTreeMap<String, u64>, Failure> {
-    match mesh.tasks().queue_lengths(usize::MAX).await {
-        Err(MeshError::Forbidden { .. }) => Ok(BTreeMap::new()),
-        lengths => {
-            let named = |length: QueueLength| Some((length.agent.name()?, length.queued));
-            Ok(lengths?.into_iter().filter_map(named).collect())
-        }
+    if !mesh.tasks().may_see_queues().await? {
+        return Ok(BTreeMap::new());
     }
+    let lengths = mesh.tasks().queue_lengths(usize::MAX).await?;
+    let named = |length: QueueLength| Some((length.agent.name()?, length.queued));
+    Ok(lengths.into_iter().filter_map(named).collect())
 }
 
 /// Finds the card of an agent that is online. Nothing ever stands in for another.

@@ -172,7 +172,7 @@ fn money() {
 #[test]
 fn calls_outside_of_the_patterns_of_a_plan_fail() {
     check(
-        "alpha>beta>s",
+        "alpha>beta beta>s",
         json!({ "@": { "limits": { "calls": ["al*", "s"] } } }),
         "
         start      | +alpha alpha?1

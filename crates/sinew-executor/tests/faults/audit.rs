@@ -70,7 +70,7 @@ pub(crate) fn audit(record: &ExecutionRecord) {
             Fact::Reopened { .. } => open = true,
             Fact::Ended => assert!(std::mem::take(&mut open), "it ended twice"),
             Fact::Late { act, attempt, .. } => {
-                assert!(sent.contains(&(*act, *attempt)), "late, but never sent")
+                assert!(sent.contains(&(*act, *attempt)), "late, but never sent");
             }
             Fact::Dispatched { act, attempt, .. } => {
                 assert!(sent.insert((*act, *attempt)), "attempt {attempt} of {act} was sent twice");

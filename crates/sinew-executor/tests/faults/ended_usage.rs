@@ -15,7 +15,7 @@ use crate::faults::ended_work::cancel;
 use crate::support::mesh::{PATIENCE, Site, TestMesh, start};
 
 /// A model that calls a tool which does not return before its task is cancelled.
-const CLERK: &str = r#"
+const CLERK: &str = r"
 name: one
 run:
   model:
@@ -25,7 +25,7 @@ run:
         provider: script
         answers:
           - {call: {hold: {order: A-17}}}
-"#;
+";
 
 /// Waits until the archive of an execution has these numbers of turns.
 async fn until_archived(site: &Site, execution: &ExecutionId, turns: u64) -> ModelTotals {

@@ -106,17 +106,22 @@ impl CardDirectory<'_> {
     }
 
     /// Returns the last cards of agents that are offline, by name: those that ended without retracting their card, until
-    /// they are retired or the retention of the mesh is over. None on a mesh that an older version provisioned.
+    /// they are retired or the retention of the mesh is over. Empty on a mesh that an older version provisioned, and for
+    /// users that may not read them.
     pub async fn offline(self, online: &Cards) -> Result<Vec<OfflineCard>, MeshError> {
         let (namespace, stream) = (self.mesh.namespace(), stream_name(AGENTS, self.mesh.namespace()));
+        let filter = sinew_protocol::subject::below(namespace, &["card"]);
+        let read = format!("$JS.API.CONSUMER.CREATE.{stream}.look.{filter}");
+        if !self.mesh.may_publish(&read).await? {
+            return Ok(Vec::new());
+        }
         if self.mesh.stream_info(&stream).await?.is_none() {
             return Ok(Vec::new());
         }
         let now = self.mesh.admin().server_clock().await?.now();
         let mut found = VecDeque::new();
-        let filter = sinew_protocol::subject::below(namespace, &["card"]);
         follow::sweep(self.mesh, &stream, filter, DeliverPolicy::All, |message| {
-            let published = message.info().map(|info| milliseconds(info.published)).unwrap_or(now);
+            let published = message.info().map_or(now, |info| milliseconds(info.published));
             let age = Duration::from_millis(now.saturating_sub(published));
             if let Some(Subject::Card { agent }) = Subject::parse(namespace, &message.subject)
                 && online.by_token(&agent).is_none()

@@ -189,6 +189,12 @@ impl TaskExchange<'_> {
         Ok(self.mesh.stored(&stream, subject).await?.is_some())
     }
 
+    /// Returns whether this connection may see the queues of all agents.
+    pub async fn may_see_queues(self) -> Result<bool, MeshError> {
+        let stream = bucket(self.mesh.namespace(), "TASKS");
+        self.mesh.may_publish(&format!("$JS.API.CONSUMER.LIST.{stream}")).await
+    }
+
     /// Returns how many tasks wait in the queues of agents, of at most so many: of those that processes serve, and of others.
     /// Executors and operators may ask.
     pub async fn queue_lengths(self, max_queues: usize) -> Result<Vec<QueueLength>, MeshError> {

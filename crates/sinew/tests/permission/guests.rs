@@ -71,12 +71,13 @@ fn only_what_an_agent_may_say_and_hear_passes_between_a_guest_and_its_tenant() {
     });
 }
 
-/// Returns the parts of a tenant that a guest could change: its streams but cards, and card and queue of another agent.
+/// Returns the parts of a tenant that a guest could change: its streams but cards and their mirror, and card and queue of another
+/// agent.
 fn state(world: &World) -> BTreeMap<&'static str, Value> {
     let mut root = world.wire(&NORTH, "root");
     let mut ask = |call: &str| root.request(&format!("$JS.API.{call}"), "").expect("root may").body;
-    let kinds =
-        crate::permission::expected::STREAMS.iter().map(|(_, kind)| *kind).filter(|kind| *kind != "CARDS");
+    let kinds = crate::permission::expected::STREAMS.iter().map(|(_, kind)| *kind);
+    let kinds = kinds.filter(|kind| !["CARDS", "AGENTS"].contains(kind));
     let mut seen: BTreeMap<_, _> = kinds
         .map(|kind| {
             let said: Value =
