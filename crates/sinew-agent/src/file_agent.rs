@@ -169,7 +169,7 @@ async fn answer(
     call.input_schema = context.input_schema().cloned();
     call.output_schema = context.output_schema().cloned();
     if !agent.is_model() {
-        // The time of a conversation stands still while a person is waited for; the SDK knows when it is over.
+        // The clock of a conversation stops while a person is waited for; the SDK knows when it is over.
         call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
     }
     call.context = match context.context() {

@@ -123,7 +123,7 @@ impl PeerRequest<'_> {
         mut task_id: Option<String>,
     ) -> Result<Option<Task>, Failure> {
         let clock = &self.context.about.clock;
-        // While the other side waits for a person, the time of this task stands as well.
+        // While the other side waits for a person, the clock of this task stops as well.
         let mut stopped = None;
         let (mut heard_at, mut is_sent) = (Instant::now(), task_id.is_some());
         let mut interval = POLL_INTERVAL.0;

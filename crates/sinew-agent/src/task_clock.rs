@@ -1,6 +1,6 @@
 //! Time of a task that counts: it does not while a person is waited for.
 //!
-//! The owner of the execution stops its clocks likewise, so the task goes on for as long as its caller waits.
+//! The owner of the execution stops its clocks likewise, so the task continues for as long as its caller waits.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -73,7 +73,7 @@ pub(crate) fn outstanding(_graph: &IndexedPlan, state: &ExecutionState) -> Vec<A
         let (Some(attempt), Some(ask)) = (one.running, &one.ask) else { continue };
         let act = act as ActivationId;
         actions.push(if one.phase == ActivationPhase::Running {
-            // A deadline that stands still is not known yet: the owner cancels the attempt when it is due.
+            // The deadline of a stopped clock is not known yet: the owner cancels the attempt when it is due.
             let deadline = one.timer.filter(|_| one.stopped_at.is_none()).map(|timer| timer.at);
             Action::Send { act, attempt, ask: Arc::clone(ask), deadline }
         } else {

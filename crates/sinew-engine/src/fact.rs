@@ -188,7 +188,7 @@ pub enum Fact {
         callee: String,
         /// Number of the report; those of a callee only grow.
         number: u64,
-        /// The question; `None` when the callee waits for nobody.
+        /// The question; `None` when the callee waits for no person.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait: Option<Arc<PersonWait>>,
     },

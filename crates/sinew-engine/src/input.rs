@@ -85,7 +85,7 @@ pub enum EngineInput {
         callee: String,
         /// Number of the report; a report with a lower number than one that was taken is obsolete.
         number: u64,
-        /// The question; `None` when the callee waits for nobody.
+        /// The question; `None` when the callee waits for no person.
         wait: Option<Arc<PersonWait>>,
     },
     /// An activation emitted a value before its end.

@@ -1,4 +1,4 @@
-//! Agents and workflows that a plan calls and that nobody serves.
+//! Agents and workflows that a plan calls and that are not served.
 
 use std::collections::BTreeSet;
 

@@ -99,7 +99,7 @@ impl VersionRow {
 }
 
 impl MeshOperator {
-    /// The workflows that are deployed, each with what it calls and nobody serves.
+    /// The workflows that are deployed, each with the callees that are not served.
     pub async fn list_workflows(&self) -> Result<Vec<DeployedRow>, Failure> {
         let workflows = self.workflows().await?;
         let row = async |version: &WorkflowVersion| {

@@ -96,7 +96,7 @@ pub struct WaitReport {
     pub callee: ExecutionId,
     /// Number of the report. Reports with a lower number than one that was taken are obsolete.
     pub number: u64,
-    /// The question; absent when the callee waits for nobody.
+    /// The question; absent when the callee waits for no person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<PersonWait>,
     /// Proof that an executor made the report; empty before [`WaitReport::prove`].

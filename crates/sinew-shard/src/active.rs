@@ -214,7 +214,7 @@ impl ActiveExecution {
         (activation, task)
     }
 
-    /// Returns the wait for a person as callers see it; `None` if nobody is waited for.
+    /// Returns the wait for a person as callers see it; `None` if no person is waited for.
     fn person_wait(&self) -> Option<PersonWait> {
         crate::person_wait::person_wait(&self.stored.meta, &self.machine.context())
     }

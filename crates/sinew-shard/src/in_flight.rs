@@ -65,7 +65,7 @@ pub enum ShardReport {
         at: Time,
         /// The node whose callee it is, with its place in maps and loops.
         node: String,
-        /// The question; `None` if the callee waits for nobody.
+        /// The question; `None` if the callee waits for no person.
         wait: Option<Arc<PersonWait>>,
     },
     /// The verdict on a command.

@@ -178,7 +178,7 @@ impl ShardState {
         }
     }
 
-    /// Takes note that an outage has ended: for so many milliseconds no timer fires that ends the work of an agent on a task
+    /// Takes note that an outage has ended: for `hand_in_ms` milliseconds, no timer fires that ends the work of an agent on a task
     /// that was sent before. Meanwhile agents hand in the results that they could not store.
     pub fn handle_outage(&mut self, now: Time, hand_in_ms: Time) {
         self.table.hand_in = HandInTime { from: now, until: now.saturating_add(hand_in_ms) };

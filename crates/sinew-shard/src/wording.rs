@@ -59,7 +59,7 @@ impl ShardState {
         if is_reopened && !seeded_bug!(ReopenedEndArchived) {
             return None;
         }
-        // A later input of the same turn has ended the activation: nobody may start its task.
+        // A later input of the same turn has ended the activation: its task must not start.
         if let Action::Send { act, attempt, .. } = &action
             && !active.awaits(*act, *attempt)
             && !seeded_bug!(EndedTaskSent)

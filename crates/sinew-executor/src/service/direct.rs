@@ -94,7 +94,7 @@ pub(super) async fn call(
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
             Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
-            // A server whose messages somebody observes does not report that nobody listens.
+            // With an observer on all subjects, NATS does not report that there are no responders.
             Err(MeshError::NoAnswer { .. }) if shared.cards.get(&agent).is_none() => {
                 debug!(%agent, "no such agent is online; its task waits");
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;

@@ -414,7 +414,7 @@ impl NodeCalls {
             let wait = if !is_stalled
                 && self.caller.send(agent, &token, call.body.clone(), call.is_repeated).await
             {
-                // A server whose messages somebody observes does not report that nobody listens: an
+                // With an observer on all subjects, NATS does not report that there are no responders: an
                 // agent that did not answer and has no card is asked again as soon as it has one.
                 if call.is_repeated && self.cards.get(agent).is_none() {
                     call.place = CallPlace::Absent;

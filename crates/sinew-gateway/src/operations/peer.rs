@@ -121,8 +121,8 @@ impl A2aOperations {
         loop {
             let left = until.saturating_duration_since(Instant::now()).max(OPENING_PAUSE);
             match self.ask_once(call, agent, method, params, REQUEST_TIMEOUT.min(left)).await {
-                // A server whose messages somebody observes does not report that nobody listens:
-                // the card tells.
+                // With an observer on all subjects, NATS does not report that there are no
+                // responders: the card decides.
                 Err(error) if error.is_silent && self.is_gone(agent) => {
                     let error = mesh_failed(&MeshError::NobodyAnswers { what: format!("agent {agent}") });
                     return Err(PeerError { error, was_repeated: true, is_silent: true });

@@ -2,7 +2,7 @@
 //!
 //! A card comes from a peer: it is checked before anybody sees it ([`check()`]), and what breaks a rule is kept out and
 //! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is offline: it leaves the
-//! view, and only [`CardDirectory::offline`] still lists it. While the broker is out of sight nobody grows older: silence
+//! view, and only [`CardDirectory::offline`] still lists it. While the broker is unreachable, cards do not age: silence
 //! then says nothing about an agent.
 
 use std::collections::{BTreeMap, VecDeque};

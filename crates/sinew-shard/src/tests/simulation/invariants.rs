@@ -16,7 +16,7 @@
 //! | I13 | results without proof or from other agents never count |
 //! | I14 | timers fire, and never early |
 //! | I15 | facts carry the broker's time |
-//! | I16 | a result that was stored before the deadline of its attempt counts, whoever reads it when |
+//! | I16 | a result that was stored before the deadline of its attempt counts, whichever owner reads it and when |
 //! | I17 | nothing but late results follows an end, and a command is decided once |
 //! | I18 | a paused execution dispatches nothing |
 //! | I20 | a map has no more items under way than its limit |

@@ -1,4 +1,4 @@
-//! Stories of callees that wait for people: the clocks of the caller stop, whoever owns the shard.
+//! Stories of callees that wait for people: the clocks of the caller stop, also after a takeover.
 
 use super::check;
 
