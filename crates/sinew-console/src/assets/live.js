@@ -23,6 +23,8 @@ function tell(state, text) {
 let confirmedAt = Date.now();
 
 function showAge() {
+  // Pages that do not change, like that of an ended execution, have no age.
+  if (!age) return;
   const at = new Date(confirmedAt);
   const parts = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0"));
   age.dateTime = at.toISOString();

@@ -157,16 +157,14 @@ async fn parts_of_a_graph_open_in_place_and_stay_where_one_looks() {
     // The place survives the drawing that replaces it, and back goes back.
     browser.script("document.querySelector('.drawing').focus()").await;
     browser.press(&["+", "+"]).await;
-    // The page keeps the place by a timer, for which a page that runs script after script has no time: the page itself waits.
-    let kept = "const [done] = arguments; const look = () => /#at=/.test(location.hash) ? done(true) : setTimeout(look, 50); look()";
-    assert_eq!(browser.script_until_called(kept).await, true);
-    // The new drawing is less high; what is looked at is as large as before, as exactly as the address has it.
+    browser.wait_until("/#at=/.test(location.hash)").await;
+    // The new drawing is less high; what is looked at is as large as before.
     let view = "return document.querySelector('.drawing svg').viewBox.baseVal.width";
-    let before = browser.script(view).await.as_f64().unwrap();
+    let (before, opened_at) = (browser.script(view).await, browser.script(document).await);
     browser.click(".opened a").await;
     browser.wait_until("!document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
-    let after = browser.script(view).await.as_f64().unwrap();
-    assert!((after - before).abs() < before / 1_000.0, "{before} became {after}");
+    assert_eq!(browser.script(document).await, opened_at, "the page was left");
+    assert_eq!(browser.script(view).await, before);
     browser.script("history.back()").await;
     browser.wait_until("document.querySelector('.drawing [data-node=\"rest/a\"]')").await;
     browser.save_picture("graph-opened").await;
