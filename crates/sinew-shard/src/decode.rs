@@ -10,11 +10,24 @@ use crate::intake::{
 };
 use crate::start_identity::StartIdentity;
 use crate::state::{ShardConfig, ShardState};
-use crate::takeover_note::MAX_ITEM_DEATHS;
+use crate::takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};
 
 impl ShardState {
+    /// Decodes a message of the shard's streams, or refuses it if it ended the owners of the shard.
+    pub fn decode_with_care(&self, note: &TakeoverNote, message: &InboxMessage<'_>) -> PendingInput {
+        let is_refused = self.refuses(note, &message.work_item());
+        if is_refused { self.refuse_condemned(message) } else { self.decode(message) }
+    }
+
+    /// Returns true if messages of a condemned item are refused. A condemned execution that is open was opened after that, by
+    /// another message: it needs its results, and if it ends the owner again, the next one suspects it anew.
+    pub(crate) fn refuses(&self, note: &TakeoverNote, item: &WorkItem) -> bool {
+        let is_open = matches!(item, WorkItem::Execution(execution) if self.table.known(execution).is_some());
+        note.is_condemned(item) && !is_open
+    }
+
     /// Decodes a message of the shard's streams.
-    pub fn decode(&self, message: &InboxMessage<'_>) -> PendingInput {
+    pub(crate) fn decode(&self, message: &InboxMessage<'_>) -> PendingInput {
         let config = &*self.config;
         match (message.stream, message.subject) {
             (InputStream::Commands, Some(Subject::Command { shard, operation, caller, id }))
@@ -85,7 +98,7 @@ impl ShardState {
     }
 
     /// Refuses a message that ended the owners of its shard, without a look at what it names.
-    pub fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
+    pub(crate) fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
         let config = &*self.config;
         let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
         let fault = Fault::invalid(code::MESSAGE_QUARANTINED.as_str(), text.clone());

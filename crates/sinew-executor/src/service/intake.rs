@@ -134,11 +134,7 @@ pub(super) fn read_start(state: &ShardState, request: &StartRequest) -> Option<P
 
 fn read(state: &ShardState, note: &TakeoverNote, received: &ReceivedMessage) -> PendingInput {
     let trace = sinew_mesh::trace::TraceParent::of(&received.headers).map(|trace| trace.to_string());
-    let message = message_of(received, trace.as_deref());
-    if note.is_condemned(&message.work_item()) {
-        return state.refuse_condemned(&message);
-    }
-    state.decode(&message)
+    state.decode_with_care(note, &message_of(received, trace.as_deref()))
 }
 
 /// Looks up what an answer names.

@@ -17,6 +17,7 @@ use crate::in_flight::ShardReport;
 use crate::intake::{InboxMessage, InputStream, Lookup, PendingInput, ShardInput};
 use crate::outgoing::Outgoing;
 use crate::state::ShardConfig;
+use crate::takeover_note::{TakeoverNote, WorkItem};
 
 fn story() -> Story {
     Story::new(config("me", 0, 1))
@@ -278,6 +279,16 @@ fn condemned_messages_are_refused_unread() {
         story.state.handle_stored(100);
         while story.state.poll_outgoing().is_some() {}
     }
+}
+
+#[test]
+fn an_execution_that_was_opened_after_its_condemnation_gets_its_results() {
+    let mut story = story();
+    let item = WorkItem::Execution(execution("x"));
+    let note = TakeoverNote::decode(json!({ "condemned": [item] }).to_string().as_bytes());
+    assert!(story.state.refuses(&note, &item));
+    story.tell("start x one");
+    assert!(!story.state.refuses(&note, &item), "its results count");
 }
 
 /// The code of condemned messages.

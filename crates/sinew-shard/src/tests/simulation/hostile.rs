@@ -1,6 +1,6 @@
 //! Everything outside of the executors, with the faults between them and the bus.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use sinew_engine::Time;
@@ -49,6 +49,8 @@ pub(super) struct HostileMesh {
     pub(super) is_stormy: bool,
     /// Executions that end every process that takes them up, as an input of death does.
     pub(super) killers: BTreeSet<ExecutionId>,
+    /// When each killer last ended a process.
+    pub(super) last_kills: BTreeMap<ExecutionId, Time>,
     late_appends: Vec<LateAppend>,
 }
 
@@ -62,6 +64,7 @@ impl HostileMesh {
             dice: Dice::new(seed),
             is_stormy: true,
             killers: BTreeSet::new(),
+            last_kills: BTreeMap::new(),
             late_appends: Vec::new(),
         }
     }
@@ -123,13 +126,17 @@ impl HostileMesh {
     }
 
     /// Ends the process if one of these pieces of work does that.
-    pub(super) fn touch<'a>(&self, items: impl IntoIterator<Item = &'a WorkItem>) -> Result<(), Interrupt> {
-        let kills = |item: &WorkItem| match item {
-            WorkItem::Execution(execution) => {
-                self.killers.contains(execution) && !self.invariants.model.is_held(execution)
-            }
-            WorkItem::Message { .. } => false,
-        };
-        if items.into_iter().any(kills) { Err(Interrupt::ProcessDies) } else { Ok(()) }
+    pub(super) fn touch<'a>(
+        &mut self,
+        items: impl IntoIterator<Item = &'a WorkItem>,
+    ) -> Result<(), Interrupt> {
+        let executions = items.into_iter().filter_map(|item| match item {
+            WorkItem::Execution(execution) => self.killers.get(execution),
+            WorkItem::Message { .. } => None,
+        });
+        let mut at_work = executions.filter(|killer| !self.invariants.model.is_held(killer));
+        let Some(killer) = at_work.next().cloned() else { return Ok(()) };
+        self.last_kills.insert(killer, self.bus.now);
+        Err(Interrupt::ProcessDies)
     }
 }

@@ -229,14 +229,12 @@ impl ShardLoop {
 
     /// Makes an input of a message.
     fn read(&self, mesh: &mut HostileMesh, place: MessagePlace) -> Result<ShardInput, Interrupt> {
-        let message = mesh.bus.message(place);
-        let item = message.work_item();
-        let mut pending = if self.care.note().is_condemned(&item) {
-            self.state.refuse_condemned(&message)
-        } else {
+        let item = mesh.bus.message(place).work_item();
+        if !self.state.refuses(self.care.note(), &item) {
             mesh.touch([&item])?;
-            self.state.decode(&message)
-        };
+        }
+        let message = mesh.bus.message(place);
+        let mut pending = self.state.decode_with_care(self.care.note(), &message);
         if pending.take_quarantine().is_some() {
             mesh.invariants.quarantined(place);
         }
