@@ -122,12 +122,12 @@ fn log_failed_execution(state: &ExecutionState, meta: &ExecutionMeta) {
 /// Attempts of agents, by agent. All outcomes of an agent are there from its first one on.
 fn agent_attempt(ctx: &AdapterContext<'_>, act: ActivationId, outcome: &'static str) {
     let Some(ask) = ctx.state.act(act).last_task().filter(|ask| !ask.is_evaluation()) else { return };
-    let (agent, is_new) = AGENT_NAMES.label(ask.target.name());
+    let (agent, is_first) = AGENT_NAMES.count(ask.target.name());
     let count = |outcome: &'static str, by: u64| {
         metrics::counter!("sinew_agent_attempts_total", "agent" => agent.clone(), "outcome" => outcome)
             .increment(by);
     };
-    if is_new {
+    if is_first {
         for outcome in ["succeeded", "failure", "error", "timeout"] {
             count(outcome, 0);
         }
@@ -147,7 +147,7 @@ fn task_times(
     let sent = one.sent_at.filter(|_| one.attempt == attempt);
     let (Some(worked), Some(sent)) = (worked_ms, sent) else { return };
     let Some(ask) = one.last_task().filter(|ask| !ask.is_evaluation()) else { return };
-    let (agent, _) = AGENT_NAMES.label(ask.target.name());
+    let agent = AGENT_NAMES.label(ask.target.name());
     let waited = now.saturating_sub(sent).saturating_sub(worked);
     metrics::histogram!("sinew_task_schedule_to_start_seconds", "agent" => agent.clone())
         .record(seconds(0, waited));
@@ -156,12 +156,12 @@ fn task_times(
 
 /// Ends of executions, by workflow. All statuses of a workflow are there from its first end on.
 fn workflow_execution(workflow: &str, status: &'static str) {
-    let (workflow, is_new) = WORKFLOW_NAMES.label(workflow);
+    let (workflow, is_first) = WORKFLOW_NAMES.count(workflow);
     let count = |status: &'static str, by: u64| {
         metrics::counter!("sinew_workflow_executions_total", "workflow" => workflow.clone(), "status" => status)
             .increment(by);
     };
-    if is_new {
+    if is_first {
         for status in ["succeeded", "failed", "cancelled"] {
             count(status, 0);
         }

@@ -1,7 +1,7 @@
 //! Names of workflows and agents as labels of metrics: the first ones that a process meets, so that no caller can make series
 //! without number.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Names that a process keeps for one label.
@@ -11,9 +11,9 @@ const MAX_LABEL_BYTES: usize = 100;
 /// The label of all other names.
 const OTHER_NAME: &str = "other";
 
-/// Names of one label.
+/// Names of one label, and whether each was counted.
 #[derive(Debug, Default)]
-pub(crate) struct LabelNames(Mutex<HashSet<String>>);
+pub(crate) struct LabelNames(Mutex<HashMap<String, bool>>);
 
 /// Names of workflows.
 pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
@@ -21,20 +21,32 @@ pub(crate) static WORKFLOW_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelName
 pub(crate) static AGENT_NAMES: LazyLock<LabelNames> = LazyLock::new(LabelNames::default);
 
 impl LabelNames {
-    /// Returns the name if it is one of those that are kept, and whether it was met for the first time; else `other`.
-    pub(crate) fn label(&self, name: &str) -> (String, bool) {
+    /// Returns the name if it is one of those that are kept; else `other`.
+    pub(crate) fn label(&self, name: &str) -> String {
+        self.find(name, false).0
+    }
+
+    /// Returns the label of a name that is counted, and true for the first count of a name: counters of all its outcomes begin
+    /// then.
+    pub(crate) fn count(&self, name: &str) -> (String, bool) {
+        self.find(name, true)
+    }
+
+    fn find(&self, name: &str, counts: bool) -> (String, bool) {
         if name.len() > MAX_LABEL_BYTES {
             return (OTHER_NAME.to_owned(), false);
         }
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.contains(name) {
-            return (name.to_owned(), false);
+        if let Some(is_counted) = names.get_mut(name) {
+            let is_first = counts && !*is_counted;
+            *is_counted |= counts;
+            return (name.to_owned(), is_first);
         }
         if names.len() >= MAX_LABEL_NAMES {
             return (OTHER_NAME.to_owned(), false);
         }
-        names.insert(name.to_owned());
-        (name.to_owned(), true)
+        names.insert(name.to_owned(), counts);
+        (name.to_owned(), counts)
     }
 }
 
@@ -45,12 +57,13 @@ mod tests {
     #[test]
     fn names_without_number_share_a_label() {
         let names = LabelNames::default();
-        assert_eq!(names.label("orders"), ("orders".to_owned(), true));
-        assert_eq!(names.label("orders"), ("orders".to_owned(), false));
-        assert_eq!(names.label(&"x".repeat(101)).0, OTHER_NAME);
+        assert_eq!(names.label("orders"), "orders");
+        assert_eq!(names.label(&"x".repeat(101)), OTHER_NAME);
+        let first_counts = ["orders", "orders", "bills", "bills"].map(|name| names.count(name).1);
+        assert_eq!(first_counts, [true, false, true, false], "whatever asked for the label before");
         for n in 0..1_000 {
             names.label(&format!("w{n}"));
         }
-        assert_eq!((names.label("w5").0, names.label("w999").0), ("w5".to_owned(), OTHER_NAME.to_owned()));
+        assert_eq!((names.label("w5").as_str(), names.label("w999").as_str()), ("w5", OTHER_NAME));
     }
 }

@@ -53,7 +53,7 @@ impl ToldQueues {
     fn tell(&mut self, lengths: impl Iterator<Item = (String, u64)>) {
         let mut by_label: BTreeMap<String, u64> = BTreeMap::new();
         for (agent, queued) in lengths {
-            *by_label.entry(AGENT_NAMES.label(&agent).0).or_default() += queued;
+            *by_label.entry(AGENT_NAMES.label(&agent)).or_default() += queued;
         }
         // A queue that was deleted has no tasks.
         for gone in self.0.iter().filter(|label| !by_label.contains_key(*label)) {
