@@ -36,6 +36,7 @@ pub mod gateway_hooks;
 pub mod gateway_keys;
 pub mod history_import;
 pub mod input_check;
+pub mod limited_deployment;
 pub mod local_records;
 pub mod mesh_activity;
 pub mod mesh_operator;

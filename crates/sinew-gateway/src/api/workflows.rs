@@ -1,6 +1,6 @@
 //! Workflows of the mesh, and files that become workflows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use axum::http::StatusCode;
@@ -14,25 +14,20 @@ use sinew_operations::conversion_trial::{trial_document, try_connection};
 use sinew_operations::deployed_workflows::{VersionRow, WorkflowDescription, WorkflowRemoval};
 use sinew_operations::deployment::{deploy as deploy_file, find_deployed};
 use sinew_operations::failure::Failure;
+use sinew_operations::limited_deployment::{KeyNames, deploy_with_key};
 use sinew_operations::posted_file::{check_posted_file, posted_document, posted_workflow};
-use sinew_operations::workflow_file::Loaded;
 use sinew_operations::workflow_search::{SearchedFile, ValidationReport};
 use sinew_operations::workflow_sockets::sockets_of;
 use sinew_operations::workflow_source::read_source;
-use sinew_plan::{NodeOperation, PlanNode};
-use sinew_protocol::code;
 use sinew_runtime::Program;
 
 use super::api_call::{ApiCall, answer, answer_with, bad_request};
 use super::drawings::{self, DrawingQuery};
 use crate::http_error::HttpProblem;
-use crate::operations::short;
 
 /// Name of a file that came without one, and of a workflow in it that has none.
 const DEFAULT_FILE: &str = "workflow.yaml";
 const DEFAULT_NAME: &str = "workflow";
-/// Names that a refusal lists.
-const MAX_NAMED: usize = 20;
 /// Another name for such a file.
 const OTHER_FILE: &str = "unnamed-workflow.yaml";
 
@@ -222,61 +217,21 @@ pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
         let keeps = again.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
         Ok(keeps.then_some(loaded))
     });
-    let mut loaded = loaded.await??.ok_or_else(|| {
+    let loaded = loaded.await??.ok_or_else(|| {
         bad_request("name: the file has no name for its workflow; give one as `?name=NAME.yaml`")
     })?;
     for workflow in &loaded.workflows {
         call.check_offered(&workflow.plan.name)?;
     }
-    check_calls(&call, &loaded).await?;
-    if let Some(patterns) = call.operations.patterns() {
-        for workflow in &mut loaded.workflows {
-            workflow.plan.limits.calls = Some(patterns.to_vec());
-        }
-    }
-    let deployed = deploy_file(call.operator.mesh(), &loaded).await?;
+    let operations = &call.operations;
+    let deployed = if operations.offers_every_name() {
+        deploy_file(call.operator.mesh(), &loaded).await?
+    } else {
+        let key = KeyNames { opens: &|name| operations.offers(name), patterns: operations.patterns() };
+        deploy_with_key(&call.operator, loaded, key).await?
+    };
     let status = if deployed.iter().any(|one| one.new) { StatusCode::CREATED } else { StatusCode::OK };
     answer_with(status, &deployed)
-}
-
-/// Refuses a file whose workflows would call workflows or agents that the caller may not see. The names are those that nodes
-/// have, and all texts of the plan that name somebody who is there: dialects keep agents for special work in data of their own.
-async fn check_calls(call: &ApiCall, loaded: &Loaded) -> Result<(), HttpProblem> {
-    if call.operations.offers_every_name() {
-        return Ok(());
-    }
-    let own: BTreeSet<&str> = loaded.workflows.iter().map(|workflow| workflow.plan.name.as_str()).collect();
-    let deployed = call.operator.workflows().await?.list();
-    let mut known: BTreeSet<String> = deployed.iter().map(|one| one.deployment.name.clone()).collect();
-    known.extend(call.operations.cards().list().into_iter().map(|one| one.card.name.clone()));
-    let mut named = BTreeSet::new();
-    for workflow in &loaded.workflows {
-        let calls = |node: &&PlanNode| matches!(node.op, NodeOperation::Agent | NodeOperation::Workflow);
-        named.extend(workflow.plan.nodes.iter().filter(calls).filter_map(|node| node.agent.clone()));
-        let plan = serde_json::to_value(&workflow.plan).unwrap_or_default();
-        add_texts(&plan, &mut |text| {
-            if known.contains(text) {
-                named.insert(text.to_owned());
-            }
-        });
-    }
-    named.retain(|name| !own.contains(name.as_str()) && !call.operations.offers(name));
-    if named.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<String> = named.iter().take(MAX_NAMED).map(|name| short(name, 64)).collect();
-    let text = format!("the key of the caller does not open what the workflow calls: {}", names.join(", "));
-    Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_PLAN_BEYOND_KEY, text))
-}
-
-/// Gives all texts of a value.
-fn add_texts(value: &Value, give: &mut impl FnMut(&str)) {
-    match value {
-        Value::String(text) => give(text),
-        Value::Array(items) => items.iter().for_each(|item| add_texts(item, give)),
-        Value::Object(members) => members.values().for_each(|member| add_texts(member, give)),
-        _ => {}
-    }
 }
 
 /// Query of a removal.
