@@ -49,6 +49,22 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         post(what, "/a2a", &body, whole)
     };
+    let mcp = |what, method: &str, name: &str, mut params: Value, whole: &[&str]| {
+        let version = "2026-07-28";
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let Read { what, request, whole } = post(what, "/mcp", &body, whole);
+        let request = request
+            .header(header::ACCEPT, "application/json, text/event-stream")
+            .header("mcp-protocol-version", version)
+            .header("mcp-method", method)
+            .header("mcp-name", name);
+        Read { what, request, whole }
+    };
+    let call = json!({"name": "single", "arguments": {"value": "x"}});
     let delivery = r#"{"value": "a"}"#;
     let (name, signature) = github(SECRET, delivery);
     let hook = world.request(Method::POST, "/hooks/pushes").header(name, signature).body(delivery);
@@ -76,6 +92,14 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
         Read { request: hook.header(header::CONTENT_TYPE, "application/json"), ..read("webhook", "", &[]) },
         rpc("task", "GetTask", json!({"id": ended}), &[ended]),
         rpc("tasks of a workflow", "ListTasks", json!({}), &[]),
+        mcp("tools of MCP", "tools/list", "", json!({}), &["\"single\"", "\"one\""]),
+        mcp(
+            "call of a tool of MCP",
+            "tools/call",
+            "single",
+            call,
+            &["\"structuredContent\":{\"value\":\"x\"}"],
+        ),
     ]
 }
 
@@ -94,7 +118,9 @@ async fn wrong(read: &Read) -> Option<String> {
     }
     let error = serde_json::from_str::<Value>(&body).unwrap_or_default().get("error").cloned();
     let error = error.unwrap_or_default();
-    let is_refused = RETRYABLE.contains(&status) || error.to_string().contains("google.rpc.RetryInfo");
+    let is_refused = RETRYABLE.contains(&status)
+        || error.to_string().contains("google.rpc.RetryInfo")
+        || body.contains("\"retryable\":true"); // as MCP says it
     let is_whole = status.is_success() && error.is_null() && read.whole.iter().all(|one| body.contains(one));
     // Lists of tasks name the agents that they lack.
     let is_marked = headers.contains_key("sinew-unheard-agents");

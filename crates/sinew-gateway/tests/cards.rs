@@ -117,6 +117,19 @@ async fn a_list_says_whose_tasks_it_lacks() {
 }
 
 #[tokio::test]
+async fn a_list_that_no_agent_answers_is_an_error_and_not_empty() {
+    let world =
+        GatewayWorld::with(&[("single", SINGLE)], |options| options.expose = vec!["away".to_owned()]).await;
+    let away = Announcement { name: "away".to_owned(), ..Announcement::default() };
+    world.mesh.cards().announce(&away.card("test")).await.unwrap();
+    world.wait_for_card("away").await;
+    let answer = world.request(Method::GET, "/a2a/tasks").send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.headers().contains_key("retry-after"));
+    world.end().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_says_nothing_keeps_no_list_waiting() {
     let world = GatewayWorld::new(&[("single", SINGLE)]).await;
     let silent = world.connect("silent").await;

@@ -171,7 +171,8 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
     let (output, usage) = match exchange(mesh, question, &agent_call(agent), id).await {
         // No executor is there to ask.
         Err(failure) if failure.code == code::NOBODY_ANSWERS.as_str() => {
-            return Err(MeshError::NobodyAnswers { what: format!("agent {agent}") }.into());
+            let what = format!("agent {agent}, which only takes tasks from its queue: no executor is there");
+            return Err(MeshError::NobodyAnswers { what }.into());
         }
         exchanged => exchanged?,
     };

@@ -30,6 +30,13 @@ pub(super) struct TaskList {
     pub(super) unheard: Vec<String>,
 }
 
+/// Answer of one of the agents that a list is made of.
+enum PageOfAgent {
+    Tasks(TaskListResponse),
+    /// It did not answer, for this reason.
+    Unheard(A2aError),
+}
+
 /// Time of a task's status in milliseconds since 1970, and the id that the client sees.
 type ListPlace = (u64, String);
 
@@ -79,12 +86,18 @@ impl A2aOperations {
             .collect::<Vec<_>>()
             .await;
         let mut tasks: Vec<Task> = Vec::new();
-        let (mut total, mut more, mut unheard) = (0_u32, false, Vec::new());
+        let (mut total, mut more) = (0_u32, false);
+        let (mut unheard, mut reason, mut is_heard) = (Vec::new(), None, pages.is_empty());
         for (place, page) in pages {
-            let Some(page) = page? else {
-                unheard.push(place.agent.to_string());
-                continue;
+            let page = match page? {
+                PageOfAgent::Tasks(page) => page,
+                PageOfAgent::Unheard(error) => {
+                    unheard.push(place.agent.to_string());
+                    reason.get_or_insert(error);
+                    continue;
+                }
             };
+            is_heard = true;
             total = total.saturating_add(page.total_size);
             more |= !page.next_page_token.is_empty();
             tasks.extend(page.tasks.into_iter().map(|mut task| {
@@ -100,31 +113,35 @@ impl A2aOperations {
             trim_history(task, history);
         }
         let next_page_token = last.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
+        // An empty list would say that there are no tasks.
+        if let Some(error) = reason.filter(|_| !is_heard) {
+            return Err(error);
+        }
         unheard.sort();
         let page = TaskListResponse { tasks, next_page_token, page_size: size, total_size: total };
         Ok(TaskList { page, unheard })
     }
 
-    /// A page of one agent. None for an agent that does not answer while others do.
+    /// A page of one agent. An agent that is asked alone and does not answer is an error.
     async fn page_of(
         &self,
         call: &OperationCall,
         place: &TaskPlace,
         params: &ListTasksParams,
         is_one: bool,
-    ) -> Result<Option<TaskListResponse>, A2aError> {
+    ) -> Result<PageOfAgent, A2aError> {
         let asked = if is_one {
             self.ask_again(call, &place.agent, CoreMethod::ListTasks, params).await
         } else {
             self.ask_once(call, &place.agent, CoreMethod::ListTasks, params, LIST_TIMEOUT).await
         };
         match asked {
-            Ok(reply) => reply.read().map(Some),
+            Ok(reply) => reply.read().map(PageOfAgent::Tasks),
             Err(error) if is_one || error.code() == ErrorCode::InvalidParams => Err(error.into()),
             Err(error) => {
                 let error = A2aError::from(error);
                 tracing::debug!(agent = &*place.agent, %error, "an agent does not list its tasks");
-                Ok(None)
+                Ok(PageOfAgent::Unheard(error))
             }
         }
     }
