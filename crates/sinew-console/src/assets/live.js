@@ -168,11 +168,12 @@ function keepStream(address, begin) {
 
 let soon = 0;
 
-// Changes of one moment are one reading. Changes that never cease do not put it off.
+// Changes of one moment are one reading. Changes that never cease do not put it off. A page that nobody sees is read when its
+// stream is opened again.
 function refreshSoon() {
   soon ||= setTimeout(() => {
     soon = 0;
-    refresh().catch(() => {});
+    if (!document.hidden) refresh().catch(() => {});
   }, Math.max(GATHER_MS, 2 * readingMs));
 }
 
