@@ -10,7 +10,7 @@ use sinew_gateway::ConsoleMode;
 use sinew_operations::gateway_keys::{list_keys, revoke_keys};
 use sinew_protocol::access::AccessRole;
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, now, review};
+use crate::support::{GatewayWorld, PATIENCE, POLL_INTERVAL, SINGLE, now, review};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -334,11 +334,15 @@ async fn refusals_are_logged_without_secrets() {
             ask(path, proof.clone()).await
         } == status
             && !logged(line)
-        {}
+        {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
     let large =
         || world.request(Method::POST, "/api/v1/validations").bearer_auth(&key).body("x".repeat(2 << 20));
-    while large().send().await.unwrap().status() == 413 && !logged("413") {}
+    while large().send().await.unwrap().status() == 413 && !logged("413") {
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
     let log = catcher.0.lock().unwrap().clone();
     assert!(log.lines().any(|line| line.contains("/api/v1/validations") && line.contains("413")), "{log}");
     assert!(log.contains("/api/v1/executions"), "{log}");

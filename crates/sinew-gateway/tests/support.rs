@@ -27,6 +27,8 @@ use tokio::sync::Notify;
 
 /// Longer than anything here takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Time between two looks at what a test waits for: without a pause the looks would take the time of what is looked at.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One agent named `one`, whose output is the workflow's.
 pub(crate) const SINGLE: &str = r#"
@@ -192,7 +194,7 @@ impl GatewayWorld {
     pub(crate) async fn wait_for_card(&self, name: &str) {
         let url = format!("{}/agents/{name}/.well-known/agent-card.json", self.base);
         while self.http.get(&url).send().await.unwrap().status() != 200 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -248,7 +250,11 @@ impl GatewayWorld {
     /// Waits until the task that changed last is in a state.
     pub(crate) async fn newest_task_is(&self, wanted: &str) {
         // A list lacks the tasks of an agent that does not answer in time, as on a machine with much to do.
-        let reached = async { while self.newest_task().await["status"]["state"] != wanted {} };
+        let reached = async {
+            while self.newest_task().await["status"]["state"] != wanted {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
         let reached = tokio::time::timeout(PATIENCE, reached).await;
         assert!(reached.is_ok(), "the newest task is not {wanted}: {}", self.newest_task().await);
     }

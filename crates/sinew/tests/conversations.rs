@@ -10,7 +10,7 @@ use sinew_protocol::header;
 use sinew_protocol::jsonrpc::{Method, Request, Response};
 use sinew_protocol::task::{NodeOutput, read_result};
 
-use crate::common::World;
+use crate::common::{POLL_INTERVAL, World};
 
 /// Longer than any call takes.
 const PATIENCE: Duration = Duration::from_mins(8);
@@ -39,13 +39,7 @@ fn a_call_outlives_the_agent_that_is_called() {
     world.online(&["Courier", "Asker"]);
     let mesh = world.runtime.block_on(world.connect("client"));
     // Until the executor answers for the agent, callers go to its own door.
-    world.runtime.block_on(async {
-        let card =
-            || mesh.services().call_rpc("call:Courier", "GetTask", HeaderMap::new(), "{}".into(), PATIENCE);
-        while card().await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    });
+    world.answered_for("Courier");
     let message = Message::user("m", vec![Part::data(json!({"order": "A-17"}))]);
     let request = SendMessageRequest { tenant: None, message, configuration: None, metadata: None };
     let method = Method::Core(CoreMethod::SendMessage);
@@ -60,7 +54,7 @@ fn a_call_outlives_the_agent_that_is_called() {
         })
     };
     while !mark.exists() {
-        std::thread::yield_now();
+        std::thread::sleep(POLL_INTERVAL);
     }
     courier.0.kill().unwrap();
     courier.0.wait().unwrap();

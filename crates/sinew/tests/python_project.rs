@@ -61,6 +61,7 @@ fn the_agent_of_a_python_project_is_called() {
         .map(Role)
         .unwrap();
     world.online(&["billing"]);
+    world.answered_for("billing");
     let words: Vec<&str> = call.split(' ').skip(1).collect();
     let answer: Value = serde_json::from_str(&world.ok(&words)).unwrap();
     assert_eq!(answer, json!({ "text": "Hello, Ada!" }));

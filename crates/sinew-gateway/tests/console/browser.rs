@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, POLL_INTERVAL};
 
 /// Key of elements in documents of WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -131,7 +131,11 @@ impl Browser {
     /// Waits until an expression of JavaScript holds in the page.
     pub(crate) async fn wait_until(&self, expression: &str) {
         let script = format!("return Boolean({expression})");
-        let holds = async { while self.script(&script).await != true {} };
+        let holds = async {
+            while self.script(&script).await != true {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
         if tokio::time::timeout(PATIENCE, holds).await.is_err() {
             let text = self.script("return location.href + '\\n' + document.body.innerText").await;
             panic!("never true: {expression}\n{}", text.as_str().unwrap_or_default());

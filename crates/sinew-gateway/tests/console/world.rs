@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, Failure};
 use sinew_gateway::{ConsoleMode, GatewayOptions};
 
-use crate::support::{GatewayWorld, SINGLE, review};
+use crate::support::{GatewayWorld, POLL_INTERVAL, SINGLE, review};
 
 /// Two agents, one behind the other; the second fails until it is mended.
 pub(crate) const CHAIN: &str = r#"
@@ -152,7 +152,7 @@ impl ConsoleWorld {
             if known && document["status"] == wanted {
                 return document;
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

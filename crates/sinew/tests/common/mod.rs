@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use sinew_mesh::Mesh;
 use sinew_mesh::async_nats::StatusCode;
 use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{HeaderMap, Mesh};
 use tempfile::TempDir;
 
 /// Two nodes; the second one's agent comes later, or fails.
@@ -43,7 +43,9 @@ pub const BOOKING: &str =
     "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
 
 /// How long any one command may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub const PATIENCE: Duration = Duration::from_mins(2);
+/// Time between two looks at what a test waits for: without a pause the looks would take the time of what is looked at.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process that is killed when its test ends.
 pub struct Role(pub Child);
@@ -197,6 +199,22 @@ impl World {
                 let there = tokio::time::timeout(PATIENCE, cards.wait_for(name)).await;
                 assert!(there.is_ok(), "the card of {name} has not come within {PATIENCE:?}");
             }
+        });
+    }
+
+    /// Waits until an executor answers for an agent that takes its tasks from a queue.
+    pub fn answered_for(&self, agent: &str) {
+        let door = format!("call:{agent}");
+        self.runtime.block_on(async {
+            let mesh = self.connect("waiting").await;
+            let ask = || mesh.services().call_rpc(&door, "GetTask", HeaderMap::new(), "{}".into(), PATIENCE);
+            let answered = async {
+                while ask().await.is_err() {
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+            };
+            let answered = tokio::time::timeout(PATIENCE, answered).await;
+            assert!(answered.is_ok(), "no executor answers for {agent} within {PATIENCE:?}");
         });
     }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::alerts::{ScrapedExecutor, count, flow, rules, scraped_until};
 use super::promql::{Sample, ScrapeWindow};
-use crate::common::World;
+use crate::common::{POLL_INTERVAL, World};
 
 /// Alerts whose causes are here.
 pub(super) const CAUSED_OUTSIDE: [&str; 4] =
@@ -37,6 +37,22 @@ fn status(port: u16, method: &str, path: &str, body: &str) -> u16 {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     answer.split_whitespace().nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
+}
+
+/// Sends requests for one path on one connection, without waiting for answers in between, and reads the answers.
+fn send_many(port: u16, path: &str, count: usize) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
+    let request = |connection: &str| {
+        format!(
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\na2a-version: 1.0\r\nconnection: {connection}\r\n\r\n"
+        )
+    };
+    let requests = request("keep-alive").repeat(count - 1) + &request("close");
+    let mut reader = stream.try_clone().unwrap();
+    let answers = std::thread::spawn(move || drop(std::io::copy(&mut reader, &mut std::io::sink())));
+    stream.write_all(requests.as_bytes()).unwrap();
+    answers.join().unwrap();
 }
 
 /// A server that answers each request with what `answer` makes of it; nothing closes the connection.
@@ -110,7 +126,7 @@ fn gateways_and_bridges_fire_their_alerts() {
     world.ok(&["workflow", "deploy", "flows"]);
     let card = "/agents/lonely/.well-known/agent-card.json";
     while status(port, "GET", card, "") != 200 {
-        std::thread::yield_now();
+        std::thread::sleep(POLL_INTERVAL);
     }
     let pages = [&gateway, &bridge];
     let quiet = scraped_until(&pages, |page| count(page, "sinew_gateway_requests_total", None) > 0.0);
@@ -141,7 +157,7 @@ fn gateways_and_bridges_fire_their_alerts() {
         std::iter::repeat_with(send).find(|status| ![429, 503].contains(status)).unwrap()
     });
     while status(port, "GET", card, "") != 503 {
-        std::thread::yield_now();
+        std::thread::sleep(POLL_INTERVAL);
     }
     let busy = scraped_until(&pages, |page| {
         count(page, "sinew_gateway_requests_total", Some(("status", "5xx"))) > 0.0
@@ -154,9 +170,7 @@ fn gateways_and_bridges_fire_their_alerts() {
     }
     assert_eq!(blocked.join().unwrap(), 200);
     let limited = scraped_until(&pages, |page| {
-        for _ in 0..500 {
-            status(port, "GET", card, "");
-        }
+        send_many(port, card, 500);
         count(page, "sinew_gateway_requests_total", Some(("status", "429"))) > 500.0
     });
     assert!(fired(&busy, &limited).contains(&"SinewCallersLimited".to_owned()), "{limited:#?}");

@@ -16,7 +16,7 @@ use sinew_protocol::journal::Commit;
 use super::alerts::{SLOW, ScrapedExecutor, count, flow, owned, rules, scraped_until};
 use super::promql::{Sample, ScrapeWindow};
 use super::slow_link::{LinkRule, SlowLink};
-use crate::common::World;
+use crate::common::{PATIENCE, POLL_INTERVAL, World};
 
 /// Answers with a list of 300,000 objects.
 const BULKY: &str = "name: Bulky\nrun: {command: {argv: [cat, bulk.json]}}\n";
@@ -54,11 +54,11 @@ impl RareCauses {
                 return;
             }
             assert!(
-                since.elapsed().as_secs() < 60,
-                "{alert} has not fired within a minute: {:#?}",
+                since.elapsed() < PATIENCE,
+                "{alert} has not fired within {PATIENCE:?}: {:#?}",
                 window.last
             );
-            std::thread::yield_now();
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
