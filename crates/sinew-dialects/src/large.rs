@@ -17,6 +17,8 @@ const NODE_COUNTS: [usize; 2] = [400, 2_000];
 const MAX_GROWTH: f64 = 12.0;
 /// Times below this say little about growth.
 const LEAST_TIME: Duration = Duration::from_millis(100);
+/// Times that both workflows are measured before their growth counts as too large.
+const MAX_MEASUREMENTS: usize = 4;
 /// Nodes of the workflows of the figures.
 const FIGURE_COUNT: usize = 10_000;
 /// Bytes of everything that a check tells about one workflow.
@@ -197,23 +199,36 @@ fn each_workflow(check: impl Fn(&'static str, GraphShape)) {
     }
 }
 
+/// Checks that five times the nodes take far less than 25 times as long. What else goes on at this machine only adds to a
+/// time, so the least of several counts.
+fn check_growth(what: &str, measure: impl Fn(usize) -> Duration) {
+    let mut least = [Duration::MAX; 2];
+    for _ in 0..MAX_MEASUREMENTS {
+        for (least, count) in least.iter_mut().zip(NODE_COUNTS) {
+            *least = measure(count).min(*least);
+        }
+        let [small, large] = least;
+        if large < LEAST_TIME || large.as_secs_f64() < MAX_GROWTH * small.as_secs_f64() {
+            return;
+        }
+    }
+    panic!("{what}: {least:?} for {NODE_COUNTS:?} nodes");
+}
+
 #[test]
 fn time_grows_with_the_file_and_not_with_its_square() {
     each_workflow(|dialect, shape| {
-        let [(small, _), (large, bytes)] = NODE_COUNTS.map(|count| measure(dialect, shape, count));
-        println!("{dialect} {shape:?}: {small:?} {large:?} {bytes} bytes");
-        let grown = large.as_secs_f64() / small.as_secs_f64().max(1e-9);
-        assert!(large < LEAST_TIME || grown < MAX_GROWTH, "{dialect} {shape:?}: {small:?}, then {large:?}");
-        assert!(bytes < MAX_REPORT_BYTES, "{dialect} {shape:?}: {bytes} bytes");
+        check_growth(&format!("{dialect} {shape:?}"), |count| {
+            let (time, bytes) = measure(dialect, shape, count);
+            assert!(bytes < MAX_REPORT_BYTES, "{dialect} {shape:?}: {bytes} bytes");
+            time
+        });
     });
 }
 
 #[test]
 fn loops_that_run_each_other_take_time_that_grows_with_the_file() {
-    let [(small, _), (large, _)] = NODE_COUNTS.map(|count| measure_workflow("sam", nested_loops(count)));
-    println!("{small:?} {large:?}");
-    let grown = large.as_secs_f64() / small.as_secs_f64().max(1e-9);
-    assert!(large < LEAST_TIME || grown < MAX_GROWTH, "{small:?}, then {large:?}");
+    check_growth("nested loops", |count| measure_workflow("sam", nested_loops(count)).0);
 }
 
 #[test]
