@@ -32,6 +32,8 @@ struct Read {
     what: &'static str,
     request: RequestBuilder,
     whole: Vec<String>,
+    /// Errors of MCP are part of a successful HTTP response.
+    is_mcp: bool,
 }
 
 /// Every way on which a client reads, or starts something that exists.
@@ -40,6 +42,7 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
         what,
         request: world.request(Method::GET, path),
         whole: whole.iter().map(|text| (*text).to_owned()).collect(),
+        is_mcp: false,
     };
     let post = |what: &'static str, path: &str, body: &Value, whole: &[&str]| Read {
         request: world.request(Method::POST, path).json(body),
@@ -56,13 +59,13 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
-        let Read { what, request, whole } = post(what, "/mcp", &body, whole);
+        let Read { what, request, whole, .. } = post(what, "/mcp", &body, whole);
         let request = request
             .header(header::ACCEPT, "application/json, text/event-stream")
             .header("mcp-protocol-version", version)
             .header("mcp-method", method)
             .header("mcp-name", name);
-        Read { what, request, whole }
+        Read { what, request, whole, is_mcp: true }
     };
     let call = json!({"name": "single", "arguments": {"value": "x"}});
     let delivery = r#"{"value": "a"}"#;
@@ -120,7 +123,7 @@ async fn wrong(read: &Read) -> Option<String> {
     let error = error.unwrap_or_default();
     let is_refused = RETRYABLE.contains(&status)
         || error.to_string().contains("google.rpc.RetryInfo")
-        || body.contains("\"retryable\":true"); // as MCP says it
+        || (read.is_mcp && body.contains("\"retryable\":true"));
     let is_whole = status.is_success() && error.is_null() && read.whole.iter().all(|one| body.contains(one));
     // Lists of tasks name the agents that they lack.
     let is_marked = headers.contains_key("sinew-unheard-agents");

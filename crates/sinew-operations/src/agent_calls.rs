@@ -171,7 +171,8 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
     let (output, usage) = match exchange(mesh, question, &agent_call(agent), id).await {
         // No executor is there to ask.
         Err(failure) if failure.code == code::NOBODY_ANSWERS.as_str() => {
-            let what = format!("agent {agent}, which only takes tasks from its queue: no executor is there");
+            let what =
+                format!("agent {agent}: it takes tasks from its queue only, and no executor is running");
             return Err(MeshError::NobodyAnswers { what }.into());
         }
         exchanged => exchanged?,

@@ -168,8 +168,8 @@ function keepStream(address, begin) {
 
 let soon = 0;
 
-// Changes of one moment are one reading. Changes that never cease do not put it off. A page that nobody sees is read when its
-// stream is opened again.
+// Changes of one moment are one reading. Changes that never cease do not put it off. A hidden page is read when
+// its stream opens again.
 function refreshSoon() {
   soon ||= setTimeout(() => {
     soon = 0;

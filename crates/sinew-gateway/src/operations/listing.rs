@@ -87,7 +87,7 @@ impl A2aOperations {
             .await;
         let mut tasks: Vec<Task> = Vec::new();
         let (mut total, mut more) = (0_u32, false);
-        let (mut unheard, mut reason, mut is_heard) = (Vec::new(), None, pages.is_empty());
+        let (mut unheard, mut reason, mut is_heard) = (Vec::new(), None, false);
         for (place, page) in pages {
             let page = match page? {
                 PageOfAgent::Tasks(page) => page,

@@ -8,9 +8,9 @@ use super::world::{CHAIN, ConsoleWorld, HOSTILE, PRINTING};
 use crate::support::SINGLE;
 
 const AXE: &str = include_str!("../vendor/axe-core-4.14.1/axe.min.js");
-/// A desk and a phone, in light colours.
-const SIZES: [(&str, (u32, u32)); 2] = [("light", DESK), ("phone", (390, 844))];
-const DESK: (u32, u32) = (1280, 800);
+/// Sizes and colour schemes that pages are looked at in.
+const LOOKS: [(&str, (u32, u32), &str); 3] =
+    [("light", (1280, 800), "light"), ("dark", (1280, 800), "dark"), ("phone", (390, 844), "light")];
 /// At a zoom of 125 % a window of 1280 px has 1024 of them.
 const ZOOMED: (u32, u32) = (1024, 640);
 
@@ -69,14 +69,15 @@ async fn every_page_is_accessible_and_quiet() {
     let world = ConsoleWorld::new().await;
     world.fill().await;
     let mut wrong = Vec::new();
-    for (look, size) in SIZES {
+    for (look, size, scheme) in LOOKS {
         for path in PAGES {
-            browser.look_as(size, "light").await;
+            browser.look_as(size, scheme).await;
             browser.open(&format!("{}{path}", world.mesh.base)).await;
             if path.starts_with("/console/desk") {
                 browser.wait_until("document.documentElement.dataset.editor === 'ready'").await;
             }
-            let mut found = violations(&browser).await;
+            browser.script(AXE).await;
+            let mut found = run_axe(&browser, if look == "dark" { CONTRAST } else { ALL_RULES }).await;
             if browser.script(WIDER).await == true {
                 found.push("is wider than its window".to_owned());
             }
@@ -89,12 +90,8 @@ async fn every_page_is_accessible_and_quiet() {
                 found.extend(all.as_array().unwrap().iter().map(|one| format!("{what} {one}")));
             }
             browser.save_picture(&picture_name(path, look)).await;
-            if size == DESK {
-                browser.look_as(size, "dark").await;
-                let dark = run_axe(&browser, CONTRAST).await;
-                found.extend(dark.into_iter().map(|one| format!("in dark colours: {one}")));
-                browser.save_picture(&picture_name(path, "dark")).await;
-                browser.look_as(ZOOMED, "light").await;
+            if look == "light" {
+                browser.look_as(ZOOMED, scheme).await;
                 if browser.script(WIDER).await == true {
                     found.push("is wider than its window at 125 %".to_owned());
                 }
@@ -134,8 +131,8 @@ async fn hostile_text_runs_nothing_and_breaks_no_page() {
     world.reaches("printed", "succeeded").await;
     world.reaches("hostile", "failed").await;
     world.reaches("asked", "waiting").await;
-    for (look, size) in SIZES {
-        browser.look_as(size, "light").await;
+    for (look, size, scheme) in LOOKS {
+        browser.look_as(size, scheme).await;
         for path in [
             "/console/executions",
             "/console/executions/hostile?node=check",

@@ -43,7 +43,7 @@ pub const BOOKING: &str =
     "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
 
 /// How long any one command may take.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Time between two looks at what a test waits for: without a pause the looks would take the time of what is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

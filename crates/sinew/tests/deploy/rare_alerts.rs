@@ -16,7 +16,7 @@ use sinew_protocol::journal::Commit;
 use super::alerts::{SLOW, ScrapedExecutor, count, flow, owned, rules, scraped_until};
 use super::promql::{Sample, ScrapeWindow};
 use super::slow_link::{LinkRule, SlowLink};
-use crate::common::{PATIENCE, POLL_INTERVAL, World};
+use crate::common::{POLL_INTERVAL, World};
 
 /// Answers with a list of 300,000 objects.
 const BULKY: &str = "name: Bulky\nrun: {command: {argv: [cat, bulk.json]}}\n";
@@ -54,8 +54,8 @@ impl RareCauses {
                 return;
             }
             assert!(
-                since.elapsed() < PATIENCE,
-                "{alert} has not fired within {PATIENCE:?}: {:#?}",
+                since.elapsed().as_secs() < 60,
+                "{alert} has not fired within a minute: {:#?}",
                 window.last
             );
             std::thread::sleep(POLL_INTERVAL);

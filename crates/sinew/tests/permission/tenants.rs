@@ -8,7 +8,7 @@ use crate::permission::world::{NORTH, PASSWORD, SOUTH, World, acks_in_both_shape
 
 /// How soon a user must be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
-/// Beginnings of subjects on which a server tells of calls and reads what it mirrors. No probe has one of them.
+/// Prefixes of subjects of the server itself: advisories about calls, and the consumer of a mirror.
 const OWN_MESSAGES: [&str; 4] =
     ["$JS.EVENT.ADVISORY.", "$JS.API.CONSUMER.CREATE.north_CARDS", "$JSC.R.", "$JS.M."];
 /// Probes across accounts.
@@ -82,6 +82,8 @@ fn probe(world: &World) {
     .into_iter()
     .map(|subject| subject.replace("{x}", &stranger))
     .collect();
+    let is_own = |subject: &str| OWN_MESSAGES.iter().any(|own| subject.starts_with(own));
+    assert!(!subjects.iter().any(|subject| is_own(subject)), "a probe would not be seen");
     let mut probes = 0;
     for round in 0.. {
         if probes >= PROBES {
@@ -97,7 +99,7 @@ fn probe(world: &World) {
     assert!(complaints.is_empty(), "{complaints:?}");
     assert!(north.settle().is_empty());
     // The server's own messages in the north: about calls, late, and between a stream and its mirror.
-    north.came.retain(|message| !OWN_MESSAGES.iter().any(|own| message.subject.starts_with(own)));
+    north.came.retain(|message| !is_own(&message.subject));
     let heard: Vec<_> = north.came.iter().map(|message| &message.subject).collect();
     assert!(heard.is_empty(), "of {probes} probes came {heard:?}");
     assert_eq!(world.places(&NORTH), before);
