@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::journal::Verdict;
 use crate::message::BadMessage;
+use crate::person_wait::CallingRef;
 use crate::usage::ModelTotals;
 use crate::{ExecutionId, Token};
 
@@ -37,6 +38,8 @@ pub enum Query {
     Verdicts(ExecutionId),
     /// How the owner itself is.
     Status {},
+    /// Whether the activation that a task belongs to failed or was cancelled.
+    HasTaskFailed(CallingRef),
 }
 
 /// An answer in JSON.
@@ -49,6 +52,8 @@ pub enum Answer {
     Verdicts(Vec<Verdict>),
     /// To [`Query::Status`], in the owner's words.
     Status(Value),
+    /// To [`Query::HasTaskFailed`].
+    HasTaskFailed(bool),
     /// There is none.
     Error(QueryError),
 }
@@ -174,6 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::TaskId;
 
     #[test]
     fn questions_and_answers_are_worded_once() {
@@ -182,6 +188,13 @@ mod tests {
             (Query::Get(ExecutionId::parse("e1").unwrap()), r#"{"get":"e1"}"#),
             (Query::Verdicts(ExecutionId::parse("e1").unwrap()), r#"{"verdicts":"e1"}"#),
             (Query::Status {}, r#"{"status":{}}"#),
+            (
+                Query::HasTaskFailed(CallingRef {
+                    execution: ExecutionId::parse("e1").unwrap(),
+                    task: TaskId::parse("t1").unwrap(),
+                }),
+                r#"{"has_task_failed":{"execution":"e1","task":"t1"}}"#,
+            ),
         ] {
             assert_eq!(query.to_json(), json);
             assert_eq!(Query::read(json.as_bytes()), Ok(query));

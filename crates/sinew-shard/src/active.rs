@@ -310,6 +310,11 @@ impl std::fmt::Debug for ActiveExecution {
     }
 }
 
+/// Returns true if an activation failed or was cancelled, or its execution ended before it.
+pub fn has_failed(state: &ExecutionState, act: ActivationId) -> bool {
+    state.act(act).end.map_or(state.ended, |end| !end.is_success())
+}
+
 /// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
 fn refold(stored: &StoredExecution, program: &Program) -> Result<Machine<()>, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);

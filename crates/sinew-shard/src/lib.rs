@@ -41,7 +41,7 @@ mod tests;
 mod timer_check;
 mod wording;
 
-pub use active::CODE_BROKE;
+pub use active::{CODE_BROKE, has_failed};
 pub use agent_line::AgentLine;
 pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, path};
 pub use care::{MAX_CAREFUL_BATCH, TakeoverCare, WorkGroup, own_note_cleared};

@@ -209,10 +209,9 @@ pub fn child_start(
     }
 }
 
-/// Returns the command that gives up the execution that answers a task.
-pub fn child_cancel(call: &Call) -> Command {
-    let reason = "its caller gave it up".to_owned();
-    Command::Cancel(CancelCommand { execution: child_id(call), reason })
+/// Returns the command that cancels an execution whose caller no longer needs it.
+pub fn callee_cancel(execution: ExecutionId) -> Command {
+    Command::Cancel(CancelCommand { execution, reason: "its caller gave it up".to_owned() })
 }
 
 /// Returns the command that takes a report to the owner of the caller, and its id: the same report has the same id.

@@ -9,11 +9,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sinew_engine::{SharedJson, TaskRequest, Time};
+use sinew_engine::{Action, SharedJson, TaskRequest, Time};
 use sinew_protocol::journal::{Commit, Positions, Verdict};
+use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, ResultKey, TaskId, Token};
 
+use crate::active::has_failed;
 use crate::bug::seeded_bug;
 use crate::closed_ids::ClosedIds;
 use crate::commit_builder::{CommitBuilder, Effect};
@@ -343,6 +345,40 @@ impl ShardState {
     pub fn awaits(&mut self, execution: &ExecutionId, task: &TaskId) -> bool {
         let Some(active) = self.table.load(execution) else { return false };
         active.task(task).is_some_and(|(act, attempt)| active.state().act(act).running == Some(attempt))
+    }
+
+    /// Returns the open executions that were created before a time.
+    pub fn created_before(&self, before: Time) -> Vec<ExecutionId> {
+        self.table.created_before(before)
+    }
+
+    /// Returns the tasks of an execution that were sent before a time and are not answered.
+    pub fn tasks_sent_before(&mut self, execution: &ExecutionId, before: Time) -> Vec<Outgoing> {
+        let Some(active) = self.table.load(execution) else { return Vec::new() };
+        let is_old = |action: &Action| match action {
+            Action::Send { act, .. } => active.state().act(*act).sent_at.is_some_and(|at| at < before),
+            _ => false,
+        };
+        let old: Vec<Action> = active.outstanding().into_iter().filter(is_old).collect();
+        let tasks = old.into_iter().map(|action| Outgoing::of(active, action));
+        tasks.filter(|task| matches!(task, Outgoing::Task { .. })).collect()
+    }
+
+    /// Returns the executions that an agent started during a task and that have not ended, with that task.
+    pub fn callees(&self) -> impl Iterator<Item = (&ExecutionId, &CallingRef)> {
+        self.table.callees()
+    }
+
+    /// Returns true if the activation that a task belongs to failed or was cancelled, so that nobody needs an execution that
+    /// was started during the task. A later attempt of an activation may wait for what an earlier one has started. `None` if
+    /// the execution is not open in this shard.
+    pub fn has_task_failed(&mut self, calling: &CallingRef) -> Option<bool> {
+        if self.table.held_one(&calling.execution).is_some() {
+            return Some(false);
+        }
+        let active = self.table.load(&calling.execution)?;
+        let task = active.find_task(&calling.task);
+        Some(task.is_some_and(|(act, _)| has_failed(active.state(), act)))
     }
 
     /// Returns the constant properties of shard and owner.

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use indexmap::IndexMap;
 use sinew_engine::{EngineInput, InputRefusal, Time};
 use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, Verdict};
+use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
@@ -428,6 +429,20 @@ impl ExecutionTable {
             .map(|open| &open.stored)
             .chain(self.evicted.values().map(|evicted| &evicted.stored))
             .chain(self.held.values().map(|(stored, _)| stored))
+    }
+
+    /// Returns the executions that were created before a time.
+    pub(crate) fn created_before(&self, before: Time) -> Vec<ExecutionId> {
+        let old = self.all().filter(|stored| stored.meta.created < before);
+        old.map(|stored| stored.meta.execution.clone()).collect()
+    }
+
+    /// Returns the executions that an agent started during a task and that have not ended, with that task.
+    pub(crate) fn callees(&self) -> impl Iterator<Item = (&ExecutionId, &CallingRef)> {
+        let active = self.active.values().filter(|open| !open.state().ended).map(|open| &open.stored);
+        let evicted = self.evicted.values().map(|evicted| &evicted.stored);
+        let open = active.chain(evicted);
+        open.filter_map(|stored| Some((&stored.meta.execution, stored.meta.calling.as_ref()?)))
     }
 
     /// One row for every execution that is open.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_engine::{ExecutionOutcome, Round, decode_round};
+use sinew_engine::{Round, decode_round};
 use sinew_mesh::MeshError;
 use sinew_mesh::query::Answer;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
@@ -166,7 +166,9 @@ async fn ask_owner(shared: &Shared, execution: &ExecutionId) -> Result<Option<bo
 async fn answer_for_child(shared: &Shared, call: &Call) {
     let child = outgoing::child_id(call);
     let answered = async {
-        let Some((record, outcome, usage)) = ended_child(shared, &child).await? else { return Ok(()) };
+        let Some(closed) = read_closed(shared, &child).await? else { return Ok(()) };
+        let ReadExecution { record, folded, usage } = closed;
+        let Some(outcome) = folded.state().outcome.clone() else { return Ok(()) };
         let Some(parent) = &record.meta.parent else { return Ok(()) };
         warn!(task = %call.task, %child, code = RESULT_LOST, "a result is lost; it is read from the record of the sub-workflow");
         Ok::<(), Fault>(outbox::answer(shared, &record.meta, parent, &outcome, usage).await?)
@@ -176,18 +178,25 @@ async fn answer_for_child(shared: &Shared, call: &Call) {
     }
 }
 
-async fn ended_child(
+/// A closed execution, read from the history.
+pub(super) struct ReadExecution {
+    record: ExecutionRecord,
+    pub(super) folded: Execution,
+    usage: ModelTotals,
+}
+
+/// Reads a closed execution. `None` if the history does not have it.
+pub(super) async fn read_closed(
     shared: &Shared,
-    child: &ExecutionId,
-) -> Result<Option<(ExecutionRecord, ExecutionOutcome, ModelTotals)>, Fault> {
-    let Some((closed, bytes)) = shared.mesh.history().get(child).await? else { return Ok(None) };
+    execution: &ExecutionId,
+) -> Result<Option<ReadExecution>, Fault> {
+    let Some((closed, bytes)) = shared.mesh.history().get(execution).await? else { return Ok(None) };
     let record = ExecutionRecord::decode(&bytes)?;
     let program = shared.programs.by_digest(&record.meta.plan).await?;
     let rounds: Result<Vec<Round>, _> = record.rounds.iter().map(|round| decode_round(round)).collect();
     let unreadable = |text: String| Fault::error(code::JOURNAL_CANNOT_BE_FOLDED.as_str(), text);
     let rounds = rounds.map_err(|error| unreadable(error.to_string()))?;
-    let folded = Execution::read(child.clone(), program, &rounds);
+    let folded = Execution::read(execution.clone(), program, &rounds);
     let folded = folded.map_err(|error| unreadable(error.to_string()))?;
-    let outcome = folded.state().outcome.clone();
-    Ok(outcome.map(|outcome| (record, outcome, closed.usage)))
+    Ok(Some(ReadExecution { record, folded, usage: closed.usage }))
 }

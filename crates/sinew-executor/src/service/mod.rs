@@ -5,6 +5,7 @@
 //! position in the journal, which one of them loses.
 
 mod agent_queues;
+mod caller_check;
 mod direct;
 mod dispatch;
 mod effects;
@@ -15,6 +16,7 @@ mod messages;
 mod node_calls;
 mod outbox;
 mod output_check;
+mod periodic_checks;
 mod questions;
 mod read_room;
 mod shard;
@@ -23,6 +25,7 @@ mod shard_keeper;
 mod start_desk;
 mod store_desk;
 mod takeover_notes;
+mod task_renewal;
 mod timer_gate;
 mod withdrawal;
 
@@ -74,6 +77,10 @@ pub struct ServiceOptions {
     pub calls: Option<CallPrograms>,
     /// Silence after which an executor is taken for dead. Only speed depends on it.
     pub lease: Duration,
+    /// Time between two checks whether the caller of an execution still needs it; doubled with each check of an execution.
+    pub caller_check_interval: Duration,
+    /// Age from which a task without an answer is stored again. `None`: as long as the mesh keeps tasks.
+    pub max_task_age: Option<Duration>,
     /// The longest time [`Service::drain`] takes, whether the broker answers or not.
     pub drain_timeout: Duration,
     /// The words of the messages it sends.
@@ -93,6 +100,8 @@ impl ServiceOptions {
             adapters,
             calls: None,
             lease: Duration::from_secs(4),
+            caller_check_interval: Duration::from_secs(30),
+            max_task_age: None,
             drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
             compaction_threshold_bytes: 16 * 1024 * 1024,
@@ -124,6 +133,8 @@ struct Shared {
     compaction_threshold_bytes: usize,
     /// Bytes that folded executions of one shard may take.
     memory_limit_bytes: usize,
+    caller_check_interval: Duration,
+    max_task_age: Duration,
     /// Whether tasks may go to node endpoints.
     may_send_nodes: bool,
     /// Whether starts by request may be heard.
@@ -247,6 +258,8 @@ impl Service {
             vocabulary: options.vocabulary,
             compaction_threshold_bytes: options.compaction_threshold_bytes,
             memory_limit_bytes: options.memory_limit_bytes / layout.shards.get() as usize,
+            caller_check_interval: options.caller_check_interval,
+            max_task_age: options.max_task_age.unwrap_or(layout.retention),
             may_send_nodes,
             may_serve_starts,
             queues: KnownQueues::default(),

@@ -219,6 +219,9 @@ impl Worker {
 
     fn pursue(&mut self, stored: StoredTask) {
         let task = stored.call.task.clone();
+        if self.calls.contains_key(&task) {
+            return;
+        }
         let pursued = lost_results::pursue(Arc::clone(&self.shared), stored, self.back.clone());
         self.calls.insert(task, self.direct.spawn(pursued));
     }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sinew_mesh::query::{Answer, ReceivedQuery, ShardQueries};
 use sinew_protocol::journal::Verdict;
-use sinew_protocol::query::{QueryError, Summary};
+use sinew_protocol::query::{Query, QueryError, Summary};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use sinew_shard::StoredExecution;
+use sinew_shard::{ShardState, StoredExecution};
 
 /// Questions that wait for the loop; further ones wait in the connection, which drops them when it is full.
 const MAX_WAITING_QUESTIONS: usize = 256;
@@ -35,17 +35,44 @@ pub(super) enum AnswerDraft {
     Verdicts(Vec<Verdict>),
     /// How the owner does.
     Status(Value),
+    /// Whether the activation of a task failed or was cancelled.
+    HasTaskFailed(bool),
     /// The question has no answer.
     Error(QueryError),
 }
 
 impl AnswerDraft {
+    /// Returns the answer of the owner of a shard. `rows` are those of the open executions, once a question of the turn has
+    /// asked for them.
+    pub(super) fn of(
+        query: &Query,
+        state: &mut ShardState,
+        rows: &mut Option<Arc<Vec<Summary>>>,
+        status: &dyn Fn(&ShardState) -> Value,
+    ) -> Self {
+        let not_found = Self::Error(QueryError::NotFound);
+        match query {
+            Query::List {} => {
+                Self::Executions(Arc::clone(rows.get_or_insert_with(|| Arc::new(state.summaries()))))
+            }
+            Query::Get(execution) => {
+                state.shown(execution).map_or(not_found, |stored| Self::Record(Box::new(stored)))
+            }
+            Query::Verdicts(execution) => Self::Verdicts(state.verdicts_of(execution)),
+            Query::Status {} => Self::Status(status(state)),
+            Query::HasTaskFailed(calling) => {
+                state.has_task_failed(calling).map_or(not_found, Self::HasTaskFailed)
+            }
+        }
+    }
+
     fn encode(self) -> Answer {
         match self {
             Self::Executions(rows) => Answer::Executions(Arc::unwrap_or_clone(rows)),
             Self::Record(stored) => Answer::Record(stored.record().encode()),
             Self::Verdicts(verdicts) => Answer::Verdicts(verdicts),
             Self::Status(status) => Answer::Status(status),
+            Self::HasTaskFailed(has_failed) => Answer::HasTaskFailed(has_failed),
             Self::Error(error) => Answer::Error(error),
         }
     }

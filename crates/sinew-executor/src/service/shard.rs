@@ -12,7 +12,6 @@ use sinew_mesh::node::NodeReply;
 use sinew_mesh::start::StartRequest;
 use sinew_mesh::{Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
-use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Subject, code};
 use sinew_shard::{
     DueTask, JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening,
@@ -29,6 +28,7 @@ use super::effects::{self, FactMeter};
 use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
+use super::periodic_checks::PeriodicChecks;
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::shard_end::End;
 use super::start_desk::StartDesk;
@@ -79,6 +79,7 @@ pub(super) struct Shard {
     /// The purge of the journal that is under way.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
     gauges: ExecutionGauges,
+    checks: PeriodicChecks,
     _queue_lengths: Option<AbortOnDropHandle<()>>,
     /// Events of stored commits that have not left yet: nothing waits for them.
     reports: Vec<ShardReport>,
@@ -197,6 +198,7 @@ impl Shard {
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
         let timers = TimerGate::new(stores.connections());
+        let checks = PeriodicChecks::new(&shared);
         let queue_lengths = (id == TELLING_SHARD).then(|| tell_queue_lengths(shared.mesh.clone()));
         Ok(Self {
             shared,
@@ -217,6 +219,7 @@ impl Shard {
             note,
             purge: None,
             gauges: ExecutionGauges::new(id),
+            checks,
             _queue_lengths: queue_lengths,
             reports: Vec::new(),
             ended: Vec::new(),
@@ -238,8 +241,9 @@ impl Shard {
             }
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
             self.gauges.tell(&self.state);
+            self.outbox.send(self.checks.poll(&self.shared, self.clock.now(), &mut self.state));
             let asks = [self.calls.next_due(), self.stores.next_due(), self.gauges.next_due()];
-            let asks = asks.into_iter().flatten().min();
+            let asks = asks.into_iter().flatten().chain([self.checks.next_due()]).min();
             let asks = asks.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
             // One timer for all that time brings.
             let wake = [due, linger, asks].into_iter().flatten().min();
@@ -586,38 +590,27 @@ impl Shard {
     }
 
     /// Answers some of the questions that wait, beginning with `first`.
-    fn answer_turn(&self, desk: &mut QuestionDesk, first: Option<OpenQuestion>) {
+    fn answer_turn(&mut self, desk: &mut QuestionDesk, first: Option<OpenQuestion>) {
+        let (id, owner, position) = (self.id, &self.shared.owner, self.journal.position());
+        let status = |state: &ShardState| {
+            serde_json::json!({
+                "shard": id,
+                "owner": owner,
+                "executions": state.open_count(),
+                "folded": state.active_count(),
+                "broken": state.held().count(),
+                "journal": position,
+                "positions": {
+                    "commands": state.positions().commands,
+                    "results": state.positions().results,
+                },
+            })
+        };
         let mut rows = None;
         desk.turn(first, |question| {
-            let draft = match &question.asked.query {
-                Query::List {} => {
-                    let rows = rows.get_or_insert_with(|| Arc::new(self.state.summaries()));
-                    AnswerDraft::Executions(Arc::clone(rows))
-                }
-                Query::Get(execution) => match self.state.shown(execution) {
-                    Some(stored) => AnswerDraft::Record(Box::new(stored)),
-                    None => AnswerDraft::Error(QueryError::NotFound),
-                },
-                Query::Verdicts(execution) => AnswerDraft::Verdicts(self.state.verdicts_of(execution)),
-                Query::Status {} => AnswerDraft::Status(self.status()),
-            };
+            let draft = AnswerDraft::of(&question.asked.query, &mut self.state, &mut rows, &status);
             question.answer(draft);
         });
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::json!({
-            "shard": self.id,
-            "owner": self.shared.owner,
-            "executions": self.state.open_count(),
-            "folded": self.state.active_count(),
-            "broken": self.state.held().count(),
-            "journal": self.journal.position(),
-            "positions": {
-                "commands": self.state.positions().commands,
-                "results": self.state.positions().results,
-            },
-        })
     }
 
     /// Ends in peace: what is being sent is sent, what was archived is closed.

@@ -12,7 +12,7 @@ use sinew_mesh::live::Control;
 use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Token};
-use sinew_shard::outgoing::child_cancel;
+use sinew_shard::outgoing::{callee_cancel, child_id};
 use sinew_shard::{Call, Outgoing};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
@@ -66,7 +66,7 @@ impl Withdrawals {
 /// Withdraws a task from the agent or workflow that it was for.
 pub(super) async fn withdraw(shared: &Shared, call: &Call) {
     if shared.is_workflow(call) {
-        return cancel_child(shared, call).await;
+        return cancel_callee(shared, child_id(call)).await;
     }
     // Direct tasks are not stored, but an agent may have changed its delivery while the task waited.
     let removal = async {
@@ -110,12 +110,12 @@ async fn notify(shared: &Shared, call: &Call) {
     }
 }
 
-/// Cancels the execution that answers a task.
-async fn cancel_child(shared: &Shared, call: &Call) {
-    let command = child_cancel(call);
-    let child = command.execution();
-    let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
-    let (shard, body) = (child.shard(shared.shards), bytes::Bytes::from(command.to_json()));
+/// Cancels an execution whose caller no longer needs it.
+pub(super) async fn cancel_callee(shared: &Shared, execution: ExecutionId) {
+    let command = callee_cancel(execution);
+    let callee = command.execution();
+    let id = Token::parse(callee.as_str()).unwrap_or_else(|_| Token::of("cancel"));
+    let (shard, body) = (callee.shard(shared.shards), bytes::Bytes::from(command.to_json()));
     let sent =
         insist(|| shared.mesh.commands().send(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone()));
     report(&sent.await);

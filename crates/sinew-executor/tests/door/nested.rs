@@ -1,6 +1,7 @@
 //! Workflows that call workflows, through agents and by themselves: depth, circles, cancellation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
@@ -8,8 +9,10 @@ use sinew_engine::TerminalStatus;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::door::rpc::{at_once, call, message, serve, state};
+use crate::faults::ended_work::cancel;
 use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 /// A workflow with one agent, and with this said beside.
@@ -206,6 +209,54 @@ async fn circles_are_refused() {
     service.drain().await;
 }
 
+/// The process of an agent dies while an execution works for it, and nobody else serves the agent.
+#[tokio::test]
+async fn executions_that_a_dead_agent_started_end_with_its_task() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("inner", &with_agent("leaf", "")).await;
+    mesh.deploy("outer", &with_agent("model", "")).await;
+    let (entered, given_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leaf = waiting_agent("leaf", &entered, &given_up);
+    let model = Agent::dynamic("model", None, None, async |_, context: Context| {
+        context.call("inner", json!({"n": 1})).await
+    });
+    let service = mesh.executor("exec").await;
+    let _served = serve(&mesh, leaf).await;
+    let process = tokio::spawn(model.serve(mesh.connect("model").await, CancellationToken::new()));
+    let client = mesh.client().await;
+    let command = start(&client, "outer", "outer", json!({"n": 1}));
+    let outer = command.execution.clone();
+    client.start(command).await.unwrap();
+    tokio::time::timeout(PATIENCE, entered.notified()).await.expect("the leaf is asked");
+    process.abort();
+    assert!(process.await.unwrap_err().is_cancelled());
+    let open = client.open().await.unwrap();
+    let inner = open.iter().find(|open| open.workflow == "inner").expect("it goes on").execution.clone();
+    let early = tokio::time::timeout(Duration::from_secs(1), given_up.notified()).await;
+    assert!(early.is_err(), "another process of the agent may need it");
+    cancel(&client, &outer).await;
+    tokio::time::timeout(PATIENCE, given_up.notified()).await.expect("the leaf is told");
+    for execution in [&outer, &inner] {
+        let outcome = client.outcome(execution, Some(PATIENCE)).await.unwrap().unwrap();
+        assert_eq!(outcome.status, TerminalStatus::Cancelled, "{execution}");
+    }
+    service.drain().await;
+}
+
+/// An agent that waits until its task is cancelled.
+fn waiting_agent(name: &str, entered: &Arc<Notify>, given_up: &Arc<Notify>) -> Agent {
+    let (entered, given_up) = (Arc::clone(entered), Arc::clone(given_up));
+    Agent::dynamic(name, None, None, move |_, context: Context| {
+        let (entered, given_up) = (Arc::clone(&entered), Arc::clone(&given_up));
+        async move {
+            entered.notify_one();
+            context.cancel().cancelled().await;
+            given_up.notify_one();
+            Ok(json!(null))
+        }
+    })
+}
+
 /// Cancelling the outermost execution ends the innermost task.
 #[tokio::test]
 async fn a_cancellation_reaches_the_innermost_task() {
@@ -214,16 +265,7 @@ async fn a_cancellation_reaches_the_innermost_task() {
     mesh.deploy("middle", &with_workflow("inner")).await;
     mesh.deploy("outer", &with_agent("model", "")).await;
     let (entered, given_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (inside, told) = (Arc::clone(&entered), Arc::clone(&given_up));
-    let leaf = Agent::dynamic("leaf", None, None, move |_, context: Context| {
-        let (inside, told) = (Arc::clone(&inside), Arc::clone(&told));
-        async move {
-            inside.notify_one();
-            context.cancel().cancelled().await;
-            told.notify_one();
-            Ok(json!(null))
-        }
-    });
+    let leaf = waiting_agent("leaf", &entered, &given_up);
     let model = Agent::dynamic("model", None, None, async |_, context: Context| {
         context.call("middle", json!({"n": 1})).await
     });

@@ -6,13 +6,14 @@ use serde_json::json;
 use sinew_agent::Delivery;
 use sinew_engine::TerminalStatus;
 use sinew_executor::client::Client;
+use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::{ExecutionId, Token};
 
 use crate::faults::audit::{ended, single, succeeded};
 use crate::faults::crash::started;
-use crate::support::mesh::{PATIENCE, Site, TestMesh, start};
+use crate::support::mesh::{PATIENCE, Site, TestMesh, adapters, start};
 
 /// Twenty items for an agent that no process serves, beside a node that fails when its agent is served.
 const FAIL_FAST: &str = r#"
@@ -131,6 +132,28 @@ async fn an_owner_that_dies_leaves_no_work_of_ended_executions() {
     }
     until_stored(&mesh, "one", 0).await;
     only_live_work_is_done(&mesh, &client).await;
+}
+
+/// No process of the agent runs for longer than the mesh keeps tasks.
+#[tokio::test]
+async fn a_task_outlives_the_retention_of_its_stream() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("single", &single("")).await;
+    let max_task_age = Some(Duration::from_secs(1));
+    let options = ServiceOptions { max_task_age, ..ServiceOptions::new(adapters) };
+    let service = Service::start(mesh.connect("exec").await, options).await.unwrap();
+    let client = mesh.client().await;
+    let execution = started(&client, "single", 1).await.remove(0);
+    until_stored(&mesh, "one", 1).await;
+    // As the server does at the end of the retention.
+    let stream = mesh.mesh.admin().jetstream().get_stream("test_TASKS").await.unwrap();
+    stream.purge().await.unwrap();
+    until_stored(&mesh, "one", 1).await;
+    let mut agents = mesh.agents_process(Delivery::Queue, &[("one", json!({ "pass": true }))]).await;
+    succeeded(&client, &execution).await;
+    agents.end().await;
+    assert_eq!(agents.began().count(), 1, "the task is done once");
+    service.drain().await;
 }
 
 /// Results that agents stored in time count, although their owner reads them after the deadline.

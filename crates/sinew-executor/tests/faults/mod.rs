@@ -9,7 +9,7 @@ mod broker;
 mod clock;
 pub(crate) mod crash;
 mod ended_usage;
-mod ended_work;
+pub(crate) mod ended_work;
 mod forged;
 mod garbage;
 mod hostile;

@@ -31,6 +31,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Silence after which an executor of these tests is taken for dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
+/// Often, so that tests would see executions cancelled whose callers need them.
+const CALLER_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
     sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
 }
@@ -91,6 +94,7 @@ impl Site {
             id: id.to_owned(),
             lease: LEASE,
             memory_limit_bytes: 0,
+            caller_check_interval: CALLER_CHECK_INTERVAL,
             ..ServiceOptions::new(adapters)
         };
         Service::start(self.connect(id).await, options).await.unwrap()

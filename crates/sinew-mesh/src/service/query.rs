@@ -37,6 +37,8 @@ pub enum Answer {
     Verdicts(Vec<Verdict>),
     /// How the owner does, in its words.
     Status(Value),
+    /// Whether the activation of a task failed or was cancelled.
+    HasTaskFailed(bool),
     /// There is none.
     Error(QueryError),
 }
@@ -140,6 +142,7 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
         (Query::List {}, Worded::Executions(executions)) => Ok(Answer::Executions(executions)),
         (Query::Verdicts(_), Worded::Verdicts(verdicts)) => Ok(Answer::Verdicts(verdicts)),
         (Query::Status {}, Worded::Status(status)) => Ok(Answer::Status(status)),
+        (Query::HasTaskFailed(_), Worded::HasTaskFailed(has_failed)) => Ok(Answer::HasTaskFailed(has_failed)),
         _ => Err(malformed("it answers another question".to_owned())),
     }
 }
@@ -173,6 +176,7 @@ impl ReceivedQuery {
             Answer::Executions(executions) => worded(query::Answer::Executions(executions)),
             Answer::Verdicts(verdicts) => worded(query::Answer::Verdicts(verdicts)),
             Answer::Status(status) => worded(query::Answer::Status(status)),
+            Answer::HasTaskFailed(has_failed) => worded(query::Answer::HasTaskFailed(has_failed)),
             Answer::Error(error) => worded(query::Answer::Error(error)),
         };
         if body.len() > LARGEST_ANSWER {

@@ -6,6 +6,7 @@ use serde_json::json;
 use sinew_engine::TaskReply;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::{Commit, Positions};
+use sinew_protocol::person_wait::CallingRef;
 use sinew_protocol::start::new_key;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{NodeOutput, NodeResult};
@@ -187,6 +188,57 @@ fn answers_about_executions() {
     assert!(story.state.shown(&execution("z")).unwrap().hold.is_some());
     assert!(story.state.shown(&execution("x")).unwrap().hold.is_none());
     assert!(story.state.shown(&execution("w")).is_none());
+}
+
+#[test]
+fn a_task_has_failed_with_its_activation() {
+    let mut story = story();
+    let calling = |story: &mut Story, id: &str| {
+        story.tell(&format!("start {id} line"));
+        let (task, _) = story.state.table.get(&execution(id)).unwrap().asked().remove(0);
+        CallingRef { execution: execution(id), task }
+    };
+    let [well, badly, cancelled] = ["x", "y", "z"].map(|id| calling(&mut story, id));
+    let mut failed_after = |input: &str, calling: &CallingRef| {
+        story.tell(input);
+        story.state.has_task_failed(calling)
+    };
+    assert_eq!(failed_after("evict", &well), Some(false));
+    assert_eq!(failed_after("x.a fail", &well), Some(false), "the next attempt may need it");
+    assert_eq!(failed_after("at 400", &well), Some(false));
+    assert_eq!(failed_after("x.a ok try 2", &well), Some(false), "the agent was content");
+    assert_eq!(failed_after("cancel x", &well), Some(false), "another node was cancelled");
+    assert_eq!(failed_after("y.a hard", &badly), Some(true));
+    assert_eq!(failed_after("archive y", &badly), None);
+    assert_eq!(failed_after("cancel z", &cancelled), Some(true));
+    let unknown = CallingRef { task: well.task.clone(), ..cancelled };
+    assert_eq!(failed_after("evict", &unknown), Some(false), "no task of this execution");
+    story.tell("start w one");
+    let held = CallingRef { execution: execution("w"), task: well.task };
+    story.tell("hold w");
+    assert_eq!(story.state.has_task_failed(&held), Some(false), "it may continue one day");
+}
+
+#[test]
+fn tasks_without_answer_are_found_by_their_age() {
+    let mut story = story();
+    story.tell("start x line");
+    story.tell("start y ask");
+    story.tell("at 100");
+    story.tell("start z one");
+    let mut old = story.state.created_before(1_100);
+    old.sort();
+    assert_eq!(old, [execution("x"), execution("y")]);
+    let mut tasks = |before| story.state.tasks_sent_before(&execution("x"), before).len();
+    assert_eq!((tasks(1_000), tasks(1_001)), (0, 1));
+    assert!(story.state.tasks_sent_before(&execution("y"), 9_999).is_empty(), "a person is asked");
+    story.tell("at 200");
+    story.tell("x.a ok");
+    assert!(
+        story.state.tasks_sent_before(&execution("x"), 1_200).is_empty(),
+        "the next node's task is newer"
+    );
+    assert!(story.state.tasks_sent_before(&execution("w"), 9_999).is_empty());
 }
 
 #[test]

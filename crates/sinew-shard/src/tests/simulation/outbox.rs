@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::in_flight::ShardReport;
 use crate::intake::ShardInput;
 use crate::outgoing::{
-    Outgoing, child_cancel, child_result, child_start, is_for_workflow, rejected_child_outcome,
+    Outgoing, callee_cancel, child_id, child_result, child_start, is_for_workflow, rejected_child_outcome,
     result_subject, wait_command,
 };
 use crate::tests::kit::{answer, key};
@@ -172,7 +172,7 @@ impl SimulatedOutbox {
                 self.cancelled.insert(call.task.clone());
                 mesh.bus.withdrawn.insert(call.task.clone());
                 if is_for_workflow(&call, |_| false) {
-                    self.command(mesh, &child_cancel(&call));
+                    self.command(mesh, &callee_cancel(child_id(&call)));
                 }
             }
             Outgoing::WaitReport(report) => {

@@ -1,0 +1,110 @@
+//! Executions that an agent started during a task are cancelled if the activation of that task fails or is cancelled.
+//!
+//! The agent cancels them with its task. An agent that has died does not, so the owner of such an execution asks the owner of
+//! the caller now and then. Nothing is stored for it: the next owner asks again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_engine::ActivationId;
+use sinew_mesh::query::{Answer, Query, QueryError};
+use sinew_protocol::person_wait::CallingRef;
+use sinew_protocol::{ExecutionId, Fault, TaskId};
+use sinew_runtime::activation_key;
+use sinew_shard::ShardState;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::intake::Handle;
+use super::{Shared, lost_results, withdrawal};
+
+/// The longest time between two checks of one execution: its caller may wait for a person for weeks.
+const MAX_INTERVAL: Duration = Duration::from_mins(10);
+/// Checks that this process makes at the same time.
+static CHECKS: Semaphore = Semaphore::const_new(16);
+
+/// The checks of one shard.
+pub(super) struct CallerCheck {
+    interval: Duration,
+    next: Instant,
+    /// When an execution is checked next, and the time until the check after that.
+    due: HashMap<ExecutionId, (Instant, Duration)>,
+    /// End with the shard.
+    checks: JoinSet<()>,
+}
+
+impl CallerCheck {
+    /// Checks of a shard that was just opened.
+    pub(super) fn new(interval: Duration) -> Self {
+        let next = Instant::now() + interval;
+        Self { interval, next, due: HashMap::new(), checks: JoinSet::new() }
+    }
+
+    /// When to poll again.
+    pub(super) const fn next_due(&self) -> Instant {
+        self.next
+    }
+
+    /// Begins the checks for which it is time.
+    pub(super) fn poll(&mut self, shared: &Handle, state: &ShardState) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.interval;
+        while self.checks.try_join_next().is_some() {}
+        let mut before = std::mem::take(&mut self.due);
+        for (execution, calling) in state.callees() {
+            let first = || (now + self.interval, self.interval);
+            let (mut at, mut wait) = before.remove(execution).unwrap_or_else(first);
+            if at <= now {
+                wait = (wait * 2).min(MAX_INTERVAL);
+                at = now + wait;
+                self.checks.spawn(check(Arc::clone(shared), execution.clone(), calling.clone()));
+            }
+            self.due.insert(execution.clone(), (at, wait));
+        }
+    }
+}
+
+/// Cancels an execution if its caller no longer needs it.
+async fn check(shared: Handle, execution: ExecutionId, calling: CallingRef) {
+    // The semaphore is never closed.
+    let _permit = CHECKS.acquire().await;
+    match has_failed(&shared, &calling).await {
+        Ok(true) => {
+            let (caller, task) = (calling.execution, calling.task);
+            info!(%execution, %caller, %task, "cancelled: the task during which it was started has failed");
+            withdrawal::cancel_callee(&shared, execution).await;
+        }
+        Ok(false) => {}
+        Err(fault) => debug!(%execution, %fault, "it is not known whether its caller needs an execution"),
+    }
+}
+
+/// Returns true if the activation of a task has certainly failed or was cancelled.
+async fn has_failed(shared: &Shared, calling: &CallingRef) -> Result<bool, Fault> {
+    let shard = calling.execution.shard(shared.shards);
+    match shared.mesh.services().ask_shard(shard, &Query::HasTaskFailed(calling.clone())).await? {
+        Answer::HasTaskFailed(has_failed) => Ok(has_failed),
+        // An execution leaves its shard when the history has it.
+        Answer::Error(QueryError::NotFound) => {
+            let Some(closed) = lost_results::read_closed(shared, &calling.execution).await? else {
+                return Ok(false);
+            };
+            let (state, program) = (closed.folded.state(), closed.folded.program());
+            let is_task = |act: ActivationId, attempt: u32| {
+                let activation = activation_key(&calling.execution, program, state, act);
+                TaskId::of(&calling.execution, &activation, attempt) == calling.task
+            };
+            Ok((0..).zip(&state.acts).any(|(act, one)| {
+                sinew_shard::has_failed(state, act) && (1..=one.attempt).any(|attempt| is_task(act, attempt))
+            }))
+        }
+        // Owners of older versions cannot read the question.
+        _ => Ok(false),
+    }
+}
