@@ -38,6 +38,9 @@ const REPLICA_TRIES: usize = 4;
 /// Time without a word of any executor, after which a call fails.
 const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
 
+/// Questions to executors, one after the other, without an answer to any of which none is there.
+const EXECUTOR_TRIES: usize = 2;
+
 /// A door behind which a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DoorKind {
@@ -113,6 +116,24 @@ impl PeerRequest<'_> {
     /// Asks at a door and waits for the end of the task. `None` if nobody listens there and the message was not taken.
     pub(crate) async fn ask(&self, door: &str, kind: DoorKind) -> Result<Option<Task>, Failure> {
         self.follow(door, kind, None).await
+    }
+
+    /// Returns true if an executor answers at a door. With an observer of all subjects, NATS does not report that none does.
+    pub(crate) async fn finds_executor(&self, door: &str) -> Result<bool, Failure> {
+        let task = self.own_task(door, DoorKind::Execution);
+        for _ in 0..EXECUTOR_TRIES {
+            match self.poll_once(door, &task).await? {
+                PeerTask::Known(_) | PeerTask::Unknown => return Ok(true),
+                PeerTask::Nobody => return Ok(false),
+                PeerTask::Silent => {}
+            }
+            // A broker that is away says nothing about executors.
+            match self.mesh.cards().get(&Token::of(door)).await {
+                Ok(_) | Err(MeshError::Forbidden { .. }) => {}
+                Err(error) => return Err(no_peer(door, &error.to_string(), error.is_transient())),
+            }
+        }
+        Ok(false)
     }
 
     /// As [`PeerRequest::ask`]; begins with a question about the task of a message that was sent already.

@@ -1,7 +1,7 @@
 //! The others on the mesh, as a handler meets them: who is there, calls through their A2A door, artifacts by address.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -41,6 +41,8 @@ const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "no agent or workflow of this name answered";
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
+/// Time after the answer of an executor, within which calls of agents do not ask again whether one is there.
+const EXECUTOR_MEMORY: Duration = Duration::from_secs(30);
 /// Wait between two looks for an executor.
 const NO_EXECUTOR_PAUSE: Duration = Duration::from_secs(2);
 /// How long the answer to a cancellation is waited for.
@@ -72,6 +74,8 @@ struct PeersState {
     /// Rights of the connection; none if it may do everything.
     rights: OnceCell<Option<GrantedRights>>,
     retention: OnceCell<Duration>,
+    /// When an executor last answered before a call.
+    executor_heard_at: Mutex<Option<Instant>>,
 }
 
 impl Peers {
@@ -82,6 +86,7 @@ impl Peers {
             keeps_steps: AtomicBool::new(true),
             rights: OnceCell::new(),
             retention: OnceCell::new(),
+            executor_heard_at: Mutex::default(),
         }))
     }
 
@@ -232,6 +237,9 @@ impl Peers {
         let mut open = AwaitedCall::new(&self.0.mesh, &doors, id, context.cancel);
         let asked = async {
             for (door, kind) in &routes {
+                if *door == execution && !self.finds_executor(&call, door).await? {
+                    continue;
+                }
                 if let Some(task) = call.ask(door, *kind).await? {
                     return Ok((task, *door == execution));
                 }
@@ -256,6 +264,19 @@ impl Peers {
             });
         }
         Ok(answer)
+    }
+
+    /// Returns true if an executor answers at a door, or at such a door a while ago.
+    async fn finds_executor(&self, call: &PeerRequest<'_>, door: &str) -> Result<bool, Failure> {
+        let heard_at = self.0.executor_heard_at.lock().map(|heard_at| *heard_at).unwrap_or_default();
+        if heard_at.is_some_and(|at| at.elapsed() < EXECUTOR_MEMORY) {
+            return Ok(true);
+        }
+        let is_found = Box::pin(call.finds_executor(door)).await?;
+        if is_found && let Ok(mut heard_at) = self.0.executor_heard_at.lock() {
+            *heard_at = Some(Instant::now());
+        }
+        Ok(is_found)
     }
 
     /// Returns the endpoints at which an agent or workflow is called, in the order in which they are

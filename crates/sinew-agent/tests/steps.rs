@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Failure, StepEffect};
 use sinew_mesh::Mesh;
@@ -312,6 +313,24 @@ async fn a_parked_task_leaves_its_place_to_others() {
     tokio::time::timeout(PATIENCE, answered).await.unwrap();
     settled(&mesh, "asker").await;
     served.stop().await;
+}
+
+/// An observer of all subjects keeps the server from reporting that no executor is there.
+#[tokio::test]
+async fn an_agent_is_called_beside_an_observer_without_executors() {
+    let (server, mesh) = common::mesh().await;
+    let echo = Agent::dynamic("echo", None, None, |input: Value, _| async { Ok(input) });
+    let caller = Agent::dynamic("caller", None, None, |input: Value, context: Context| async move {
+        context.call("echo", input).await
+    });
+    let _echo = serve(&server, &mesh, echo).await;
+    let _caller = serve(&server, &mesh, caller).await;
+    let mut results = results(&mesh).await;
+    let mut observed = mesh.client().subscribe(">").await.unwrap();
+    mesh.client().flush().await.unwrap();
+    tokio::spawn(async move { while observed.next().await.is_some() {} });
+    asked(&mesh, "caller", 1).send(&mesh, json!({"n": 1})).await;
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!({"n": 1})));
 }
 
 /// The task is cancelled, or its process stops before the answer of the agent that it calls.
