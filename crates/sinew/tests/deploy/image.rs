@@ -56,3 +56,14 @@ fn the_build_of_the_image_is_given_every_file_that_is_built_in() {
     assert!(seen > 30, "only {seen} files are built in: the search finds too little");
     assert!(missing.is_empty(), "Dockerfile.dockerignore keeps from the build: {missing:#?}");
 }
+
+#[test]
+fn images_of_the_build_are_named_by_digest() {
+    let file = read(&deploy("Dockerfile"));
+    let images: Vec<&str> = file.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    assert!(images.len() > 1, "{file}");
+    for image in images {
+        let digest = image.split("@sha256:").nth(1).and_then(|rest| rest.split(' ').next());
+        assert_eq!(digest.map(str::len), Some(64), "{image}");
+    }
+}
