@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::common::World;
-use crate::model_server::ModelServer;
+use crate::model_server::{ModelServer, model_agent};
 use crate::views::Gateway;
 
 /// A map over a model agent, beside a node whose agent fails.
@@ -30,14 +30,6 @@ workflow:
   output_mapping: {review: "{{one.output}}"}
 "#;
 
-fn reviewer(url: &str) -> String {
-    format!(
-        "name: Reviewer\ndescription: Reviews an item.\noutput_schema: {{type: object}}\nrun:\n  model:\n    \
-         use: [main]\n    models:\n      main: {{provider: openai, model: fake, url: '{url}', allow_private: true, \
-         caps: {{stream: false}}, price: {{input: 1, output: 2}}}}\n"
-    )
-}
-
 #[test]
 fn a_failed_map_starts_no_queued_item() {
     const ITEMS: usize = 1_000;
@@ -45,7 +37,7 @@ fn a_failed_map_starts_no_queued_item() {
     let model = ModelServer::start();
     world.write("review.yaml", REVIEW);
     world.write("single.yaml", SINGLE);
-    world.write("reviewer.agent.yaml", &reviewer(&model.url));
+    world.write("reviewer.agent.yaml", &model_agent("Reviewer", &model.url));
     world.write("checker.agent.yaml", CHECKER);
     world.ok(&["workflow", "deploy", "review.yaml", "single.yaml"]);
     world.online(&["review", "single"]);

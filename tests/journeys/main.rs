@@ -6,10 +6,13 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+mod chat;
+mod claim;
 #[path = "../../crates/sinew/tests/common/mod.rs"]
 mod common;
 mod ended_work;
 mod http;
 mod model_server;
 mod outage;
+mod strangers;
 mod views;

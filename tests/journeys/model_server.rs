@@ -35,6 +35,15 @@ impl ModelServer {
     }
 }
 
+/// Returns the file of an agent that asks such a server.
+pub(crate) fn model_agent(name: &str, url: &str) -> String {
+    format!(
+        "name: {name}\ndescription: Asks a model.\noutput_schema: {{type: object}}\nrun:\n  model:\n    \
+         use: [main]\n    models:\n      main: {{provider: openai, model: fake, url: '{url}', allow_private: true, \
+         caps: {{stream: false}}, price: {{input: 1, output: 2}}}}\n"
+    )
+}
+
 fn answer(stream: TcpStream, calls: &AtomicUsize) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let (mut length, mut line) = (0, String::new());

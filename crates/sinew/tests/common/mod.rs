@@ -153,6 +153,14 @@ impl World {
         self.runtime.block_on(server.stop()).expect("it stops");
     }
 
+    /// Halts the server for a while, as a machine that hangs would.
+    pub fn pause_server(&self, time: Duration) {
+        let server = self.server.as_ref().expect("a server of this world");
+        self.runtime.block_on(server.pause()).expect("it halts");
+        std::thread::sleep(time);
+        server.resume().expect("it goes on");
+    }
+
     /// Starts the server again, at the same address.
     pub fn start_server_again(&mut self) {
         let server = self.server.as_mut().expect("a server of this world");
