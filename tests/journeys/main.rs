@@ -14,5 +14,6 @@ mod ended_work;
 mod http;
 mod model_server;
 mod outage;
+mod pauses;
 mod strangers;
 mod views;

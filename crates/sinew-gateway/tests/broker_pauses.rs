@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use sinew_gateway::ConsoleMode;
 use sinew_operations::gateway_hooks::deploy_hook;
 use sinew_protocol::webhook::WebhookScheme;
+use tonic::Code;
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, review};
+use crate::bindings_support::GrpcClient;
+use crate::support::{GatewayWorld, PATIENCE, SINGLE, message, review};
 use crate::webhooks::{SECRET, github, trigger};
 
 /// Pauses of the broker, milliseconds, and the time for which it answers in between.
@@ -26,27 +28,35 @@ const READERS: usize = 24;
 /// Reports for a broker that does not answer. All else that is not a success would be
 /// final for a client.
 const RETRYABLE: [StatusCode; 2] = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+/// The same in gRPC.
+const RETRYABLE_GRPC: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
 /// A request, and texts that its answer has as long as nothing is missing in it.
 struct Read {
     what: &'static str,
-    request: RequestBuilder,
+    request: ReadRequest,
     whole: Vec<String>,
+}
+
+enum ReadRequest {
+    Http(RequestBuilder),
     /// Errors of MCP are part of a successful HTTP response.
-    is_mcp: bool,
+    Mcp(RequestBuilder),
+    Grpc(GrpcClient, &'static str, Value),
 }
 
 /// Every way on which a client reads, or starts something that exists.
-fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
-    let read = |what: &'static str, path: &str, whole: &[&str]| Read {
+fn reads(world: &GatewayWorld, grpc: &GrpcClient, ended: &str, open: &str) -> Vec<Read> {
+    let of = |what: &'static str, request: ReadRequest, whole: &[&str]| Read {
         what,
-        request: world.request(Method::GET, path),
+        request,
         whole: whole.iter().map(|text| (*text).to_owned()).collect(),
-        is_mcp: false,
     };
-    let post = |what: &'static str, path: &str, body: &Value, whole: &[&str]| Read {
-        request: world.request(Method::POST, path).json(body),
-        ..read(what, path, whole)
+    let read = |what: &'static str, path: &str, whole: &[&str]| {
+        of(what, ReadRequest::Http(world.request(Method::GET, path)), whole)
+    };
+    let post = |what: &'static str, path: &str, body: &Value, whole: &[&str]| {
+        of(what, ReadRequest::Http(world.request(Method::POST, path).json(body)), whole)
     };
     let rpc = |what, method: &str, params: Value, whole: &[&str]| {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
@@ -59,13 +69,17 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
-        let Read { what, request, whole, .. } = post(what, "/mcp", &body, whole);
-        let request = request
+        let request = world
+            .request(Method::POST, "/mcp")
+            .json(&body)
             .header(header::ACCEPT, "application/json, text/event-stream")
             .header("mcp-protocol-version", version)
             .header("mcp-method", method)
             .header("mcp-name", name);
-        Read { what, request, whole, is_mcp: true }
+        of(what, ReadRequest::Mcp(request), whole)
+    };
+    let grpc = |what, method: &'static str, params: Value, whole: &[&str]| {
+        of(what, ReadRequest::Grpc(grpc.clone(), method, params), whole)
     };
     let call = json!({"name": "single", "arguments": {"value": "x"}});
     let delivery = r#"{"value": "a"}"#;
@@ -92,9 +106,16 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
         read("page of agents", "/console/agents", &["one"]),
         read("page of approvals", "/console/approvals", &["review"]),
         post("start", "/api/v1/executions", &json!({"workflow": "single", "input": {"value": "x"}}), &[]),
-        Read { request: hook.header(header::CONTENT_TYPE, "application/json"), ..read("webhook", "", &[]) },
+        of("webhook", ReadRequest::Http(hook.header(header::CONTENT_TYPE, "application/json")), &[]),
         rpc("task", "GetTask", json!({"id": ended}), &[ended]),
         rpc("tasks of a workflow", "ListTasks", json!({}), &[]),
+        grpc("task over gRPC", "GetTask", json!({"id": ended}), &[ended]),
+        grpc(
+            "message over gRPC",
+            "SendMessage",
+            message("m", json!([{"data": {"value": "x"}}])),
+            &["COMPLETED"],
+        ),
         mcp("tools of MCP", "tools/list", "", json!({}), &["\"single\"", "\"one\""]),
         mcp(
             "call of a tool of MCP",
@@ -109,7 +130,22 @@ fn reads(world: &GatewayWorld, ended: &str, open: &str) -> Vec<Read> {
 /// Checks one answer; describes it if it is neither the whole nor says that the broker does not
 /// answer.
 async fn wrong(read: &Read) -> Option<String> {
-    let answer = match read.request.try_clone().unwrap().timeout(PATIENCE).send().await {
+    let (request, is_mcp) = match &read.request {
+        ReadRequest::Http(request) => (request, false),
+        ReadRequest::Mcp(request) => (request, true),
+        ReadRequest::Grpc(client, method, params) => {
+            return match client.call("single", method, params).await {
+                Ok(answer) => {
+                    let answer = answer.to_string();
+                    let is_whole = read.whole.iter().all(|one| answer.contains(one));
+                    (!is_whole).then(|| format!("{}: {answer}", read.what))
+                }
+                Err(status) if RETRYABLE_GRPC.contains(&status.code()) => None,
+                Err(status) => Some(format!("{}: {status}", read.what)),
+            };
+        }
+    };
+    let answer = match request.try_clone().unwrap().timeout(PATIENCE).send().await {
         Ok(answer) => answer,
         Err(error) => return Some(format!("{}: {error}", read.what)),
     };
@@ -123,7 +159,7 @@ async fn wrong(read: &Read) -> Option<String> {
     let error = error.unwrap_or_default();
     let is_refused = RETRYABLE.contains(&status)
         || error.to_string().contains("google.rpc.RetryInfo")
-        || (read.is_mcp && body.contains("\"retryable\":true"));
+        || (is_mcp && body.contains("\"retryable\":true"));
     let is_whole = status.is_success() && error.is_null() && read.whole.iter().all(|one| body.contains(one));
     // Lists of tasks name the agents that they lack.
     let is_marked = headers.contains_key("sinew-unheard-agents");
@@ -143,7 +179,7 @@ async fn a_broker_that_pauses_makes_nothing_disappear() {
         answer["execution"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     };
     let (ended, open) = (start("single", json!({"value": "x"})).await, start("review", json!({})).await);
-    let reads = reads(&world, &ended, &open);
+    let reads = reads(&world, &GrpcClient::connect(&world.base).await, &ended, &open);
     // All of it is there before the first pause.
     let settled = async {
         for read in &reads {

@@ -69,6 +69,27 @@ fn the_next_command_works_as_soon_as_a_development_mesh_is_ready() {
     assert!(listed.contains("echo"), "{listed}");
 }
 
+/// An agent of another mesh, behind a gateway.
+#[test]
+fn a_bridge_is_ready_once_its_agent_can_be_called() {
+    let (outside, _executor) = World::new();
+    outside.write("pricing.agent.yaml", PRICING);
+    let _agent = outside.serve(&["serve", "agent", "pricing.agent.yaml"]);
+    outside.online(&["Pricing"]);
+    let mut command = outside.command(&["serve", "gateway", "--listen", "127.0.0.1:0"]);
+    let mut gateway = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = Said::by(gateway.stderr.take().unwrap());
+    let told = said.wait_for("/.well-known/agent-card.json");
+    let base = told.rsplit_once("http://").unwrap().1.split("/.well-known").next().unwrap().to_owned();
+    let _gateway = Role(gateway);
+
+    let (world, _executor) = World::new();
+    let bridge = ProbedRole::start(&world, "bridge", &[&format!("http://{base}/agents/Pricing")]);
+    assert_eq!(bridge.until(200), "ready\n");
+    let answer = world.json(&["agent", "call", "Pricing", "-i", r#"{"amount": 4}"#]);
+    assert_eq!(answer["output"]["data"], serde_json::json!({"price": 8}), "{answer}");
+}
+
 #[test]
 fn processes_are_not_ready_while_their_server_is_away() {
     let (mut world, _executor) = World::new();

@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use sinew_agent::AgentError;
-use sinew_mesh::{Mesh, is_granted};
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::file_agents;
@@ -14,13 +12,10 @@ use sinew_operations::served_agents::serve_agent;
 use sinew_protocol::{Token, code};
 use tokio::task::JoinSet;
 
-use super::{Care, MeshReadiness, Stop};
+use super::{Care, MeshReadiness, Stop, wait_until_announced};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
-
-/// Time between two looks for the card of an agent that starts.
-const CARD_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "Examples:
   sinew serve agent agent-cards/summarise.agent.yaml
@@ -87,9 +82,12 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     }
     tracing::info!(agents = names.join(", "), "serving");
     let announced = {
-        let (names, mesh) = (names.iter().map(|name| Token::of(name)).collect(), mesh.clone());
+        let names: Vec<Token> = names.iter().map(|name| Token::of(name)).collect();
+        let mesh = mesh.clone();
         tokio::spawn(async move {
-            wait_until_announced(&mesh, names).await;
+            for name in &names {
+                wait_until_announced(&mesh, name).await;
+            }
             readiness.begin(mesh);
         })
     };
@@ -118,18 +116,4 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     announced.abort();
     super::end(telemetry).await;
     failed.map_or(Ok(Exit::Ok), Err)
-}
-
-/// Waits until agents have a card: callers find an agent by it.
-async fn wait_until_announced(mesh: &Mesh, agents: Vec<Token>) {
-    for agent in agents {
-        loop {
-            match is_granted(mesh.cards().may_get(&agent).await) {
-                // Most agents may announce their card and not read it.
-                Ok(false) => break,
-                Ok(true) if matches!(mesh.cards().get(&agent).await, Ok(Some(_))) => break,
-                _ => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
-            }
-        }
-    }
 }

@@ -1,14 +1,17 @@
 //! `sinew serve bridge`: outside agents of A2A as agents of the mesh.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use sinew_bridge::{BridgeError, BridgeSettings, serve_bridges};
 use sinew_operations::deployment::refuse_names_of_workflows;
 use sinew_operations::failure::{Failure, FailureKind, known};
-use sinew_protocol::code;
+use sinew_protocol::{Token, code};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::{Care, MeshReadiness, Stop};
+use super::{Care, MeshReadiness, Stop, wait_until_announced};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -17,6 +20,9 @@ const EXAMPLES: &str = "Examples:
   sinew serve bridge translator.bridge.yaml
   sinew serve bridge https://agents.example.com/translator     # an agent without credentials
   sinew schema bridge";
+
+/// Longest wait for the cards of all outside agents before the process is ready.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Arguments of `sinew serve bridge`.
 #[derive(Args, Debug)]
@@ -59,15 +65,29 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
             return Ok(Exit::Ok);
         }
     };
-    readiness.begin(mesh.clone());
-    let names = mesh.clone();
+    let (admitted, mut names) = mpsc::unbounded_channel();
+    let (own, agents) = (mesh.clone(), settings.len());
     let admit = move |name: String| {
-        let mesh = names.clone();
+        let (mesh, admitted) = (own.clone(), admitted.clone());
         async move {
             let refused = refuse_names_of_workflows(&mesh, std::iter::once(name.as_str())).await;
-            refused.map_err(|failure| failure.message)
+            refused.map_err(|failure| failure.message)?;
+            let _ = admitted.send(Token::of(&name));
+            Ok(())
         }
     };
+    let own = mesh.clone();
+    let _announced = AbortOnDropHandle::new(tokio::spawn(async move {
+        let all = async {
+            for _ in 0..agents {
+                let Some(name) = names.recv().await else { return };
+                wait_until_announced(&own, &name).await;
+            }
+        };
+        // An outside agent that is away keeps the others from callers no longer than this.
+        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, all).await;
+        readiness.begin(own);
+    }));
     let (served, ()) = tokio::join!(serve_bridges(settings, mesh, admit, stop.token.clone()), async {
         stop.asked().await;
         telemetry.drain();

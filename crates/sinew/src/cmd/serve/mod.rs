@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use sinew_mesh::Mesh;
+use sinew_mesh::{Mesh, is_granted};
 use sinew_operations::failure::Failure;
+use sinew_protocol::Token;
 use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryOptions};
 use tokio::runtime::Builder;
 
@@ -24,6 +25,9 @@ pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here, new_runtime, telemetry_failure};
 use crate::output::Output;
+
+/// Time between two looks for the card of an agent that starts.
+const CARD_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the last traces may take on their way.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -66,6 +70,18 @@ impl MeshReadiness {
     /// Notes that the process stops, and lets its connection go.
     pub(crate) fn end(&self) {
         *self.mesh.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Waits until an agent has a card: callers find it by that.
+async fn wait_until_announced(mesh: &Mesh, agent: &Token) {
+    loop {
+        match is_granted(mesh.cards().may_get(agent).await) {
+            // Most agents may announce their card and not read it.
+            Ok(false) => return,
+            Ok(true) if matches!(mesh.cards().get(agent).await, Ok(Some(_))) => return,
+            _ => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
+        }
     }
 }
 
