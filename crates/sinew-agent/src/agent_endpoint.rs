@@ -140,7 +140,7 @@ impl A2aService for AgentTasks {
         }
         let entry = match params.message.task_id.clone() {
             Some(task) => self.answer_question(&call.caller, &task.0, params)?,
-            None => self.begin(call, params)?,
+            None => Box::pin(self.begin(call, params)).await?,
         };
         if moment != AnswerMoment::Settled {
             let seq = entry.feed.seq();
@@ -269,7 +269,7 @@ impl AgentTasks {
         }
     }
 
-    fn begin(&self, call: &A2aCall, params: SendMessageRequest) -> Result<Arc<Entry>, A2aError> {
+    async fn begin(&self, call: &A2aCall, params: SendMessageRequest) -> Result<Arc<Entry>, A2aError> {
         let (site, caller) = (&self.site, &call.caller);
         let (asked, namespace) = (site.asked(), site.mesh.namespace());
         let id = params.message.id.0.clone();
@@ -286,6 +286,9 @@ impl AgentTasks {
             asked_for.about.execution.as_str().clone_into(&mut asked_for.about.session);
         }
         caller.as_str().clone_into(&mut asked_for.about.caller);
+        if call.headers.get(header::REPEATED).is_some() {
+            site.drop_passed_deadline(&mut asked_for.about).await;
+        }
         let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
         match site.begin(asked_for, Some(caller.clone()), most_open) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),

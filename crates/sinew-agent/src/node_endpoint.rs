@@ -95,7 +95,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint, replicas:
 async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>) {
     let NodeTask { reply, is_repeated, .. } = task;
     let listener = AnswerListener::Reply(reply.clone());
-    let work = match NodeWork::read(&site.agent.agent.name, &task.body) {
+    let mut work = match NodeWork::read(&site.agent.agent.name, &task.body) {
         Ok(work) => work,
         Err(fault) => {
             sinew_mesh::log_limited!(warn, code = %fault.code, "a task at the node endpoint cannot be read");
@@ -105,6 +105,9 @@ async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>
             return;
         }
     };
+    if is_repeated {
+        Box::pin(site.drop_passed_deadline(&mut work.about)).await;
+    }
     let max_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
     let replicas = replicas
         .filter(|replicas| is_repeated && !replicas.is_alone() && !site.nodes.knows(&work.about.task));

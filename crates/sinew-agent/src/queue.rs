@@ -1,7 +1,7 @@
 //! The durable door: tasks from the agent's queue, one answer each, stored before the task is acknowledged.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
@@ -75,7 +75,9 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
-    Box::pin(drop_passed_deadline(&site, &mut request.about)).await;
+    if delivery.delivered() > 1 {
+        Box::pin(site.drop_passed_deadline(&mut request.about)).await;
+    }
     let keep = KeepAlive::start(delivery.answers(), &site, &request.about);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
@@ -117,7 +119,9 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
         return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
-    Box::pin(drop_passed_deadline(&site, &mut work.about)).await;
+    if delivery.delivered() > 1 {
+        Box::pin(site.drop_passed_deadline(&mut work.about)).await;
+    }
     let keep = KeepAlive::start(delivery.answers(), &site, &work.about);
     let trace_parent = work.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
@@ -164,18 +168,6 @@ async fn makes_progress(site: &Site, delivery: &Delivery) -> bool {
             // The task goes on: its handler meets the same error, and words it.
             true
         }
-    }
-}
-
-/// Drops a deadline that has passed when a task with steps comes again. The task may have waited for a person, and its owner
-/// has moved the deadline then; an owner for whom the time is over cancels the task.
-async fn drop_passed_deadline(site: &Site, about: &mut TaskProperties) {
-    if about.delivery <= 1 || about.deadline.is_none_or(|deadline| deadline > SystemTime::now()) {
-        return;
-    }
-    let Some((log, steps)) = about.step_log().zip(site.peers.steps()) else { return };
-    if steps.count(&log).await.is_ok_and(|count| count > 0) {
-        about.deadline = None;
     }
 }
 

@@ -181,6 +181,18 @@ impl Site {
         ended
     }
 
+    /// Drops a deadline that has passed, of a task that comes again and has steps. The task may have waited for a person, and
+    /// its owner has moved the deadline then; an owner for whom the time is over cancels the task.
+    pub(crate) async fn drop_passed_deadline(&self, about: &mut TaskProperties) {
+        if about.deadline.is_none_or(|deadline| deadline > SystemTime::now()) {
+            return;
+        }
+        let Some((log, steps)) = about.step_log().zip(self.peers.steps()) else { return };
+        if steps.count(&log).await.is_ok_and(|count| count > 0) {
+            about.deadline = None;
+        }
+    }
+
     /// The input behind an address.
     async fn fetch(&self, address: &str, until: Instant) -> Result<Value, Fault> {
         let bytes = tokio::select! {

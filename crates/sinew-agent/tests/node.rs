@@ -13,12 +13,13 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Delivery, Failure};
-use sinew_mesh::Mesh;
 use sinew_mesh::async_nats::Subscriber;
 use sinew_mesh::live::Control;
+use sinew_mesh::steps::StepLogId;
+use sinew_mesh::{HeaderMap, Mesh};
 use sinew_protocol::card::takes_node_requests;
 use sinew_protocol::task::{NodeAnswer, NodeOutput, read_node_answer};
-use sinew_protocol::{Subject, TaskId, Token};
+use sinew_protocol::{Subject, TaskId, Token, header};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -206,6 +207,41 @@ async fn tasks_are_given_up_refused_and_left_to_others() {
     executor.output(&after).await;
     served.stop().await;
     assert_eq!(executor.code(&task(4)).await, ("SINEW-5111".to_owned(), true));
+}
+
+/// A person was waited for until after the deadline that the task was sent with, and the process was replaced.
+#[tokio::test]
+async fn a_repeated_task_with_steps_may_come_after_its_deadline() {
+    let (server, mesh) = common::mesh().await;
+    let (calls, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let _served = serve(&server, &mesh, agent(&calls, &gate)).await;
+    let mut executor = Executor::new(&mesh).await;
+    for (nth, has_step, is_repeated) in [(0, true, true), (1, false, true), (2, true, false)] {
+        let task = asked(&mesh, "node", nth);
+        if has_step {
+            let log = StepLogId {
+                agent: Token::of("node"),
+                execution: task.execution.clone(),
+                activation: task.activation.clone(),
+            };
+            mesh.tasks().steps().append(&log, 0, "{}".into(), None).await.unwrap();
+        }
+        let late = String::from_utf8(node_request(&task, &json!({ "does": "" }))).unwrap();
+        let late = late.replace("\"attempt\":1", "\"attempt\":1,\"deadline\":1");
+        let subject = mesh.subject(&Subject::Node { agent: Token::of("node") });
+        let reply = format!("_INBOX.exec.{}", token(&task).as_str());
+        let mut headers = HeaderMap::new();
+        if is_repeated {
+            headers.insert(header::REPEATED, "1");
+        }
+        let client = mesh.client();
+        client.publish_with_reply_and_headers(subject, reply, headers, late.into()).await.unwrap();
+        if has_step && is_repeated {
+            assert_eq!(executor.output(&task).await, json!({ "does": "" }));
+        } else {
+            assert_eq!(executor.code(&task).await, ("SINEW-5104".to_owned(), false), "{nth}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,13 +3,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_engine::{
     ActivationId, Adapter, AdapterContext, ChildSpec, EngineInput, ExecutionMode, Fact, NodeDecision,
-    PersonAnswer, PersonRequest, TaskReply, TaskRequest, TerminalStatus,
+    PersonAnswer, PersonRequest, TaskReply, TaskRequest, TerminalStatus, Time,
 };
 use sinew_plan::{
     FailurePolicy, JoinRule, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode, ReadyOrder,
@@ -18,6 +19,7 @@ use sinew_plan::{
 use sinew_protocol::{ExecutionId, Fault};
 use sinew_runtime::execution_tree::Call;
 use sinew_runtime::local::{Agents, Local, Observer, Progress};
+use sinew_runtime::sim::{Signal, Sim, Stub, Stubbed};
 use sinew_runtime::{Execution, Library, Program};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -282,6 +284,66 @@ async fn a_person_answers_or_the_wait_is_left() {
         true
     };
     let id = ExecutionId::of("test", "local", "3");
+    let execution = driver.run(id, program, json!({}), ExecutionMode::default(), idle).await;
+    assert_eq!(outcome(&execution), (TerminalStatus::Success, json!({"node": "a"}), String::new()));
+}
+
+/// A node that may take a second calls a workflow that asks a person and then an agent.
+fn asks_below() -> Vec<Plan> {
+    let nodes = [("p", json!({"wait": "go on?"})), ("a", json!({"ask": "echo"}))];
+    vec![plan("outer", &[("w", json!({"call": "sub", "timeout": 1_000}))]), plan("sub", &nodes)]
+}
+
+/// As `sinew test` runs it, in virtual time.
+#[test]
+fn a_person_below_may_take_longer_than_the_node_that_waits() {
+    struct Echo;
+    impl Stub for Echo {
+        fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
+            Stubbed::now(Ok(TaskReply::new(Value::clone(&call.ask.input))))
+        }
+    }
+    for answer_at in [Some(7_200_000), None] {
+        let (library, program) = library(asks_below());
+        let mut sim = Sim::new(library, Echo);
+        // A process that dies meanwhile changes nothing.
+        sim.crash_after(4);
+        if let Some(at) = answer_at {
+            let answer = PersonAnswer { data: json!("yes"), ..PersonAnswer::default() };
+            sim.signal(at, Signal::Answer(None, answer));
+        }
+        sim.run(program, json!({}), ExecutionMode::default(), 86_400_000);
+        let execution = sim.execution();
+        match answer_at {
+            Some(_) => {
+                assert_eq!(
+                    outcome(execution),
+                    (TerminalStatus::Success, json!({"node": "a"}), String::new())
+                );
+            }
+            None => assert!(execution.state().outcome.is_none(), "it waits after a day"),
+        }
+    }
+}
+
+/// As `sinew run` runs it.
+#[tokio::test]
+async fn a_person_below_may_take_longer_than_the_node_that_waits_in_real_time() {
+    let (library, program) = library(asks_below());
+    let driver = Local::new(library, Arc::new(World::default()), Box::new(|_, _, _| {}));
+    let control = driver.control();
+    let idle = move |_: &Execution, execution: &Execution| {
+        let act = execution.state().waiting().next().expect("somebody is waited for");
+        let (control, sub) = (control.clone(), execution.id().clone());
+        tokio::spawn(async move {
+            // Longer than the node may take.
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            let answer = PersonAnswer { data: json!("yes"), ..PersonAnswer::default() };
+            control.input_to(&sub, EngineInput::Answer { act, answer }).await
+        });
+        true
+    };
+    let id = ExecutionId::of("test", "local", "5");
     let execution = driver.run(id, program, json!({}), ExecutionMode::default(), idle).await;
     assert_eq!(outcome(&execution), (TerminalStatus::Success, json!({"node": "a"}), String::new()));
 }
