@@ -8,18 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sinew_mesh::MeshError;
-use sinew_protocol::a2a::SendMessageRequest;
+use serde_json::json;
+use sinew_mesh::{HeaderMap, MeshError};
+use sinew_protocol::a2a::{CoreMethod, SendMessageRequest};
 use sinew_protocol::journal::ExecutionMeta;
-use sinew_protocol::jsonrpc::{Response, fault_of};
+use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::task::{NodeResult, read_result};
 use sinew_protocol::unique_keys::check_unique_keys;
-use sinew_protocol::{Fault, TaskId, Token, a2a, header};
+use sinew_protocol::usage::TaskUsage;
+use sinew_protocol::{Fault, Subject, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::intake::{self, BackInput, Handle};
+use super::node_calls::LATE_USAGE_TIMEOUT;
+use super::outbox::{insist, report};
 use sinew_shard::{Call, PendingInput, ShardInput, of_task};
 
 /// The agent's door answered with something else than a task.
@@ -117,6 +121,38 @@ pub(super) async fn call(
     let task = call.task.clone();
     let _ = back.send(input_of(&shared, call, Token::of(&agent), result).await);
     task
+}
+
+/// Waits until a cancelled task has ended at its agent, and stores its answer among the results of queued tasks if it
+/// reports usage.
+pub(super) async fn keep_usage(shared: Handle, call: Call) -> TaskId {
+    let agent = call.ask.target.name();
+    let subject = shared.result_subject(&call, &Token::of(agent));
+    let ended = async {
+        loop {
+            let params = json!({ "id": call.task, "historyLength": 0 });
+            let method = Method::Core(CoreMethod::GetTask);
+            let body = Request::new(call.task.as_str(), method, &params).to_bytes();
+            let mut headers = HeaderMap::new();
+            headers.insert(header::A2A_VERSION, a2a::A2A_VERSION);
+            headers.insert(header::CONTENT_TYPE, header::JSON);
+            let asked =
+                shared.mesh.services().call_rpc(agent, method.as_str(), headers, body, REPEAT_INTERVAL.0);
+            match asked.await.map(|reply| read(&reply.body)) {
+                Ok(Ok(task)) if a2a::is_terminal(task.status.state) => return task,
+                _ => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    };
+    let Ok(task) = tokio::time::timeout(LATE_USAGE_TIMEOUT, ended).await else { return call.task };
+    let has_usage = read_result(&task).is_ok_and(|result| TaskUsage::of(&result.usage).is_some());
+    if let Some(subject) = Subject::parse(shared.mesh.namespace(), &subject).filter(|_| has_usage)
+        && let Ok(body) = serde_json::to_vec(&task)
+    {
+        let put = || shared.mesh.tasks().put_once(&subject, HeaderMap::new(), body.clone().into());
+        report(&insist(put).await);
+    }
+    call.task
 }
 
 /// Returns the answer to a call as an input of its shard.

@@ -29,7 +29,7 @@ use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
 /// How often it is checked whether the connection was lost, with what was under way on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the usage of a cancelled call is waited for: agents let their handlers tidy up for 5 s.
-const LATE_USAGE_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const LATE_USAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Wait before a request is sent again that the connection did not take.
 const RESEND_PAUSE: Duration = Duration::from_millis(250);
 

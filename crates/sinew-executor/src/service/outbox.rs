@@ -24,11 +24,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
-use super::Shared;
 use super::intake::{BackInput, Handle};
 use super::lost_results::{self, StoredTask};
 use super::store_desk::closed_execution;
 use super::withdrawal::{self, Withdrawals};
+use super::{Shared, direct};
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
 
@@ -190,7 +190,7 @@ impl Worker {
             }
             Job::Send(Outgoing::Task { call, meta, .. }) if shared.is_direct(&call) => {
                 let task = call.task.clone();
-                self.calls.insert(task, self.direct.spawn(super::direct::call(shared, call, meta, back)));
+                self.calls.insert(task, self.direct.spawn(direct::call(shared, call, meta, back)));
             }
             Job::Send(Outgoing::Task { call, meta, chain }) => {
                 self.storing.insert(call.task.clone());
@@ -228,8 +228,11 @@ impl Worker {
 
     /// Cancels a task. One whose message is being stored is withdrawn after that, or it would stay in its queue.
     fn cancel(&mut self, call: Call) {
-        if let Some(call) = self.calls.remove(&call.task) {
-            call.abort();
+        if let Some(work) = self.calls.remove(&call.task) {
+            work.abort();
+            if self.shared.is_direct(&call) {
+                self.direct.spawn(direct::keep_usage(Arc::clone(&self.shared), call.clone()));
+            }
         }
         self.withdrawals.begin(&call.execution);
         if self.storing.contains(&call.task) {

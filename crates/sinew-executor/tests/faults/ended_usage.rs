@@ -27,6 +27,10 @@ run:
           - {call: {hold: {order: A-17}}}
 ";
 
+/// By queue, at the node endpoint, and at the A2A endpoint.
+const DELIVERIES: [(Delivery, bool); 3] =
+    [(Delivery::Queue, true), (Delivery::Direct, true), (Delivery::Direct, false)];
+
 /// Waits until the archive of an execution has these numbers of turns.
 async fn until_archived(site: &Site, execution: &ExecutionId, turns: u64) -> ModelTotals {
     let archived = async {
@@ -49,7 +53,7 @@ async fn serve(site: &Site, agent: Agent) {
 /// The first attempt works until its time is over, the second one answers.
 #[tokio::test]
 async fn usage_of_an_attempt_that_timed_out_counts() {
-    for delivery in [Delivery::Queue, Delivery::Direct] {
+    for (delivery, short_form) in DELIVERIES {
         let site = TestMesh::new().await;
         site.deploy("single", &single(", timeout: 3s, retryStrategy: {limit: 1}")).await;
         let calls = Arc::new(AtomicU64::new(0));
@@ -64,23 +68,28 @@ async fn usage_of_an_attempt_that_timed_out_counts() {
                 Ok::<_, Failure>(json!({ "value": "done" }))
             }
         };
-        serve(&site, Agent::dynamic("one", None, None, work).delivery(delivery)).await;
+        serve(&site, Agent::dynamic("one", None, None, work).delivery(delivery).node_requests(short_form))
+            .await;
         let _executor = site.executor("one").await;
         let client = site.client().await;
         let command = start(&client, "k", "single", json!({ "value": 1 }));
         let execution = command.execution.clone();
         client.start(command).await.unwrap();
-        assert_eq!(ended(&client, &execution).await.status, TerminalStatus::Success, "{delivery:?}");
+        assert_eq!(
+            ended(&client, &execution).await.status,
+            TerminalStatus::Success,
+            "{delivery:?} {short_form}"
+        );
         let usage = until_archived(&site, &execution, 2).await;
-        assert_eq!(usage.turns, calls.load(Ordering::Relaxed), "{delivery:?}");
-        assert_eq!((usage.input_tokens, usage.cost_usd), (10, Some(0.5)), "{delivery:?}");
+        assert_eq!(usage.turns, calls.load(Ordering::Relaxed), "{delivery:?} {short_form}");
+        assert_eq!((usage.input_tokens, usage.cost_usd), (10, Some(0.5)), "{delivery:?} {short_form}");
     }
 }
 
 /// The execution of a model agent is cancelled after the agent's first turn.
 #[tokio::test]
 async fn usage_of_a_cancelled_model_agent_counts() {
-    for delivery in [Delivery::Queue, Delivery::Direct] {
+    for (delivery, short_form) in DELIVERIES {
         let site = TestMesh::new().await;
         site.deploy("single", &single("")).await;
         let folder = tempfile::tempdir().unwrap();
@@ -96,7 +105,7 @@ async fn usage_of_a_cancelled_model_agent_counts() {
             }
         };
         let agent = Agent::from_file(&path).unwrap().tool("hold", "Waits.", EffectClass::Read, hold);
-        serve(&site, agent.into_agent().delivery(delivery)).await;
+        serve(&site, agent.into_agent().delivery(delivery).node_requests(short_form)).await;
         let _executor = site.executor("one").await;
         let client = site.client().await;
         let command = start(&client, "k", "single", json!({ "value": 1 }));
@@ -104,7 +113,11 @@ async fn usage_of_a_cancelled_model_agent_counts() {
         client.start(command).await.unwrap();
         tokio::time::timeout(PATIENCE, asked.notified()).await.unwrap();
         cancel(&client, &execution).await;
-        assert_eq!(ended(&client, &execution).await.status, TerminalStatus::Cancelled, "{delivery:?}");
-        assert_eq!(until_archived(&site, &execution, 1).await.turns, 1, "{delivery:?}");
+        assert_eq!(
+            ended(&client, &execution).await.status,
+            TerminalStatus::Cancelled,
+            "{delivery:?} {short_form}"
+        );
+        assert_eq!(until_archived(&site, &execution, 1).await.turns, 1, "{delivery:?} {short_form}");
     }
 }
