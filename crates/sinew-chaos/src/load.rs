@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::Fallible;
 use crate::allowance::now_ms;
 use crate::other_client::OtherClient;
-use crate::workflows::{self, JOURNEY};
+use crate::workflows::{self, FAILING, JOURNEY};
 
 /// Before something is asked again that the mesh did not take.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -25,6 +25,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const DECISION: Duration = Duration::from_mins(1);
 /// Looks in a row that find nothing open.
 const CALM_LOOKS: u32 = 20;
+/// One execution in so many is of a workflow that fails.
+const FAILING_EVERY: u64 = 10;
 /// How often it is looked how many have ended.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,8 @@ pub(crate) struct Accepted {
     pub(crate) value: u64,
     /// Whether a cancellation was asked for.
     pub(crate) cancel: bool,
+    /// Whether its workflow is one of those that fail.
+    pub(crate) fails: bool,
     /// When it was accepted, in milliseconds since 1970 UTC.
     pub(crate) at: u64,
 }
@@ -81,10 +85,13 @@ impl Load {
         let execution = self.client.execution_id(&key);
         let input = workflows::input(nth, large);
         let other = self.other_client.as_ref().filter(|_| nth.is_multiple_of(2));
+        let fails = other.is_none() && nth.is_multiple_of(FAILING_EVERY);
+        let failing = fails.then_some(nth / FAILING_EVERY % 2);
+        let workflow = failing.map_or(JOURNEY, |which| FAILING[which as usize]);
         if let Some(other) = other {
             other.start(&key, &input).await?;
         } else {
-            let mut command = StartCommand::new(execution.clone(), JOURNEY, input);
+            let mut command = StartCommand::new(execution.clone(), workflow, input);
             command.idempotency_key = Some(key);
             while let Err(error) = self.client.start(command.clone()).await {
                 match error {
@@ -93,7 +100,7 @@ impl Load {
                 }
             }
         }
-        let accepted = Accepted { execution: execution.clone(), value: nth, cancel, at: now_ms() };
+        let accepted = Accepted { execution: execution.clone(), value: nth, cancel, fails, at: now_ms() };
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
         if cancel {
             sleep(after).await;
@@ -155,10 +162,14 @@ impl Load {
         Ok(())
     }
 
-    /// How many journeys are in the history.
+    /// How many of the executions that it starts are in the history.
     pub(crate) async fn ended(&self) -> Fallible<usize> {
-        let filter = HistoryFilter { workflow: Some(JOURNEY.to_owned()), ..HistoryFilter::default() };
-        Ok(self.client.mesh().history().list(&filter, usize::MAX / 4).await?.len())
+        let mut ended = 0;
+        for workflow in FAILING.into_iter().chain([JOURNEY]) {
+            let filter = HistoryFilter { workflow: Some(workflow.to_owned()), ..HistoryFilter::default() };
+            ended += self.client.mesh().history().list(&filter, usize::MAX / 4).await?.len();
+        }
+        Ok(ended)
     }
 
     /// Waits until nothing is open for a while; false if that takes too long. Some of what was accepted may be lost.

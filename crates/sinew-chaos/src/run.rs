@@ -385,7 +385,7 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
 
 /// Has the other client read outputs of what it and this one started, and compares them.
 async fn read_by_other(report: &mut Report, other: &OtherClient, accepted: &[Accepted]) {
-    for one in accepted.iter().filter(|one| !one.cancel).step_by(OTHER_READS) {
+    for one in accepted.iter().filter(|one| !one.cancel && !one.fails).step_by(OTHER_READS) {
         let finding = match other.result(&one.execution).await {
             Ok(output) => workflows::wrong(one.value, &output),
             Err(error) => Some(error.to_string()),

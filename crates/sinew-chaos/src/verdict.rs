@@ -266,9 +266,12 @@ fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Ac
             TerminalStatus::Success => {
                 verdict.success += 1;
                 let output = outcome.output.as_deref().cloned().unwrap_or_default();
-                verdict
-                    .wrong
-                    .extend(workflows::wrong(one.value, &output).map(|what| format!("{id}: {what}")));
+                let wrong = if one.fails {
+                    Some("it ended in success".to_owned())
+                } else {
+                    workflows::wrong(one.value, &output)
+                };
+                verdict.wrong.extend(wrong.map(|what| format!("{id}: {what}")));
             }
             TerminalStatus::Cancelled => {
                 verdict.cancelled += 1;
@@ -278,6 +281,9 @@ fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Ac
             }
             TerminalStatus::Failure => {
                 verdict.failure += 1;
+                if one.fails {
+                    continue;
+                }
                 let why = outcome.fault.as_ref().map(|fault| format!("{}: {}", fault.code, fault.message));
                 verdict.wrong.push(format!("{id} failed: {}", why.unwrap_or_default()));
             }

@@ -17,6 +17,8 @@ use crate::Fallible;
 pub(crate) const JOURNEY: &str = "journey";
 /// The workflow that it starts.
 pub(crate) const LEG: &str = "leg";
+/// Workflows that fail while tasks wait: one fails fast, one runs into the timeout of a node.
+pub(crate) const FAILING: [&str; 2] = ["hasty", "late"];
 /// The workflow that asks a person.
 pub(crate) const GATE: &str = "gate";
 /// Bytes that some executions carry along: more than a message takes inline.
@@ -57,6 +59,28 @@ workflow:
   output_mapping: {value: "{{only.output.value}}"}
 "#;
 
+/// Two of six items are worked on when the other node fails: no task of the others may start after that.
+const HASTY_FILE: &str = r#"
+workflow:
+  description: Fails fast
+  nodes:
+    - {id: spread, type: map, items: "{{workflow.input.items}}", node: part}
+    - {id: part, type: agent, agent_name: beta, input: {value: "{{_map_item}}"}}
+    - {id: breaks, type: agent, agent_name: alpha, input: {value: 1, fails: 99}}
+  output_mapping: {spread: "{{spread.output.results}}"}
+"#;
+
+/// The agent of one node is not served, so its time runs out.
+const LATE_FILE: &str = r#"
+workflow:
+  description: Runs out of time
+  nodes:
+    - {id: spread, type: map, items: "{{workflow.input.items}}", node: part}
+    - {id: part, type: agent, agent_name: gamma, input: {value: "{{_map_item}}"}}
+    - {id: absent, type: agent, agent_name: nobody, timeout: 1s, input: {value: 1}}
+  output_mapping: {spread: "{{spread.output.results}}"}
+"#;
+
 const GATE_FILE: &str = r#"{
   "name": "gate",
   "nodes": [
@@ -84,9 +108,10 @@ pub(crate) fn load_options(name: &str) -> LoadOptions<'_> {
     }
 }
 
-/// Deploys both workflows.
+/// Deploys the workflows of a run.
 pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
-    for (name, text) in [(LEG, LEG_FILE), (JOURNEY, JOURNEY_FILE)] {
+    let [hasty, late] = FAILING;
+    for (name, text) in [(LEG, LEG_FILE), (JOURNEY, JOURNEY_FILE), (hasty, HASTY_FILE), (late, LATE_FILE)] {
         deploy_text(mesh, name, text, &BTreeMap::new()).await?;
     }
     Ok(())
@@ -153,7 +178,7 @@ pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Progr
 
 /// The input of a journey.
 pub(crate) fn input(value: u64, large: bool) -> Value {
-    json!({ "value": value, "pad": if large { PAD } else { 0 } })
+    json!({ "value": value, "pad": if large { PAD } else { 0 }, "items": [1, 2, 3, 4, 5, 6] })
 }
 
 /// Returns the answer of an agent; `None` if it has to fail this time.
