@@ -150,6 +150,18 @@ impl Agents for World {
                 }
                 "flaky" if nth == 0 => Err(Fault::failure("SINEW-5090", "the first call fails")),
                 "flaky" => Ok(TaskReply::new(json!({ "tries": call.tries }))),
+                "spends" => {
+                    if nth == 0 {
+                        cancel.cancelled().await;
+                        progress.tell_usage(json!({ "turns": 1 }));
+                        told.notify_one();
+                        return Err(Fault::cancelled("SINEW-5105", "it was cancelled"));
+                    }
+                    told.notified().await;
+                    // The end of the first attempt is on its way.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    Ok(TaskReply { usage: json!({ "turns": 1 }), ..TaskReply::new(json!("done")) })
+                }
                 "dies" => panic!("an agent's bug"),
                 "hangs" => {
                     cancel.cancelled().await;
@@ -286,6 +298,15 @@ async fn a_person_answers_or_the_wait_is_left() {
     let id = ExecutionId::of("test", "local", "3");
     let execution = driver.run(id, program, json!({}), ExecutionMode::default(), idle).await;
     assert_eq!(outcome(&execution), (TerminalStatus::Success, json!({"node": "a"}), String::new()));
+}
+
+/// The first attempt is cancelled by its timeout, the second one answers.
+#[tokio::test]
+async fn usage_of_an_attempt_that_timed_out_counts() {
+    let execution =
+        run(vec![plan("w", &[("x", json!({"ask": "spends", "timeout": 200, "retry": 1}))])]).await;
+    assert_eq!(outcome(&execution).0, TerminalStatus::Success);
+    assert_eq!(execution.state().model_totals().turns, 2);
 }
 
 /// A node that may take a second calls a workflow that asks a person and then an agent.

@@ -242,9 +242,8 @@ impl Local {
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
             }
             Message::Usage(key, usage) => {
-                if self.world.tasks.contains_key(&key) {
-                    self.world.usages.insert(key, usage);
-                }
+                // Its end follows, also that of a cancelled attempt.
+                self.world.usages.insert(key, usage);
             }
             Message::Wait(TaskKey { run, act, attempt }, callee, number, wait) => {
                 let input = EngineInput::CalleeWait { act, attempt, callee, number, wait };
