@@ -52,6 +52,10 @@ fn a_failed_map_starts_no_queued_item() {
     let description = gateway.agree(&world, "review", &execution, "failed");
     assert!(description["failure"].is_object(), "{}", description["failure"]);
     queued(&world, "Reviewer", 0);
+    let errors = gateway.document("/api/v1/agents/Checker")["last_errors"].clone();
+    assert_eq!(errors[0]["execution"], json!(execution), "{errors}");
+    assert_eq!(world.json(&["agent", "describe", "Checker", "--mesh"])["last_errors"], errors);
+    gateway.shows("/console/agents/Checker", errors[0]["error"]["code"].as_str().unwrap());
 
     // The model agent comes, and does the work of a live execution only.
     let _reviewer = world.serve(&["serve", "agent", "reviewer.agent.yaml"]);

@@ -639,6 +639,8 @@ pub(crate) struct AgentDocument {
     #[serde(default)]
     pub(crate) state: String,
     pub(crate) heartbeat_age_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) last_errors: Vec<ExecutionListRow>,
 }
 
 /// State of an agent whose card is no longer valid.

@@ -7,18 +7,27 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards, OfflineCard};
 use sinew_mesh::task::QueueLength;
 use sinew_protocol::a2a::{AgentCard, AgentSkill};
 use sinew_protocol::card::{self, AgentKind, CARD_LATE_AFTER, CARD_TTL};
+use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Token, code};
 
+use crate::execution_list::{ListDepth, RestOfList};
 use crate::failure::{Failure, FailureKind};
+use crate::mesh_operator::{MeshOperator, RowDetails};
 
 /// No agent of this name is on the mesh.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
+
+/// Failed executions among which those of an agent are looked for.
+const SEARCHED_FAILURES: usize = 50;
+/// Most errors of an agent.
+const MAX_ERRORS: usize = 10;
 
 /// State of an agent, by the time of its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -96,6 +105,8 @@ pub struct AgentDetails {
     pub heartbeat_age_ms: u64,
     /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
     pub queued: Option<u64>,
+    /// Executions that failed because of it: at most 10 of the latest 50 failed ones that the caller may see.
+    pub last_errors: Vec<ExecutionRow>,
 }
 
 /// An agent that was retired: it is no longer listed.
@@ -144,8 +155,36 @@ pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Fa
     Ok(rows)
 }
 
-/// Describes an agent that is listed: it is online, or offline and was not retired.
-pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
+impl MeshOperator {
+    /// Describes an agent that is listed: it is online, or offline and was not retired. `visible` takes the executions that the
+    /// caller may see; `None` if there is none.
+    pub async fn describe_agent(
+        &self,
+        name: &str,
+        visible: Option<RowFilter>,
+    ) -> Result<AgentDetails, Failure> {
+        let details = find_listed_agent(self.mesh(), &self.online().await?, name).await?;
+        let Some(visible) = visible else { return Ok(details) };
+        let failed = RowFilter { status: vec![ExecutionStatus::Failure], ..visible };
+        let depth = ListDepth {
+            limit: SEARCHED_FAILURES,
+            details: RowDetails::All,
+            after: None,
+            counts_rest: RestOfList::Dropped,
+        };
+        let mut last_errors = self.list(&failed, depth).await?;
+        let call = card::agent_call(&details.name);
+        last_errors.retain(|row| {
+            let agent = row.fault.as_ref().and_then(|fault| fault.agent.as_ref());
+            agent == Some(&details.name) || row.workflow == call
+        });
+        last_errors.truncate(MAX_ERRORS);
+        Ok(AgentDetails { last_errors, ..details })
+    }
+}
+
+/// Finds an agent that is online, or offline and was not retired. Its errors are left out.
+pub async fn find_listed_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
     let (card, state, age) = match find_agent(cards, name) {
         Ok(announced) => {
             let age = cards.age(name).unwrap_or_default();
@@ -169,6 +208,7 @@ pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<Ag
         version: card.version,
         description: card.description,
         skills: card.skills,
+        last_errors: Vec::new(),
     })
 }
 

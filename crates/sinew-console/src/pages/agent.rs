@@ -12,7 +12,7 @@ use super::node_inspector::is_nothing;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::documents::{AgentDocument, ExecutionListDocument, ExecutionListRow, OFFLINE};
+use crate::documents::{AgentDocument, ExecutionListRow, OFFLINE};
 use crate::mesh_documents::{AgentProcessDocument, PulseDocument, WorkFiguresDocument};
 use crate::page_frame::{
     AGENTS_CHANGE, ConsolePage, ConsoleSection, LiveSource, code_link, live_part, may_steer, page_or_problem,
@@ -21,11 +21,6 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::schema_fields;
 use crate::shown_text::{self, action_link, command_line, duration, time_mark, value_block};
-
-/// Failed executions among which failures of the agent are looked for.
-const SEARCHED_FAILURES: &str = "50";
-/// Failures that are listed.
-const MAX_ERRORS: usize = 10;
 
 pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = agent_page(&name, &request).await;
@@ -36,14 +31,12 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
     let path = ApiPath::of(&["agents", name]);
     let pulse_path = ApiPath::of(&["pulse"]);
     let processes_path = ApiPath::of(&["agents", name, "processes"]);
-    let failed_path = ApiPath::of(&["executions"]).with("status", "failed").with("limit", SEARCHED_FAILURES);
-    let (both, processes, failed) = futures_util::future::join3(
+    let (both, processes) = futures_util::future::join(
         futures_util::future::try_join(
             request.api.get::<AgentDocument>(&path),
             request.api.get::<PulseDocument>(&pulse_path),
         ),
         request.api.get::<Vec<AgentProcessDocument>>(&processes_path),
-        request.api.get::<ExecutionListDocument>(&failed_path),
     )
     .await;
     let (agent, pulse) = both?;
@@ -76,7 +69,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }))
         (live_part("processes", &process_table(request, &processes)))
-        (live_part("errors", &last_errors(request, &agent.name, &failed)))
+        (live_part("errors", &last_errors(request, &agent.last_errors)))
         section {
             h2 { "Skills" }
             div.scroll tabindex="0" role="region" aria-label="Skills" {
@@ -166,28 +159,17 @@ fn process_table(
     }
 }
 
-/// Failures of the agent among the latest executions that failed.
-fn last_errors(
-    request: &PageRequest,
-    name: &str,
-    failed: &Result<ExecutionListDocument, ConsoleError>,
-) -> Markup {
-    let rows = failed.as_ref().map(|list| list.executions.as_slice()).unwrap_or_default();
-    let by_agent = |row: &&ExecutionListRow| {
-        row.error.as_ref().is_some_and(|error| error.agent.as_deref() == Some(name))
-            || row.workflow == format!("call:{name}")
-    };
-    let own: Vec<&ExecutionListRow> = rows.iter().filter(by_agent).take(MAX_ERRORS).collect();
+/// Failures of the agent.
+fn last_errors(request: &PageRequest, rows: &[ExecutionListRow]) -> Markup {
     html! {
         section {
             h2 #errors { "Last errors" }
-            @if let Err(error) = failed { (problem_box(error)) }
-            @if own.is_empty() { p.empty { "None among the latest " (SEARCHED_FAILURES) " executions that failed." } } @else {
+            @if rows.is_empty() { p.empty { "None among the latest executions that failed." } } @else {
                 div.scroll tabindex="0" role="region" aria-labelledby="errors" {
                     table.rows {
                         thead { tr { th scope="col" { "Execution" } th scope="col" { "Node" } th.wide scope="col" { "Error" } th scope="col" { "Code" } th scope="col" { "Started" } } }
                         tbody {
-                            @for row in own {
+                            @for row in rows {
                                 tr data-row {
                                     td { a.id href=(PageAddress::execution(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }
                                     @if let Some(error) = &row.error {

@@ -3,7 +3,8 @@
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
+use sinew_inspection::list::RowFilter;
+use sinew_operations::agent_list::{find_listed_agent, list_agents, retire_agent};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
@@ -12,6 +13,7 @@ use sinew_operations::mesh_status;
 use sinew_runtime::local;
 
 use super::api_call::{ApiCall, answer};
+use super::executions::offered_filter;
 use super::workflows::NamedQuery;
 use crate::http_error::HttpProblem;
 
@@ -26,7 +28,8 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
-    answer(&describe_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?)
+    let visible = offered_filter(&call, RowFilter::default()).await?;
+    answer(&call.operator.describe_agent(call.path("name"), visible).await?)
 }
 
 pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -36,7 +39,7 @@ pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
 pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
     // A name that nobody has is told with those that are like it.
     let mesh = call.operator.mesh();
-    let agent = describe_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
+    let agent = find_listed_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
     answer(&ask_processes(mesh, &agent.name).await?)
 }
 

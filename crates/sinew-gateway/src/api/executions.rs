@@ -111,7 +111,10 @@ impl ListQuery {
 }
 
 /// A filter as far as the caller may see workflows; `None` if it takes no workflow of those.
-async fn offered_filter(call: &ApiCall, mut filter: RowFilter) -> Result<Option<RowFilter>, HttpProblem> {
+pub(super) async fn offered_filter(
+    call: &ApiCall,
+    mut filter: RowFilter,
+) -> Result<Option<RowFilter>, HttpProblem> {
     filter.caller = call.operations.owner().map(ToString::to_string);
     if call.operations.offers_every_name() {
         return Ok(Some(filter));

@@ -1,9 +1,10 @@
 //! `sinew agent` on a mesh: cards as they are announced, calls through the A2A door.
 
 use serde_json::{Value, json};
+use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::words;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{AgentRow, describe_agent, find_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{AgentRow, find_agent, list_agents, retire_agent};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -74,10 +75,7 @@ pub(super) async fn retire(name: &str, connection: &Connection, output: &Output)
 
 /// Says what an agent is.
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    let mesh = connection.open("cli").await?;
-    mesh.admin().layout().await?;
-    let cards = online(&mesh).await?;
-    let details = describe_agent(&mesh, &cards, name).await?;
+    let details = connection.operator().await?.describe_agent(name, Some(RowFilter::default())).await?;
     output.value(&details, |agent| {
         let schema = |schema: &Option<Value>| {
             let text = schema.as_ref().map(|schema| words::one_line(&schema.to_string(), 300));
@@ -100,9 +98,31 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
                 agent.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string())
             ),
         ]
+        .into_iter()
+        .chain(errors(&agent.last_errors))
+        .collect::<Vec<_>>()
         .join("\n")
     });
     Ok(Exit::Ok)
+}
+
+/// The latest failures of an agent, a line each.
+fn errors(rows: &[ExecutionRow]) -> Vec<String> {
+    let line = |row: &ExecutionRow| {
+        let fault = row.fault.as_ref();
+        let text = |member: Option<&str>, limit| words::one_line(member.unwrap_or("-"), limit);
+        format!(
+            "  {}  {}  {} [{}]",
+            words::short_id(&row.execution),
+            text(fault.and_then(|fault| fault.node.as_deref()), 40),
+            text(fault.map(|fault| fault.message.as_str()), 200),
+            text(fault.map(|fault| fault.code.as_str()), 20)
+        )
+    };
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    [String::new(), "Last errors:".to_owned()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
 /// Prints a card as it was announced.
