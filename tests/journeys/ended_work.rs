@@ -52,7 +52,7 @@ fn a_failed_map_starts_no_queued_item() {
     let description = gateway.agree(&world, "review", &execution, "failed");
     assert!(description["failure"].is_object(), "{}", description["failure"]);
     queued(&world, "Reviewer", 0);
-    let errors = gateway.document("/api/v1/agents/Checker")["last_errors"].clone();
+    let errors = gateway.document("/api/v1/agents/Checker?errors=true")["last_errors"].clone();
     assert_eq!(errors[0]["execution"], json!(execution), "{errors}");
     assert_eq!(world.json(&["agent", "describe", "Checker", "--mesh"])["last_errors"], errors);
     gateway.shows("/console/agents/Checker", errors[0]["error"]["code"].as_str().unwrap());

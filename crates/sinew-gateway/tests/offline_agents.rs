@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sinew_operations::agent_list::{AgentState, find_listed_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{AgentState, describe_agent, list_agents, retire_agent};
 use sinew_protocol::card::Announcement;
 use sinew_protocol::{Subject, Token};
 
@@ -34,8 +34,8 @@ async fn a_dead_agent_is_listed_until_it_is_retired() {
         shown,
         [("dead", AgentState::Offline), ("one", AgentState::Online), ("single", AgentState::Online)]
     );
-    assert_eq!(find_listed_agent(mesh, &cards, "dead").await.unwrap().state, AgentState::Offline);
-    assert_eq!(find_listed_agent(mesh, &cards, "nobody").await.unwrap_err().code, "SINEW-5091");
+    assert_eq!(describe_agent(mesh, &cards, "dead").await.unwrap().state, AgentState::Offline);
+    assert_eq!(describe_agent(mesh, &cards, "nobody").await.unwrap_err().code, "SINEW-5091");
     for (name, code) in [("one", "SINEW-5093"), ("single", "SINEW-5093"), ("nobody", "SINEW-5091")] {
         assert_eq!(retire_agent(mesh, &cards, name).await.unwrap_err().code, code, "{name}");
     }

@@ -105,8 +105,10 @@ pub struct AgentDetails {
     pub heartbeat_age_ms: u64,
     /// Tasks in its queue; `None` if it has no queue or the caller may not see queues.
     pub queued: Option<u64>,
-    /// Executions that failed because of it: at most 10 of the latest 50 failed ones that the caller may see.
-    pub last_errors: Vec<ExecutionRow>,
+    /// Executions that failed because of it: at most 10 of the latest 50 failed ones that the caller may see. `None` if they
+    /// were not requested: their records are read for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_errors: Option<Vec<ExecutionRow>>,
 }
 
 /// An agent that was retired: it is no longer listed.
@@ -156,15 +158,8 @@ pub async fn list_agents(mesh: &Mesh, cards: &Cards) -> Result<Vec<AgentRow>, Fa
 }
 
 impl MeshOperator {
-    /// Describes an agent that is listed: it is online, or offline and was not retired. `visible` takes the executions that the
-    /// caller may see; `None` if there is none.
-    pub async fn describe_agent(
-        &self,
-        name: &str,
-        visible: Option<RowFilter>,
-    ) -> Result<AgentDetails, Failure> {
-        let details = find_listed_agent(self.mesh(), &self.online().await?, name).await?;
-        let Some(visible) = visible else { return Ok(details) };
+    /// Returns the latest executions that failed because of an agent, among those that `visible` takes.
+    pub async fn agent_errors(&self, agent: &str, visible: RowFilter) -> Result<Vec<ExecutionRow>, Failure> {
         let failed = RowFilter { status: vec![ExecutionStatus::Failure], ..visible };
         let depth = ListDepth {
             limit: SEARCHED_FAILURES,
@@ -172,19 +167,19 @@ impl MeshOperator {
             after: None,
             counts_rest: RestOfList::Dropped,
         };
-        let mut last_errors = self.list(&failed, depth).await?;
-        let call = card::agent_call(&details.name);
-        last_errors.retain(|row| {
-            let agent = row.fault.as_ref().and_then(|fault| fault.agent.as_ref());
-            agent == Some(&details.name) || row.workflow == call
+        let mut errors = self.list(&failed, depth).await?;
+        let call = card::agent_call(agent);
+        errors.retain(|row| {
+            let failed = row.fault.as_ref().and_then(|fault| fault.agent.as_deref());
+            failed == Some(agent) || row.workflow == call
         });
-        last_errors.truncate(MAX_ERRORS);
-        Ok(AgentDetails { last_errors, ..details })
+        errors.truncate(MAX_ERRORS);
+        Ok(errors)
     }
 }
 
-/// Finds an agent that is online, or offline and was not retired. Its errors are left out.
-pub async fn find_listed_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
+/// Describes an agent that is listed: it is online, or offline and was not retired.
+pub async fn describe_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result<AgentDetails, Failure> {
     let (card, state, age) = match find_agent(cards, name) {
         Ok(announced) => {
             let age = cards.age(name).unwrap_or_default();
@@ -208,7 +203,7 @@ pub async fn find_listed_agent(mesh: &Mesh, cards: &Cards, name: &str) -> Result
         version: card.version,
         description: card.description,
         skills: card.skills,
-        last_errors: Vec::new(),
+        last_errors: None,
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
 }
 
 async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
-    let path = ApiPath::of(&["agents", name]);
+    let path = ApiPath::of(&["agents", name]).with("errors", "true");
     let pulse_path = ApiPath::of(&["pulse"]);
     let processes_path = ApiPath::of(&["agents", name, "processes"]);
     let (both, processes) = futures_util::future::join(

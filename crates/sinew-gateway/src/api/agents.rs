@@ -4,7 +4,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sinew_inspection::list::RowFilter;
-use sinew_operations::agent_list::{find_listed_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{describe_agent, list_agents, retire_agent};
 use sinew_operations::agent_service::ask_processes;
 use sinew_operations::deployed_workflows::ToolRow;
 use sinew_operations::doctor::{self, DoctorOptions};
@@ -27,9 +27,26 @@ pub(super) async fn list(call: ApiCall) -> Result<Response, HttpProblem> {
     answer(&rows)
 }
 
+/// Query of an agent.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentQuery {
+    /// Add the latest executions that failed because of the agent.
+    #[serde(default)]
+    errors: bool,
+}
+
 pub(super) async fn describe(call: ApiCall) -> Result<Response, HttpProblem> {
-    let visible = offered_filter(&call, RowFilter::default()).await?;
-    answer(&call.operator.describe_agent(call.path("name"), visible).await?)
+    let query: AgentQuery = call.query()?;
+    let mut agent =
+        describe_agent(call.operator.mesh(), &call.operator.online().await?, call.path("name")).await?;
+    if query.errors {
+        agent.last_errors = Some(match offered_filter(&call, RowFilter::default()).await? {
+            Some(visible) => call.operator.agent_errors(&agent.name, visible).await?,
+            None => Vec::new(),
+        });
+    }
+    answer(&agent)
 }
 
 pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
@@ -39,7 +56,7 @@ pub(super) async fn retire(call: ApiCall) -> Result<Response, HttpProblem> {
 pub(super) async fn processes(call: ApiCall) -> Result<Response, HttpProblem> {
     // A name that nobody has is told with those that are like it.
     let mesh = call.operator.mesh();
-    let agent = find_listed_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
+    let agent = describe_agent(mesh, &call.operator.online().await?, call.path("name")).await?;
     answer(&ask_processes(mesh, &agent.name).await?)
 }
 

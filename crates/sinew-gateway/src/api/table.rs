@@ -410,7 +410,8 @@ pub(crate) const API_ROUTES: [ApiRoute; 56] = [
         "Agents that are online, and those that died and were not retired",
     )
     .with_query(schema::<workflows::NamedQuery>),
-    get("/agents/{name}", ApiOperation::DescribeAgent, "State, skills and schemas of an agent"),
+    get("/agents/{name}", ApiOperation::DescribeAgent, "State, skills and schemas of an agent")
+        .with_query(schema::<agents::AgentQuery>),
     ApiRoute {
         method: "DELETE",
         path: "/agents/{name}",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
 use sinew_inspection::words;
 use sinew_operations::agent_calls::{AgentQuestion, ask_agent, fault_failure};
-use sinew_operations::agent_list::{AgentRow, find_agent, list_agents, retire_agent};
+use sinew_operations::agent_list::{AgentRow, describe_agent, find_agent, list_agents, retire_agent};
 use sinew_operations::failure::Failure;
 use sinew_operations::mesh_operator::online;
 use sinew_protocol::card::{self, AgentKind};
@@ -75,7 +75,9 @@ pub(super) async fn retire(name: &str, connection: &Connection, output: &Output)
 
 /// Says what an agent is.
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
-    let details = connection.operator().await?.describe_agent(name, Some(RowFilter::default())).await?;
+    let operator = connection.operator().await?;
+    let mut details = describe_agent(operator.mesh(), &operator.online().await?, name).await?;
+    details.last_errors = Some(operator.agent_errors(&details.name, RowFilter::default()).await?);
     output.value(&details, |agent| {
         let schema = |schema: &Option<Value>| {
             let text = schema.as_ref().map(|schema| words::one_line(&schema.to_string(), 300));
@@ -99,7 +101,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             ),
         ]
         .into_iter()
-        .chain(errors(&agent.last_errors))
+        .chain(errors(agent.last_errors.as_deref().unwrap_or_default()))
         .collect::<Vec<_>>()
         .join("\n")
     });
