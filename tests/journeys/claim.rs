@@ -31,8 +31,8 @@ const APPROVAL: &str = r#"{
 /// Its result is too large for a message: it travels as an artifact.
 const PAYER: &str = "name: Payer\nrun: {script: {source: \"lambda input: {'paid': input['claim'], 'proof': 'x' * 600000}\"}}\n";
 
-/// The roles of the journey.
-struct Office {
+/// The processes of the journey.
+struct ClaimMesh {
     world: World,
     executor: Option<Role>,
     agents: [Option<Role>; 2],
@@ -41,7 +41,7 @@ struct Office {
 
 const AGENTS: [&str; 2] = ["assessor.agent.yaml", "payer.agent.yaml"];
 
-impl Office {
+impl ClaimMesh {
     fn open() -> Self {
         let (world, executor) = World::new();
         let model = ModelServer::start();
@@ -55,7 +55,7 @@ impl Office {
         Self { world, executor: Some(executor), agents, model }
     }
 
-    /// Waits until a person is asked about a claim: the claim itself says so, on every surface.
+    /// Waits until every surface shows that the claim itself waits for a person.
     fn until_asked(&self, gateway: &Gateway, claim: &str) {
         let description = gateway.agree(&self.world, "claim", claim, "waiting");
         let waiting = description["waiting"].to_string();
@@ -76,7 +76,7 @@ impl Office {
     }
 }
 
-/// Ids of the executions whose questions are open.
+/// The open questions.
 fn open_questions(gateway: &Gateway) -> Vec<Value> {
     let open = gateway.document("/api/v1/approvals");
     open.as_array().unwrap_or_else(|| panic!("{open}")).clone()
@@ -84,58 +84,59 @@ fn open_questions(gateway: &Gateway) -> Vec<Value> {
 
 #[test]
 fn a_claim_is_approved_by_a_person_and_another_is_cancelled() {
-    let office = Office::open();
-    let gateway = Gateway::start(&office.world);
+    let mesh = ClaimMesh::open();
+    let gateway = Gateway::start(&mesh.world);
     let (paid, dropped) =
         (gateway.begin("claim", &json!({ "claim": 120 })), gateway.begin("claim", &json!({ "claim": 7 })));
-    office.until_asked(&gateway, &paid);
-    office.until_asked(&gateway, &dropped);
+    mesh.until_asked(&gateway, &paid);
+    mesh.until_asked(&gateway, &dropped);
     assert_eq!(open_questions(&gateway).len(), 2);
 
     // The question is answered where it is seen.
-    office.world.ok(&["approval", "approve", &paid, "--comment", "as agreed"]);
-    office.check_paid(&gateway, &paid, 120);
+    mesh.world.ok(&["approval", "approve", &paid, "--comment", "as agreed"]);
+    mesh.check_paid(&gateway, &paid, 120);
 
-    office.world.ok(&["execution", "cancel", &dropped, "--reason", "withdrawn"]);
-    gateway.agree(&office.world, "claim", &dropped, "cancelled");
+    mesh.world.ok(&["execution", "cancel", &dropped, "--reason", "withdrawn"]);
+    gateway.agree(&mesh.world, "claim", &dropped, "cancelled");
     let until = Instant::now() + Duration::from_mins(1);
     while !open_questions(&gateway).is_empty() {
         assert!(Instant::now() < until, "the question of a cancelled claim is still open");
     }
-    assert_eq!(office.model.calls(), 2, "one call for each claim");
+    assert_eq!(mesh.model.calls(), 2, "one call for each claim");
 }
 
-/// Every role is killed once while a claim is in its hands, the broker pauses, and an observer subscribes to everything.
+/// Executor, agents and gateway are killed while a claim waits for a person; the broker pauses, and an observer subscribes to
+/// all subjects.
 #[test]
 fn a_claim_survives_each_role_and_the_broker() {
-    let mut office = Office::open();
-    let gateway = Gateway::start(&office.world);
-    let observer = office.world.runtime.block_on(async {
-        let client = office.world.connect("observer").await.client().clone();
+    let mut mesh = ClaimMesh::open();
+    let gateway = Gateway::start(&mesh.world);
+    let observer = mesh.world.runtime.block_on(async {
+        let client = mesh.world.connect("observer").await.client().clone();
         let seen = client.subscribe(">").await.unwrap();
         client.flush().await.unwrap();
         seen
     });
     let claim = gateway.begin("claim", &json!({ "claim": 55 }));
-    office.until_asked(&gateway, &claim);
+    mesh.until_asked(&gateway, &claim);
 
-    office.executor = None;
-    office.agents = [None, None];
+    mesh.executor = None;
+    mesh.agents = [None, None];
     drop(gateway);
-    office.world.pause_server(Duration::from_secs(3));
-    office.executor = Some(office.world.serve(&["serve", "executor"]));
-    let gateways = [Gateway::start(&office.world), Gateway::start(&office.world)];
+    mesh.world.pause_server(Duration::from_secs(3));
+    mesh.executor = Some(mesh.world.serve(&["serve", "executor"]));
+    let gateways = [Gateway::start(&mesh.world), Gateway::start(&mesh.world)];
     for gateway in &gateways {
-        office.until_asked(gateway, &claim);
+        mesh.until_asked(gateway, &claim);
     }
     gateways[1].approve(&claim);
-    // Nobody serves the agent that pays.
-    office.world.pause_server(Duration::from_secs(2));
-    gateways[0].agree(&office.world, "claim", &claim, "running");
-    office.agents = AGENTS.map(|file| Some(office.world.serve(&["serve", "agent", file])));
+    // No process serves the agent that pays.
+    mesh.world.pause_server(Duration::from_secs(2));
+    gateways[0].agree(&mesh.world, "claim", &claim, "running");
+    mesh.agents = AGENTS.map(|file| Some(mesh.world.serve(&["serve", "agent", file])));
     for gateway in &gateways {
-        office.check_paid(gateway, &claim, 55);
+        mesh.check_paid(gateway, &claim, 55);
     }
-    assert_eq!(office.model.calls(), 1, "the assessment was done once");
+    assert_eq!(mesh.model.calls(), 1, "the assessment was done once");
     drop(observer);
 }

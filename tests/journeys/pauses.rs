@@ -1,4 +1,4 @@
-//! The broker pauses again and again: commands, executors, agents and bridges take its silence for no answer.
+//! The broker pauses repeatedly: commands, executors, agents and bridges never take its silence for an answer.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -147,13 +147,13 @@ fn commands(ended: &str) -> Vec<(Vec<&str>, &str)> {
     vec![
         (vec!["execution", "describe", ended], "succeeded"),
         (vec!["execution", "list", "-o", "json"], ended),
-        (vec!["execution", "events", ended], "a"),
+        (vec!["execution", "events", ended, "-o", "jsonl"], "workflow_execution_result"),
         (vec!["execution", "result", ended], "6"),
         (vec!["workflow", "list", "--mesh"], "nested"),
         (vec!["workflow", "versions", "single"], "single"),
         (vec!["agent", "list", "--mesh"], "Outside"),
         (vec!["agent", "describe", "Doubler", "--mesh"], "Doubler"),
-        (vec!["artifact", "list", ended, "--all"], "a"),
+        (vec!["artifact", "list", ended, "--all"], "single_a_"),
         (vec!["tool", "list"], "nested"),
         (vec!["run", "nested", "--mesh", "--wait", "-o", "json"], "\"lead\": \"done\""),
         (vec!["agent", "call", "Doubler", "-i", "{\"n\": 5}", "-o", "json"], "10"),

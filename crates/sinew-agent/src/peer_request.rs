@@ -38,7 +38,7 @@ const REPLICA_TRIES: usize = 4;
 /// Time without a word of any executor, after which a call fails.
 const EXECUTOR_LEASE: Duration = Duration::from_mins(1);
 
-/// Questions to executors, one after the other, without an answer to any of which none is there.
+/// Consecutive requests without an answer after which no executor is considered to run.
 const EXECUTOR_TRIES: usize = 2;
 
 /// A door behind which a task is.
@@ -118,7 +118,7 @@ impl PeerRequest<'_> {
         self.follow(door, kind, None).await
     }
 
-    /// Returns true if an executor answers at a door. With an observer of all subjects, NATS does not report that none does.
+    /// Returns true if an executor answers at an endpoint. With an observer of all subjects, NATS does not report that none does.
     pub(crate) async fn finds_executor(&self, door: &str) -> Result<bool, Failure> {
         let task = self.own_task(door, DoorKind::Execution);
         for _ in 0..EXECUTOR_TRIES {
@@ -127,7 +127,7 @@ impl PeerRequest<'_> {
                 PeerTask::Nobody => return Ok(false),
                 PeerTask::Silent => {}
             }
-            // A broker that is away says nothing about executors.
+            // While the broker is unreachable, silence proves nothing about executors.
             match self.mesh.cards().get(&Token::of(door)).await {
                 Ok(_) | Err(MeshError::Forbidden { .. }) => {}
                 Err(error) => return Err(no_peer(door, &error.to_string(), error.is_transient())),

@@ -41,8 +41,8 @@ const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "no agent or workflow of this name answered";
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
-/// Time after the answer of an executor, within which calls of agents do not ask again whether one is there.
-const EXECUTOR_MEMORY: Duration = Duration::from_secs(30);
+/// How long an executor that has answered is considered to run; the next call of an agent after that checks again.
+const EXECUTOR_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Wait between two looks for an executor.
 const NO_EXECUTOR_PAUSE: Duration = Duration::from_secs(2);
 /// How long the answer to a cancellation is waited for.
@@ -75,7 +75,7 @@ struct PeersState {
     rights: OnceCell<Option<GrantedRights>>,
     retention: OnceCell<Duration>,
     /// When an executor last answered before a call.
-    executor_heard_at: Mutex<Option<Instant>>,
+    executor_seen_at: Mutex<Option<Instant>>,
 }
 
 impl Peers {
@@ -86,7 +86,7 @@ impl Peers {
             keeps_steps: AtomicBool::new(true),
             rights: OnceCell::new(),
             retention: OnceCell::new(),
-            executor_heard_at: Mutex::default(),
+            executor_seen_at: Mutex::default(),
         }))
     }
 
@@ -266,15 +266,15 @@ impl Peers {
         Ok(answer)
     }
 
-    /// Returns true if an executor answers at a door, or at such a door a while ago.
+    /// Returns true if an executor answers at an endpoint, or has answered a short while ago.
     async fn finds_executor(&self, call: &PeerRequest<'_>, door: &str) -> Result<bool, Failure> {
-        let heard_at = self.0.executor_heard_at.lock().map(|heard_at| *heard_at).unwrap_or_default();
-        if heard_at.is_some_and(|at| at.elapsed() < EXECUTOR_MEMORY) {
+        let seen_at = self.0.executor_seen_at.lock().map(|seen_at| *seen_at).unwrap_or_default();
+        if seen_at.is_some_and(|at| at.elapsed() < EXECUTOR_CHECK_INTERVAL) {
             return Ok(true);
         }
         let is_found = Box::pin(call.finds_executor(door)).await?;
-        if is_found && let Ok(mut heard_at) = self.0.executor_heard_at.lock() {
-            *heard_at = Some(Instant::now());
+        if is_found && let Ok(mut seen_at) = self.0.executor_seen_at.lock() {
+            *seen_at = Some(Instant::now());
         }
         Ok(is_found)
     }

@@ -59,7 +59,7 @@ workflow:
   output_mapping: {value: "{{only.output.value}}"}
 "#;
 
-/// Two of six items are worked on when the other node fails: no task of the others may start after that.
+/// One node fails while the tasks of six items are queued or in progress.
 const HASTY_FILE: &str = r#"
 workflow:
   description: Fails fast
@@ -77,7 +77,7 @@ workflow:
   nodes:
     - {id: spread, type: map, items: "{{workflow.input.items}}", node: part}
     - {id: part, type: agent, agent_name: gamma, input: {value: "{{_map_item}}"}}
-    - {id: absent, type: agent, agent_name: nobody, timeout: 1s, input: {value: 1}}
+    - {id: absent, type: agent, agent_name: absent, timeout: 1s, input: {value: 1}}
   output_mapping: {spread: "{{spread.output.results}}"}
 "#;
 

@@ -154,12 +154,9 @@ impl Agents for World {
                     if nth == 0 {
                         cancel.cancelled().await;
                         progress.tell_usage(json!({ "turns": 1 }));
-                        told.notify_one();
                         return Err(Fault::cancelled("SINEW-5105", "it was cancelled"));
                     }
                     told.notified().await;
-                    // The end of the first attempt is on its way.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
                     Ok(TaskReply { usage: json!({ "turns": 1 }), ..TaskReply::new(json!("done")) })
                 }
                 "dies" => panic!("an agent's bug"),
@@ -303,15 +300,25 @@ async fn a_person_answers_or_the_wait_is_left() {
 /// The first attempt is cancelled by its timeout, the second one answers.
 #[tokio::test]
 async fn usage_of_an_attempt_that_timed_out_counts() {
-    let execution =
-        run(vec![plan("w", &[("x", json!({"ask": "spends", "timeout": 200, "retry": 1}))])]).await;
+    let world = Arc::new(World::default());
+    let counted = Arc::clone(&world.told);
+    let observer: Observer = Box::new(move |_, _, facts| {
+        if facts.iter().any(|fact| matches!(fact, Fact::Late { .. })) {
+            counted.notify_one();
+        }
+    });
+    let (library, program) =
+        library(vec![plan("w", &[("x", json!({"ask": "spends", "timeout": 1_000, "retry": 1}))])]);
+    let driver = Local::new(library, world, observer);
+    let id = ExecutionId::of("test", "local", "6");
+    let execution = driver.run(id, program, json!({}), ExecutionMode::default(), |_, _| false).await;
     assert_eq!(outcome(&execution).0, TerminalStatus::Success);
     assert_eq!(execution.state().model_totals().turns, 2);
 }
 
 /// A node that may take a second calls a workflow that asks a person and then an agent.
 fn asks_below() -> Vec<Plan> {
-    let nodes = [("p", json!({"wait": "go on?"})), ("a", json!({"ask": "echo"}))];
+    let nodes = [("p", json!({"wait": "Continue?"})), ("a", json!({"ask": "echo"}))];
     vec![plan("outer", &[("w", json!({"call": "sub", "timeout": 1_000}))]), plan("sub", &nodes)]
 }
 

@@ -1,7 +1,7 @@
 //! Executions that an agent started during a task are cancelled if the activation of that task fails or is cancelled.
 //!
-//! The agent cancels them with its task. An agent that has died does not, so the owner of such an execution asks the owner of
-//! the caller now and then. Nothing is stored for it: the next owner asks again.
+//! The agent cancels them with its task. An agent that has died does not, so the owner of such an execution periodically asks
+//! the owner of the calling execution. No state is stored for this: after a takeover the new owner asks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks that the owner of a shard makes now and then, whether inputs come or not.
+//! Checks that the owner of a shard makes periodically, independent of its inputs.
 
 use sinew_engine::Time;
 use sinew_shard::{Outgoing, ShardState};

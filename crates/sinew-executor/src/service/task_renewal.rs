@@ -1,4 +1,4 @@
-//! Tasks that wait for longer than the mesh keeps messages: they are stored again, under the same ids.
+//! Stores tasks again, under the same ids, that have waited for longer than the mesh keeps messages.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sinew_protocol::ExecutionId;
 use sinew_shard::{Outgoing, ShardState};
 use tokio::time::Instant;
 
-/// Executions that are looked through at once: an evicted one is folded for it.
+/// Executions in one batch: evicted executions have to be folded for it.
 const BATCH: usize = 64;
 /// Time between two batches.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest time between two looks through all executions.
+/// The longest time between two passes over all executions.
 const MAX_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Looks through the executions of one shard for old tasks.
+/// Finds old tasks of the executions of one shard.
 pub(super) struct TaskRenewal {
     max_age: Duration,
     interval: Duration,

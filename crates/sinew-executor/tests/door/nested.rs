@@ -209,14 +209,14 @@ async fn circles_are_refused() {
     service.drain().await;
 }
 
-/// The process of an agent dies while an execution works for it, and nobody else serves the agent.
+/// The only process of an agent dies while an execution that it started is in progress.
 #[tokio::test]
 async fn executions_that_a_dead_agent_started_end_with_its_task() {
     let mesh = TestMesh::new().await;
     mesh.deploy("inner", &with_agent("leaf", "")).await;
     mesh.deploy("outer", &with_agent("model", "")).await;
-    let (entered, given_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let leaf = waiting_agent("leaf", &entered, &given_up);
+    let (entered, cancelled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leaf = waiting_agent("leaf", &entered, &cancelled);
     let model = Agent::dynamic("model", None, None, async |_, context: Context| {
         context.call("inner", json!({"n": 1})).await
     });
@@ -231,11 +231,11 @@ async fn executions_that_a_dead_agent_started_end_with_its_task() {
     process.abort();
     assert!(process.await.unwrap_err().is_cancelled());
     let open = client.open().await.unwrap();
-    let inner = open.iter().find(|open| open.workflow == "inner").expect("it goes on").execution.clone();
-    let early = tokio::time::timeout(Duration::from_secs(1), given_up.notified()).await;
-    assert!(early.is_err(), "another process of the agent may need it");
+    let inner = open.iter().find(|open| open.workflow == "inner").expect("it still runs").execution.clone();
+    let early = tokio::time::timeout(Duration::from_secs(1), cancelled.notified()).await;
+    assert!(early.is_err(), "another process of the agent may resume the task");
     cancel(&client, &outer).await;
-    tokio::time::timeout(PATIENCE, given_up.notified()).await.expect("the leaf is told");
+    tokio::time::timeout(PATIENCE, cancelled.notified()).await.expect("the leaf is cancelled");
     for execution in [&outer, &inner] {
         let outcome = client.outcome(execution, Some(PATIENCE)).await.unwrap().unwrap();
         assert_eq!(outcome.status, TerminalStatus::Cancelled, "{execution}");
@@ -244,14 +244,14 @@ async fn executions_that_a_dead_agent_started_end_with_its_task() {
 }
 
 /// An agent that waits until its task is cancelled.
-fn waiting_agent(name: &str, entered: &Arc<Notify>, given_up: &Arc<Notify>) -> Agent {
-    let (entered, given_up) = (Arc::clone(entered), Arc::clone(given_up));
+fn waiting_agent(name: &str, entered: &Arc<Notify>, cancelled: &Arc<Notify>) -> Agent {
+    let (entered, cancelled) = (Arc::clone(entered), Arc::clone(cancelled));
     Agent::dynamic(name, None, None, move |_, context: Context| {
-        let (entered, given_up) = (Arc::clone(&entered), Arc::clone(&given_up));
+        let (entered, cancelled) = (Arc::clone(&entered), Arc::clone(&cancelled));
         async move {
             entered.notify_one();
             context.cancel().cancelled().await;
-            given_up.notify_one();
+            cancelled.notify_one();
             Ok(json!(null))
         }
     })
@@ -264,8 +264,8 @@ async fn a_cancellation_reaches_the_innermost_task() {
     mesh.deploy("inner", &with_agent("leaf", "")).await;
     mesh.deploy("middle", &with_workflow("inner")).await;
     mesh.deploy("outer", &with_agent("model", "")).await;
-    let (entered, given_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let leaf = waiting_agent("leaf", &entered, &given_up);
+    let (entered, cancelled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leaf = waiting_agent("leaf", &entered, &cancelled);
     let model = Agent::dynamic("model", None, None, async |_, context: Context| {
         context.call("middle", json!({"n": 1})).await
     });
@@ -276,7 +276,7 @@ async fn a_cancellation_reaches_the_innermost_task() {
     tokio::time::timeout(PATIENCE, entered.notified()).await.expect("the leaf is asked");
     let (task, _) = call(&ada, "outer", "CancelTask", json!({"id": said["task"]["id"]})).await;
     assert_eq!(state(&task), "TASK_STATE_CANCELED", "{task}");
-    tokio::time::timeout(PATIENCE, given_up.notified()).await.expect("the leaf is told");
+    tokio::time::timeout(PATIENCE, cancelled.notified()).await.expect("the leaf is cancelled");
     // And the executions between them end as cancelled ones.
     let client = mesh.client().await;
     let until = tokio::time::Instant::now() + PATIENCE;
