@@ -57,6 +57,31 @@ fn the_build_of_the_image_is_given_every_file_that_is_built_in() {
     assert!(missing.is_empty(), "Dockerfile.dockerignore keeps from the build: {missing:#?}");
 }
 
+/// The only image that deployments run is the one that is built here.
+#[test]
+fn deployments_run_the_image_of_the_build_only() {
+    let mut seen = 0;
+    for folder in ["compose", "kubernetes"] {
+        for entry in fs::read_dir(deploy(folder)).unwrap().map(Result::unwrap) {
+            if entry.path().extension().is_none_or(|extension| extension != "yaml") {
+                continue;
+            }
+            for line in read(&entry.path()).lines() {
+                let Some(image) = line.trim().trim_start_matches("- ").strip_prefix("image:") else {
+                    continue;
+                };
+                seen += 1;
+                assert!(
+                    matches!(image.trim(), "sinew" | "sinew:local"),
+                    "{}: {line}",
+                    entry.path().display()
+                );
+            }
+        }
+    }
+    assert!(seen > 6, "only {seen} images were found");
+}
+
 #[test]
 fn images_of_the_build_are_named_by_digest() {
     let file = read(&deploy("Dockerfile"));
