@@ -394,8 +394,8 @@ impl Context {
     }
 
     fn task_calls(&self) -> TaskCalls<'_> {
-        let ContextState { about, cancel, artifacts, calls, .. } = &*self.inner;
-        TaskCalls { about, cancel, artifacts, calls, waits: None }
+        let ContextState { about, cancel, artifacts, calls, entry, .. } = &*self.inner;
+        TaskCalls { about, cancel, artifacts, calls, waits: None, entry: entry.as_deref() }
     }
 
     /// Asks another agent at its A2A endpoint and waits for its output, until this task's own deadline at most.

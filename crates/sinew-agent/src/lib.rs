@@ -28,6 +28,7 @@
 mod agent;
 mod agent_endpoint;
 mod artifacts;
+mod callee_wait;
 mod caller_question;
 mod cancelled_tasks;
 mod context;

@@ -10,7 +10,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
-    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, TaskState, is_terminal,
+    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, is_terminal,
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::check_unique_keys;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
+use crate::callee_wait::{ShownWait, wait_message};
 use crate::failure::{Failure, no_peer};
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::{TaskProperties, own_ids};
@@ -82,8 +83,14 @@ pub async fn ask_until_answered(
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(agent), mesh.caller(), id);
     let about = TaskProperties::new(agent, execution, task);
     let (cancel, artifacts, calls) = (CancellationToken::new(), Artifacts::default(), CallCounts::default());
-    let context =
-        TaskCalls { about: &about, cancel: &cancel, artifacts: &artifacts, calls: &calls, waits: None };
+    let context = TaskCalls {
+        about: &about,
+        cancel: &cancel,
+        artifacts: &artifacts,
+        calls: &calls,
+        waits: None,
+        entry: None,
+    };
     let request = PeerRequest { mesh, id, request, context, until };
     let task = request.own_task(agent, DoorKind::Agent);
     let ended = request.follow(agent, DoorKind::Agent, Some(task)).await?;
@@ -157,12 +164,14 @@ impl PeerRequest<'_> {
             match state {
                 PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
                 PeerTask::Known(task) => {
-                    let waits = task.status.state == TaskState::InputRequired;
-                    if waits != stopped.is_some() {
-                        stopped = waits.then(|| clock.stop());
+                    let wait = wait_message(&task);
+                    if wait.is_some() != stopped.is_some() {
                         if let Some(hears) = self.context.waits {
-                            hears(waits);
+                            hears(wait.is_some());
                         }
+                        let show =
+                            |wait| self.context.entry.map(|entry| ShownWait::new(entry, self.id, wait));
+                        stopped = wait.map(|wait| (clock.stop(), show(wait)));
                     }
                     (heard_at, is_sent) = (Instant::now(), true);
                     task_id = Some(task.id.0);

@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::callee_wait::CalleeWaits;
 use crate::caller_question::{AnswerFate, CallerDesk};
 use crate::ended_tasks::EndedTasks;
 use crate::feed::EventFeed;
@@ -41,6 +42,7 @@ pub(crate) struct Entry {
     given_up: CancellationToken,
     taken_over: AtomicBool,
     desk: CallerDesk,
+    pub(crate) callee_waits: CalleeWaits,
 }
 
 impl Entry {
@@ -69,6 +71,7 @@ impl Entry {
             given_up: CancellationToken::new(),
             taken_over: AtomicBool::new(false),
             desk: CallerDesk::default(),
+            callee_waits: CalleeWaits::default(),
         }
     }
 
@@ -125,9 +128,16 @@ impl Entry {
     pub(crate) fn take_answer(&self, message: Message) -> AnswerFate {
         let fate = self.desk.take(message);
         if fate == AnswerFate::Taken {
-            self.change_status(TaskState::Working, None);
+            self.change_status(TaskState::Working, self.callee_waits.oldest());
         }
         fate
+    }
+
+    /// Shows the call that waits longest for a person, unless the task waits for its own caller.
+    pub(crate) fn show_callee_wait(&self) {
+        if self.snapshot().status.state == TaskState::Working {
+            self.change_status(TaskState::Working, self.callee_waits.oldest());
+        }
     }
 
     fn change_status(&self, state: TaskState, message: Option<Message>) {

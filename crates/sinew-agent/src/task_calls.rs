@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
+use crate::table::Entry;
 use crate::task_properties::TaskProperties;
 
 /// The task that calls others: its properties, its end and the calls it has made.
@@ -17,6 +18,8 @@ pub(crate) struct TaskCalls<'a> {
     pub(crate) calls: &'a CallCounts,
     /// Hears whether the other side waits for a person.
     pub(crate) waits: Option<&'a (dyn Fn(bool) + Send + Sync)>,
+    /// The task as its caller sees it; `None` for a task without a caller.
+    pub(crate) entry: Option<&'a Entry>,
 }
 
 /// Calls of a task by the agent that is called.

@@ -104,6 +104,10 @@ fn open(known: &KnownExecution) -> Task {
     status.message = text
         .filter(|text| !text.is_empty())
         .map(|text| said(meta, &format!("{}-status", meta.execution), Part::text(text)));
+    if let (true, Some(message)) = (asks, &mut status.message) {
+        let until = waits.iter().filter_map(|wait| wait.until).min();
+        message.metadata = until.map(|until| json!({ METADATA: { "until": moment(until) } }));
+    }
     let mut task = Task {
         id: A2aTaskId::new(meta.execution.as_str()),
         context_id: ContextId::new(session(meta)),

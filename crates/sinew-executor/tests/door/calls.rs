@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_agent::{Agent, Delivery};
+use sinew_agent::{Agent, Context, Delivery};
 use sinew_mesh::artifact::Place;
 use sinew_protocol::a2a::PartContent;
 use sinew_protocol::card::{self, AgentKind};
@@ -191,11 +191,9 @@ async fn any_executor_answers_for_a_task_of_a_dead_one() {
     assert_eq!(agents.began().count(), 1, "the work was done once");
 }
 
-/// A person is waited for: the caller hears of it at once.
-#[tokio::test]
-async fn who_waits_for_a_person_is_told() {
-    let mesh = TestMesh::new().await;
-    let review = json!({
+/// A workflow that asks ada.
+fn review() -> Value {
+    json!({
         "id": "review",
         "name": "review",
         "nodes": [
@@ -205,8 +203,14 @@ async fn who_waits_for_a_person_is_told() {
         ],
         "connections": [{ "id": "c", "from_node": "t", "to_node": "h", "output_key": "result" }],
         "triggers": ["t"]
-    });
-    mesh.deploy("review", &review.to_string()).await;
+    })
+}
+
+/// A person is waited for: the caller hears of it at once.
+#[tokio::test]
+async fn who_waits_for_a_person_is_told() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("review", &review().to_string()).await;
     let service = mesh.executor("exec").await;
     let ada = mesh.connect("ada").await;
     let (said, _) = call(&ada, "review", "SendMessage", message("m1", json!([{"text": "look"}]))).await;
@@ -234,6 +238,53 @@ async fn who_waits_for_a_person_is_told() {
     assert!(verdict.accepted, "{verdict:?}");
     let (ended, _) = call(&ada, "review", "SendMessage", message("m1", json!([{"text": "look"}]))).await;
     assert_eq!(state(&ended["task"]), "TASK_STATE_COMPLETED", "{ended}");
+    service.drain().await;
+}
+
+/// An agent that is called at its own A2A endpoint stays at work while its callee waits for a person; its status names the
+/// execution that asks.
+#[tokio::test]
+async fn status_of_an_agent_names_the_question_of_its_callee() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("review", &review().to_string()).await;
+    let service = mesh.executor("exec").await;
+    let calls = |input, context: Context| async move { context.call("review", input).await };
+    let _agent = serve(&mesh, Agent::dynamic("outer", None, None, calls)).await;
+    let ada = mesh.connect("ada").await;
+    let (sent, _) = call(&ada, "outer", "SendMessage", at_once("m1", json!([{"data": {"value": 1}}]))).await;
+    let id = sent["task"]["id"].clone();
+    let reaches = async |is_enough: &dyn Fn(&Value) -> bool| {
+        let look = async {
+            loop {
+                let (task, _) = call(&ada, "outer", "GetTask", json!({"id": id})).await;
+                if is_enough(&task) {
+                    return task;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, look).await.expect("the task does not change")
+    };
+    let waits = |task: &Value| task["status"]["message"]["metadata"]["sinew"]["person_wait"].is_object();
+    let task = reaches(&waits).await;
+    assert_eq!(state(&task), "TASK_STATE_WORKING", "the caller of the agent cannot answer: {task}");
+    let message = &task["status"]["message"];
+    assert!(message["parts"][0]["text"].as_str().unwrap().contains("Is this right?"), "{task}");
+    let asks = message["metadata"]["sinew"]["person_wait"]["task"].as_str().unwrap();
+    let client = mesh.client_of("ada").await;
+    let approve = ApproveCommand {
+        execution: ExecutionId::parse(asks).unwrap(),
+        node: None,
+        activation: None,
+        data: Value::Null,
+        comment: None,
+        reject: false,
+    };
+    let verdict = client.signal(&Token::of("yes"), Command::Approve(approve), PATIENCE).await.unwrap();
+    assert!(verdict.accepted, "{verdict:?}");
+    let ended = reaches(&|task| state(task) != "TASK_STATE_WORKING").await;
+    assert_eq!(state(&ended), "TASK_STATE_COMPLETED", "{ended}");
+    assert!(!waits(&ended), "{ended}");
     service.drain().await;
 }
 

@@ -1,0 +1,84 @@
+//! The status of a task while an agent or workflow that it calls waits for a person.
+//!
+//! The task stays `working`, because its own caller cannot answer: the question is answered at the execution that asks it. The
+//! status message names the question and that execution.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use sinew_protocol::a2a::{Message, Part, PartContent, Task, TaskState};
+use sinew_protocol::task::METADATA;
+
+use crate::table::Entry;
+
+/// Member of the metadata of a status message: id of the task that asks the person, and the time until which it waits.
+const PERSON_WAIT: &str = "person_wait";
+/// Member with the time until which a task waits, in the metadata of a status message.
+const UNTIL: &str = "until";
+
+/// Returns the status message of a caller for a called task that waits for a person; `None` if the task does not wait.
+pub(crate) fn wait_message(callee: &Task) -> Option<Message> {
+    let status = &callee.status;
+    let message = status.message.as_ref();
+    let metadata = message.and_then(|message| message.metadata.as_ref()?.get(METADATA));
+    match status.state {
+        TaskState::Working => {
+            message.filter(|_| metadata.is_some_and(|m| m.get(PERSON_WAIT).is_some())).cloned()
+        }
+        TaskState::InputRequired => {
+            let texts =
+                message.iter().flat_map(|message| &message.parts).filter_map(|part| match &part.content {
+                    PartContent::Text(text) => Some(text.as_str()),
+                    _ => None,
+                });
+            let prompt = texts.collect::<Vec<_>>().join("\n");
+            let text = format!("task {} waits for a person: {prompt}", callee.id.0);
+            let until = metadata.and_then(|metadata| metadata.get(UNTIL)).unwrap_or(&Value::Null);
+            let mut wait = Message::agent(format!("{}-wait", callee.id.0), vec![Part::text(text)]);
+            let metadata = json!({ PERSON_WAIT: { "task": callee.id.0, UNTIL: until } });
+            wait.metadata = Some(json!({ METADATA: metadata }));
+            Some(wait)
+        }
+        _ => None,
+    }
+}
+
+/// Calls of a task whose callees wait for a person, with the messages to show.
+#[derive(Debug, Default)]
+pub(crate) struct CalleeWaits(Mutex<Vec<(String, Message)>>);
+
+impl CalleeWaits {
+    /// Enters or removes the message of a call.
+    fn set(&self, call: &str, wait: Option<Message>) {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.retain(|(id, _)| id != call);
+        waits.extend(wait.map(|message| (call.to_owned(), message)));
+    }
+
+    /// Returns the message of the call that waits longest.
+    pub(crate) fn oldest(&self) -> Option<Message> {
+        let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.first().map(|(_, message)| message.clone())
+    }
+}
+
+/// A call of a task whose callee waits for a person. The status of the task no longer shows it when this is dropped.
+pub(crate) struct ShownWait<'a> {
+    entry: &'a Entry,
+    call: &'a str,
+}
+
+impl<'a> ShownWait<'a> {
+    pub(crate) fn new(entry: &'a Entry, call: &'a str, wait: Message) -> Self {
+        entry.callee_waits.set(call, Some(wait));
+        entry.show_callee_wait();
+        Self { entry, call }
+    }
+}
+
+impl Drop for ShownWait<'_> {
+    fn drop(&mut self) {
+        self.entry.callee_waits.set(self.call, None);
+        self.entry.show_callee_wait();
+    }
+}
