@@ -214,3 +214,32 @@ async fn a_broker_that_pauses_makes_nothing_disappear() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     world.end().await;
 }
+
+/// A key that is made during or right after an outage opens the gateway at once; while that is not known, the answer is 503.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_made_during_an_outage_are_known() {
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| options.access.is_required = true).await;
+    let mut chance = StdRng::seed_from_u64(0x52);
+    for round in 0..6 {
+        world.pause_broker().await;
+        let making = world.make_key(|new| new.name = format!("round-{round}"));
+        let pause = async {
+            tokio::time::sleep(Duration::from_millis(chance.random_range(200..=2_000))).await;
+            world.resume_broker();
+        };
+        let (made, ()) = tokio::join!(making, pause);
+        let key = made.key.unwrap();
+        let uses = async {
+            loop {
+                let request = world.http.get(format!("{}/api/v1/workflows", world.base)).bearer_auth(&key);
+                let status = request.send().await.unwrap().status();
+                if status == StatusCode::OK {
+                    break;
+                }
+                assert!(RETRYABLE.contains(&status), "round {round}: {status}");
+            }
+        };
+        tokio::time::timeout(PATIENCE, uses).await.unwrap();
+    }
+    world.end().await;
+}

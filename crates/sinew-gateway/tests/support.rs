@@ -18,7 +18,7 @@ use sinew_executor::service::{Service, ServiceOptions, store_plan};
 use sinew_gateway::{Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
-use sinew_operations::gateway_keys::{NewKey, create_key};
+use sinew_operations::gateway_keys::{MadeKey, NewKey, create_key};
 use sinew_protocol::access::{AccessRole, KeyLimits};
 use sinew_protocol::deployment::Deployment;
 use sinew_runtime::Program;
@@ -138,8 +138,8 @@ impl GatewayWorld {
         Gateway::start(connect(&self.server.url(), "gateway").await, options).await
     }
 
-    /// Makes a key; gives its id and what its owner sends. The gateway knows it when this returns.
-    pub(crate) async fn key(&self, change: impl FnOnce(&mut NewKey)) -> (String, String) {
+    /// Makes a key, which the gateway may not know yet.
+    pub(crate) async fn make_key(&self, change: impl FnOnce(&mut NewKey)) -> MadeKey {
         let mut new = NewKey {
             name: "tester".to_owned(),
             role: AccessRole::Admin,
@@ -152,7 +152,12 @@ impl GatewayWorld {
         change(&mut new);
         // A key that has ended was made before its end.
         let made_at = new.expires_at.map_or_else(now, |end| now().min(end.saturating_sub(1)));
-        let made = create_key(&self.mesh, new, made_at).await.unwrap();
+        create_key(&self.mesh, new, made_at).await.unwrap()
+    }
+
+    /// Makes a key; gives its id and what its owner sends. The gateway knows it when this returns.
+    pub(crate) async fn key(&self, change: impl FnOnce(&mut NewKey)) -> (String, String) {
+        let made = self.make_key(change).await;
         let key = made.key.unwrap_or_default();
         // Its view of the keys follows the mesh: an unknown key becomes a known one, valid or not.
         let url = format!("{}/.well-known/agent-card.json", self.base);
