@@ -23,6 +23,7 @@ mod go_duration;
 pub mod layout;
 pub mod log_limit;
 mod mesh;
+pub mod private_file;
 mod random_token;
 mod rights;
 mod screen;

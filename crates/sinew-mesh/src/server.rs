@@ -1,7 +1,6 @@
 //! A nats-server as a child of this process: what `sinew dev` runs on, and what every test of the mesh runs on.
 //!
-//! It listens on the loopback interface only and asks for no password, so whoever can reach the loopback interface of
-//! this machine can use it.
+//! It listens on the loopback interface only. Every user of this machine can connect to it unless it has a password.
 //!
 //! The server ends with this process. It is in a process group of its own, so a Ctrl-C at the terminal does not reach it
 //! before its owner has drained. When the owner is killed, a small watchdog kills it: a shell that waits for the end of a
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{env, io};
+use std::{env, fmt, io};
 
 use rand::Rng as _;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -27,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::MeshError;
+use crate::private_file::write_private_file;
 use crate::version::Version;
 
 /// Where [`Server::find`] looks in the cache folder, and what deploy/get-nats.sh puts there.
@@ -55,7 +55,7 @@ pub(crate) const STREAMS: &str = "jetstream";
 const SHOWN_OF_LOG: u64 = 2_000;
 
 /// How to start a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ServerOptions {
     /// The folder that keeps its data, configuration and log; a temporary one when absent.
     pub store: Option<PathBuf>,
@@ -73,6 +73,18 @@ pub struct ServerOptions {
     pub program: Option<PathBuf>,
     /// Its place in a cluster; it stands alone when absent.
     pub member: Option<ClusterMember>,
+    /// Password of [`SERVER_USER`], without quotes and backslashes; nobody is asked for one when absent.
+    pub password: Option<String>,
+}
+
+/// The user of a server that has a password.
+pub const SERVER_USER: &str = "sinew";
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ServerOptions");
+        shown.field("store", &self.store).field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 /// Place of a server in a cluster of this machine.
@@ -294,7 +306,7 @@ impl Server {
     async fn launch(&mut self) -> Result<(), MeshError> {
         let cannot = |path: &Path, error: &io::Error| failed(format!("{}: {error}", path.display()));
         let config = self.store.join("nats-server.conf");
-        fs::write(&config, self.config()).map_err(|e| cannot(&config, &e))?;
+        write_private_file(&config, self.config().as_bytes()).map_err(|e| cannot(&config, &e))?;
         let log = self.log();
         // The log of the previous server is kept, because it may hold the reason of its end.
         let _ = fs::rename(&log, log.with_extension("log.old"));
@@ -331,10 +343,12 @@ impl Server {
         let limit = self.options.store_limit.map(|bytes| format!("max_file_store: {bytes},"));
         let limit = limit.unwrap_or_default();
         let store = quoted(&self.store.join(STREAMS));
-        let cluster = self.options.member.as_ref().map(ClusterMember::config).unwrap_or_default();
+        let password = self.options.password.as_deref();
+        let login = password.map(authorization).unwrap_or_default();
+        let cluster = self.options.member.as_ref().map(|member| member.config(password)).unwrap_or_default();
         format!(
             "# written by sinew at every start\nserver_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
-             jetstream {{ store_dir: {store}, {limit} {sync} }}\n{cluster}{extra}\n",
+             jetstream {{ store_dir: {store}, {limit} {sync} }}\n{login}\n{cluster}{extra}\n",
             name = self.name,
             port = self.port
         )
@@ -431,15 +445,17 @@ impl Server {
 }
 
 impl ClusterMember {
-    /// Its lines in the server's configuration.
-    fn config(&self) -> String {
+    /// Its lines in the server's configuration. The other members have the same password.
+    fn config(&self, password: Option<&str>) -> String {
+        let login = password.map(|password| format!("{SERVER_USER}:{password}@")).unwrap_or_default();
         let routes: Vec<String> =
-            self.routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+            self.routes.iter().map(|port| format!("\"nats://{login}127.0.0.1:{port}\"")).collect();
         format!(
-            "cluster {{ name: \"{}\", listen: \"127.0.0.1:{}\", routes: [{}] }}\n",
+            "cluster {{ name: \"{}\", listen: \"127.0.0.1:{}\", routes: [{}]\n{} }}\n",
             self.cluster,
             self.port,
-            routes.join(", ")
+            routes.join(", "),
+            password.map(authorization).unwrap_or_default()
         )
     }
 }
@@ -503,6 +519,11 @@ fn version_of(program: &Path) -> Result<Version, MeshError> {
 fn cache() -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+}
+
+/// The one user of clients, or of the other members of a cluster.
+fn authorization(password: &str) -> String {
+    format!("authorization {{ user: \"{SERVER_USER}\", password: \"{password}\" }}")
 }
 
 /// A path as a string of the server's configuration language.

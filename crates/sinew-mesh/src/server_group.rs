@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::error::MeshError;
-use crate::server::{ClusterMember, PORTS, STREAMS, Server, ServerOptions};
+use crate::server::{ClusterMember, PORTS, SERVER_USER, STREAMS, Server, ServerOptions};
 
 /// Time for the members to agree who leads them; elections take seconds, on a busy machine more.
 const AGREED_WITHIN: Duration = Duration::from_mins(1);
@@ -49,6 +49,7 @@ impl ServerGroup {
                     .map_err(|error| failed(format!("cannot make a temporary folder: {error}")))?,
             ),
         };
+        let password = options.password.clone();
         let store =
             temporary.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |t| t.path().into());
         let count = count_for(&store, count)?;
@@ -70,7 +71,7 @@ impl ServerGroup {
         });
         let members = try_join_all(starting).await?;
         let group = Self { members, store, _temporary: temporary };
-        group.agreed().await?;
+        group.agreed(password).await?;
         Ok(group)
     }
 
@@ -112,11 +113,15 @@ impl ServerGroup {
     }
 
     /// Waits until most of the running members agree on a leader, which is when requests for streams are answered.
-    async fn agreed(&self) -> Result<(), MeshError> {
+    async fn agreed(&self, password: Option<String>) -> Result<(), MeshError> {
         let until = Instant::now() + AGREED_WITHIN;
+        let login = password.map_or_else(async_nats::ConnectOptions::new, |password| {
+            async_nats::ConnectOptions::with_user_and_password(SERVER_USER.to_owned(), password)
+        });
         loop {
             let asked = async {
-                let client = async_nats::ConnectOptions::new()
+                let client = login
+                    .clone()
                     .request_timeout(Some(ANSWERED_WITHIN))
                     .connect(self.members.iter().map(Server::url).collect::<Vec<_>>())
                     .await

@@ -1,63 +1,181 @@
-//! The note that a running `sinew dev` leaves in its folder, so that commands in that folder find its mesh.
+//! The address and password of a running `sinew dev`, kept in its folder so that commands and agents find its mesh.
 //!
-//! The note names a port of this machine and nothing else: a folder that comes from others cannot send commands elsewhere.
+//! `.sinew/dev.json` is for Sinew, `.sinew/dev.env` is for shells and agents in other languages. Only the user who started
+//! `sinew dev` can read them. The note has a port of this machine, not an address: a note in a third-party folder cannot
+//! send commands elsewhere.
 
+use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sinew_files::FileReadError;
+use sinew_mesh::private_file::write_private_file;
+use sinew_mesh::server::SERVER_USER;
+use sinew_protocol::env;
 
+use crate::failure::Failure;
 use crate::private_folder::keep_state_private;
 
-/// The note, in the folder that `sinew dev` was started in.
+/// The note, below the folder that `sinew dev` was started in.
 const DEV_FILE: &str = ".sinew/dev.json";
-/// Bytes of a note.
-const MAX_DEV_FILE_BYTES: u64 = 4096;
+/// The same as variables, below that folder.
+const ENV_FILE: &str = ".sinew/dev.env";
+/// File with the password, in the folder with the data.
+const PASSWORD_FILE: &str = "password";
+/// Bytes of a note, and of a password.
+const MAX_FILE_BYTES: u64 = 4096;
 /// Time for the server to take a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The mesh of a `sinew dev` that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The mesh of a running `sinew dev`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunningDev {
-    port: u16,
+    /// Ports of the servers.
+    ports: Vec<u16>,
     /// Name of the mesh.
     pub namespace: String,
+    /// Password of [`RunningDev::user`].
+    pub password: String,
+}
+
+impl fmt::Debug for RunningDev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningDev").field("ports", &self.ports).finish_non_exhaustive()
+    }
 }
 
 impl RunningDev {
-    /// Returns the mesh of the `sinew dev` that runs in the current folder; none if its server does not answer.
-    pub fn find() -> Option<Self> {
-        let bytes = sinew_files::read_file(Path::new(DEV_FILE), MAX_DEV_FILE_BYTES).ok()?;
+    /// Returns the mesh of the `sinew dev` that was started in a folder; `None` if its server does not answer.
+    pub fn find(folder: &Path) -> Option<Self> {
+        let bytes = sinew_files::read_file(&folder.join(DEV_FILE), MAX_FILE_BYTES).ok()?;
         let note: Self = serde_json::from_slice(&bytes).ok()?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, note.port));
-        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok().then_some(note)
+        let answers = |port: &u16| {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+            TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()
+        };
+        note.ports.iter().any(answers).then_some(note)
     }
 
-    /// Address of the server.
+    /// Addresses of the servers, separated by commas.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        let urls: Vec<String> = self.ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        urls.join(",")
+    }
+
+    /// User of the server.
+    pub fn user(&self) -> &'static str {
+        SERVER_USER
+    }
+
+    /// True if all these addresses, separated by commas, are those of the servers, without credentials of their own.
+    pub fn has_addresses(&self, urls: &str) -> bool {
+        urls.split(',').all(|url| {
+            let host = url.trim().trim_start_matches("nats://").trim_end_matches('/');
+            let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
+            port.and_then(|port| port.parse().ok()).is_some_and(|port: u16| self.ports.contains(&port))
+        })
     }
 }
 
-/// A note that goes with its `sinew dev`.
+/// Returns the password of a server with this store: random, and the same at each start. Without a store it is new.
+pub fn server_password(store: Option<&Path>) -> Result<String, Failure> {
+    let new = || format!("{:032x}", rand::random::<u128>());
+    let Some(store) = store else { return Ok(new()) };
+    let path = store.join(PASSWORD_FILE);
+    match sinew_files::read_text_file(&path, MAX_FILE_BYTES) {
+        Ok(password) if is_password(&password) => return Ok(password),
+        Err(FileReadError::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Failure::unreadable(&path, &error));
+        }
+        _ => {}
+    }
+    let password = new();
+    std::fs::create_dir_all(store).map_err(|error| Failure::unreadable(store, &error))?;
+    write_private_file(&path, password.as_bytes()).map_err(|error| Failure::unreadable(&path, &error))?;
+    Ok(password)
+}
+
+/// True for what [`server_password`] makes. The text is part of the server's configuration.
+fn is_password(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The note of this process, removed when it is dropped.
 #[derive(Debug)]
-pub struct DevNote(PathBuf);
+pub struct DevNote;
 
 impl DevNote {
-    /// Leaves a note. A folder that cannot be written to gets none.
-    pub fn write(port: u16, namespace: &str) -> Option<Self> {
-        let note = RunningDev { port, namespace: namespace.to_owned() };
-        let path = PathBuf::from(DEV_FILE);
-        keep_state_private(&path).ok()?;
-        std::fs::write(&path, serde_json::to_vec(&note).ok()?).ok()?;
-        Some(Self(path))
+    /// Writes the note to the current folder. Returns `None` if the folder cannot be written to.
+    pub fn write(ports: Vec<u16>, namespace: &str, password: &str) -> Option<Self> {
+        let note = RunningDev { ports, namespace: namespace.to_owned(), password: password.to_owned() };
+        keep_state_private(Path::new(DEV_FILE)).ok()?;
+        write_private_file(Path::new(DEV_FILE), &serde_json::to_vec(&note).ok()?).ok()?;
+        let variables = [
+            (env::NATS_URL, note.url().as_str()),
+            (env::NATS_USER, note.user()),
+            (env::NATS_PASSWORD, password),
+            (env::NAMESPACE, namespace),
+        ]
+        .map(|(name, value)| format!("{name}={value}\n"));
+        write_private_file(Path::new(ENV_FILE), variables.concat().as_bytes()).ok()?;
+        Some(Self)
+    }
+
+    /// File with the variables that connect an agent or a tool to the mesh.
+    pub fn env_file(&self) -> PathBuf {
+        PathBuf::from(ENV_FILE)
     }
 }
 
 impl Drop for DevNote {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        for file in [DEV_FILE, ENV_FILE] {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_of_a_store_is_kept_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        let first = server_password(Some(&store)).unwrap();
+        assert!(is_password(&first));
+        assert_eq!(server_password(Some(&store)).unwrap(), first);
+        assert_ne!(server_password(None).unwrap(), first);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(store.join(PASSWORD_FILE)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // What is not a password never reaches the configuration of the server.
+        std::fs::write(store.join(PASSWORD_FILE), "\" } system_account: \"X").unwrap();
+        assert!(is_password(&server_password(Some(&store)).unwrap()));
+    }
+
+    #[test]
+    fn password_goes_to_its_own_server_only() {
+        let dev = RunningDev { ports: vec![4333, 4334], namespace: "sinew".into(), password: "p".into() };
+        for (urls, expected) in [
+            ("nats://127.0.0.1:4333", true),
+            ("localhost:4333", true),
+            ("nats://127.0.0.1:4333,nats://127.0.0.1:4334", true),
+            ("nats://127.0.0.1:4333,nats://example.com:4222", false),
+            ("nats://127.0.0.1:43330", false),
+            ("nats://example.com:4333", false),
+            ("nats://me:secret@127.0.0.1:4333", false),
+            ("nats://127.0.0.1:4333.example.com", false),
+        ] {
+            assert_eq!(dev.has_addresses(urls), expected, "{urls}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The connection to a mesh: the flags of the `nats` command line, and what its errors mean for an exit code.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,18 +19,25 @@ use tokio::sync::mpsc;
 
 /// Heading of the flags that name a mesh, in help.
 const CONNECTION_HEADING: &str = "Connection";
+/// The current folder.
+const HERE: &str = ".";
+/// Variables with credentials.
+const CREDENTIALS: [&str; 3] = [env::NATS_CREDS, env::NATS_NKEY, env::NATS_USER];
 
 /// Flags of every command that needs a mesh; the names are those of the `nats` command line.
 #[derive(Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct Connection {
-    /// Mean the mesh. So does an address or a context, as a flag or a variable, and a `sinew dev` of this folder
+    /// Use the mesh (implied by an address, a context or a running `sinew dev` in this folder)
     #[arg(help_heading = CONNECTION_HEADING, long)]
     pub(crate) mesh: bool,
-    /// Mean this process and this folder, whatever the environment names
+    /// Use this process and this folder, whatever the environment names
     #[arg(help_heading = CONNECTION_HEADING, long, conflicts_with_all = ["mesh", "nats", "context", "namespace"])]
     pub(crate) local: bool,
-    /// Address of the NATS server [env: `NATS_URL`] [default: a `sinew dev` of this folder, the selected context, else localhost]
+    /// Use the mesh of the `sinew dev` that runs in this folder
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "DIR", conflicts_with_all = ["local", "nats", "context"])]
+    pub(crate) dev: Option<PathBuf>,
+    /// Address of the NATS server [env: `NATS_URL`] [default: a running `sinew dev` in this folder, the selected context, else localhost]
     #[arg(help_heading = CONNECTION_HEADING, long, visible_alias = "server", value_name = "URL")]
     pub(crate) nats: Option<String>,
     /// Context of the `nats` command line [env: `NATS_CONTEXT`]
@@ -65,12 +73,19 @@ pub(crate) struct Connection {
     /// Caller under which commands are recorded [default: by the credentials, else the user]
     #[arg(help_heading = CONNECTION_HEADING, long = "as", value_name = "NAME", hide_short_help = true)]
     pub(crate) caller: Option<String>,
+    /// Password of the server of a `sinew dev`.
+    #[arg(skip)]
+    pub(crate) dev_password: Option<String>,
 }
 
 impl Connection {
     /// True if a flag says that a mesh is meant.
     pub(crate) fn is_given(&self) -> bool {
-        self.mesh || self.nats.is_some() || self.context.is_some() || self.namespace.is_some()
+        self.mesh
+            || self.dev.is_some()
+            || self.nats.is_some()
+            || self.context.is_some()
+            || self.namespace.is_some()
     }
 
     /// True if a mesh is meant: by a flag, by a variable that names an address or a context, or by a `sinew dev` that runs
@@ -79,14 +94,22 @@ impl Connection {
         if self.is_given() || self.local || names_files {
             return self.is_given();
         }
-        has_address_variable() || RunningDev::find().is_some()
+        has_address_variable() || RunningDev::find(Path::new(HERE)).is_some()
     }
 
     /// Returns the connection as arguments of a call of this program elsewhere, so with the address and the namespace of
-    /// the environment and of the `sinew dev` of this folder. A password is left out.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let resolved = self.resolved();
+    /// the environment, or the folder of the running `sinew dev`. A password is left out.
+    pub(crate) fn arguments(&self) -> Result<Vec<String>, Failure> {
+        let resolved = self.resolved()?;
+        if resolved.dev_password.is_some() {
+            let folder = self.dev.as_deref().unwrap_or(Path::new(HERE));
+            let folder = folder.canonicalize().map_err(|error| Failure::unreadable(folder, &error))?;
+            let caller = self.caller.iter().flat_map(|caller| ["--as".to_owned(), caller.clone()]);
+            return Ok(["--dev".to_owned(), folder.display().to_string()]
+                .into_iter()
+                .chain(caller)
+                .collect());
+        }
         let named_by_context = resolved.context.is_some() || variable(env::NATS_CONTEXT).is_some();
         let nats = resolved.nats.or_else(|| variable(env::NATS_URL).filter(|_| !named_by_context));
         let context = resolved.context.or_else(|| variable(env::NATS_CONTEXT).filter(|_| nats.is_none()));
@@ -105,22 +128,45 @@ impl Connection {
             ("--as", &self.caller),
         ];
         let given = named.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
-        given.flatten().collect()
+        Ok(given.flatten().collect())
     }
 
-    /// Returns the connection with the address of the `sinew dev` of this folder, if nothing else names one.
-    fn resolved(&self) -> Self {
-        if self.nats.is_some() || self.context.is_some() || has_address_variable() {
-            return self.clone();
-        }
-        match RunningDev::find() {
+    /// Returns the connection with address and password of a running `sinew dev`: that of `--dev`, or that of the current folder if
+    /// nothing names another address.
+    fn resolved(&self) -> Result<Self, Failure> {
+        let dev = match &self.dev {
+            Some(folder) => Some(RunningDev::find(folder).ok_or_else(|| {
+                let text = format!("no `sinew dev` is running in {}", folder.display());
+                Failure::new(FailureKind::Unreachable, code::NATS_NOT_REACHABLE.as_str(), text)
+                    .hint("start `sinew dev` in that folder")
+            })?),
+            None if self.context.is_some() || variable(env::NATS_CONTEXT).is_some() => None,
+            None => {
+                let address = self.nats.clone().or_else(|| variable(env::NATS_URL));
+                let has_credentials = self.user.is_some()
+                    || self.creds.is_some()
+                    || self.nkey.is_some()
+                    || CREDENTIALS.iter().any(|name| variable(name).is_some());
+                RunningDev::find(Path::new(HERE)).filter(|dev| match &address {
+                    Some(address) => !has_credentials && dev.has_addresses(address),
+                    None => true,
+                })
+            }
+        };
+        Ok(match dev {
             Some(dev) => Self {
                 nats: Some(dev.url()),
-                namespace: self.namespace.clone().or(Some(dev.namespace)),
+                user: Some(dev.user().to_owned()),
+                namespace: self
+                    .namespace
+                    .clone()
+                    .or_else(|| variable(env::NAMESPACE))
+                    .or(Some(dev.namespace)),
+                dev_password: Some(dev.password),
                 ..self.clone()
             },
             None => self.clone(),
-        }
+        })
     }
 
     /// Connects. `role` names the connection.
@@ -128,15 +174,15 @@ impl Connection {
         if self.local {
             return Err(Failure::usage("--local has no meaning here: this command needs a mesh"));
         }
-        let resolved = self.resolved();
+        let resolved = self.resolved()?;
         let timeout = self.nats_timeout.as_deref().map(parse_duration).transpose()?;
         let connect = Connect {
             url: resolved.nats,
             context: self.context.clone(),
             creds: self.creds.clone().map(Into::into),
             nkey: self.nkey.clone().map(Into::into),
-            user: self.user.clone(),
-            password: self.password.clone(),
+            user: resolved.user,
+            password: resolved.dev_password.or_else(|| self.password.clone()),
             cert: self.tlscert.clone().map(Into::into),
             key: self.tlskey.clone().map(Into::into),
             ca: self.tlsca.clone().map(Into::into),
@@ -170,8 +216,12 @@ impl Connection {
 
 /// Tells whether a variable names an address or a context.
 fn has_address_variable() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    is_set(env::NATS_URL) || is_set(env::NATS_CONTEXT)
+    variable(env::NATS_URL).is_some() || variable(env::NATS_CONTEXT).is_some()
+}
+
+/// Returns a variable of the environment; `None` if it is not set or empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// How long a command waits for a collector at its end.

@@ -163,6 +163,60 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     assert_eq!(dev.stop(), Some(0));
 }
 
+/// Another user of the machine has the address, and no file of this one.
+#[test]
+fn server_of_dev_asks_for_its_password() {
+    let (world, port) = World::for_dev();
+    let start = || {
+        let mut child = world
+            .command(&["dev", "--port", &port, "--gateway-port", "0"])
+            .env_remove("NATS_URL")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
+        assert!(banner.contains(".sinew/dev.env"), "{banner}");
+        Role(child)
+    };
+    let dev = start();
+    let elsewhere = World::at(world.url.clone());
+    elsewhere.ends(&["agent", "list", "--mesh"], 7);
+    let variables = std::fs::read_to_string(world.path().join(".sinew/dev.env")).unwrap();
+    let with_variables = |args: &[&str]| {
+        let mut command = elsewhere.command(args);
+        command.envs(variables.lines().filter_map(|line| line.split_once('=')));
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(with_variables(&["agent", "list", "--mesh"]), Some(0));
+    let folder = world.path().to_str().unwrap();
+    let mut named = elsewhere.command(&["agent", "list", "--dev", folder, "-o", "name"]);
+    let listed = named.env_remove("NATS_URL").output().unwrap();
+    assert!(text(&listed.stdout).contains("echo"), "{}", text(&listed.stderr));
+    // A host's configuration leads to the folder and holds no password.
+    let mut config = elsewhere.command(&["mcp", "config", "zed", "--dev", folder]);
+    let config = config.env_remove("NATS_URL").output().unwrap();
+    let config = text(&config.stdout);
+    assert!(config.contains("--dev") && config.contains(folder), "{config}");
+    let password = variables.lines().find_map(|line| line.strip_prefix("NATS_PASSWORD=")).unwrap();
+    assert!(!config.contains(password), "{config}");
+    #[cfg(unix)]
+    for file in
+        [".sinew/dev.json", ".sinew/dev.env", ".sinew/store/password", ".sinew/store/nats-server.conf"]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(world.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file}");
+    }
+    assert_eq!(dev.stop(), Some(0));
+    assert!(!world.path().join(".sinew/dev.env").exists());
+    elsewhere.ends(&["agent", "list", "--dev", folder], 4);
+    // The password is the same after the next start: agents in other languages reconnect.
+    let dev = start();
+    assert_eq!(with_variables(&["agent", "list", "--mesh"]), Some(0));
+    assert_eq!(dev.stop(), Some(0));
+}
+
 #[test]
 fn dev_deploys_what_is_saved() {
     let (world, port) = World::for_dev();

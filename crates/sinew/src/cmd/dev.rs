@@ -14,10 +14,10 @@ use sinew_gateway::{ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayOpt
 use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
-use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::server::{SERVER_USER, Server, ServerOptions};
 use sinew_mesh::server_group::ServerGroup;
 use sinew_operations::deployment;
-use sinew_operations::dev_note::DevNote;
+use sinew_operations::dev_note::{DevNote, server_password};
 use sinew_operations::failure::Failure;
 use sinew_operations::file_watch::{FileChange, FileWatch};
 use sinew_operations::mesh_operator;
@@ -60,7 +60,8 @@ const EXAMPLES: &str = "Examples:
 #[command(
     long_about = "Start a mesh for development in one process: a NATS server, an executor, ready-made agents and \
                   workflows. It is persistent: executions go on after the next start.\n\nThe server listens on this \
-                  machine only and asks nobody for a password. Ctrl-C hands over what runs and stops everything; a \
+                  machine only, with a password that commands in this folder read from .sinew/dev.json; programs in other \
+                  folders and languages connect with the variables in .sinew/dev.env. Ctrl-C hands over what runs and stops everything; a \
                   second one stops at once.",
     after_help = EXAMPLES
 )]
@@ -130,8 +131,14 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let (mut server, mesh_at) = if args.mesh.nats.is_some() {
         (None, args.mesh.clone())
     } else {
-        let server = server(args, output).await?;
-        let at = Connection { nats: Some(server.url()), ..args.mesh.clone() };
+        let password = server_password(store_of(args).as_deref())?;
+        let server = server(args, &password, output).await?;
+        let at = Connection {
+            nats: Some(server.url()),
+            user: Some(SERVER_USER.to_owned()),
+            dev_password: Some(password),
+            ..args.mesh.clone()
+        };
         (Some(server), at)
     };
     let mesh = mesh_at.open("dev").await?;
@@ -140,7 +147,10 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let deployed = deployment::deploy_all(&mesh, &loaded).await?;
     let service = start_service(&mesh, args).await?;
     let gateway = start_gateway(&mesh, args, output).await?;
-    let _note = server.as_ref().and_then(|server| DevNote::write(server.port(), mesh.namespace()));
+    let note = server.as_ref().and_then(|server| {
+        let ports = server.members().iter().map(Server::port).collect();
+        DevNote::write(ports, mesh.namespace(), mesh_at.dev_password.as_deref().unwrap_or_default())
+    });
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
     let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
     let mut serving = ServedAgents::serve(&mesh, &agents, &stop.token);
@@ -159,6 +169,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         tools: serve::tools_address(&gateway),
         console: serve::console_address(&gateway),
         server: server.as_ref(),
+        env_file: note.as_ref().map(DevNote::env_file),
         agents: &own,
         ready_made: &ready_made,
         workflows: &workflows,
@@ -297,8 +308,13 @@ fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-async fn server(args: &DevArgs, output: &Output) -> Result<ServerGroup, Failure> {
-    let store = (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)));
+/// Folder for the data; `None` if nothing is kept.
+fn store_of(args: &DevArgs) -> Option<PathBuf> {
+    (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)))
+}
+
+async fn server(args: &DevArgs, password: &str, output: &Output) -> Result<ServerGroup, Failure> {
+    let store = store_of(args);
     if let Some(store) = &store {
         keep_state_private(store).map_err(|error| Failure::unreadable(store, &error))?;
     }
@@ -312,7 +328,8 @@ async fn server(args: &DevArgs, output: &Output) -> Result<ServerGroup, Failure>
     if args.port.is_none() && !free {
         output.note(&format!("port {USUAL_PORT} is taken; another is used"));
     }
-    let options = ServerOptions { store, port, ..ServerOptions::default() };
+    let password = Some(password.to_owned());
+    let options = ServerOptions { store, port, password, ..ServerOptions::default() };
     let server = ServerGroup::start(options, args.servers.map(usize::from)).await;
     server.map_err(|error| {
         let failure = Failure::from(error);
@@ -336,6 +353,8 @@ struct DevBanner<'a> {
     /// Address of the console.
     console: String,
     server: Option<&'a ServerGroup>,
+    /// File with the variables that connect other programs.
+    env_file: Option<PathBuf>,
     agents: &'a [String],
     /// Agents that ship with Sinew.
     ready_made: &'a [String],
@@ -357,6 +376,7 @@ impl DevBanner<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "nats": self.url,
             "namespace": self.namespace,
+            "env_file": self.env_file,
             "console": self.console,
             "gateway": self.card,
             "tools": self.tools,
@@ -379,6 +399,9 @@ impl DevBanner<'_> {
                 format!("sinew {}   namespace {}", env!("CARGO_PKG_VERSION"), self.namespace),
                 format!("NATS         {} ({by})", self.url),
             ];
+            if let Some(file) = &self.env_file {
+                lines.push(format!("Variables    {} (to connect other programs)", file.display()));
+            }
             lines.push(format!("Console      {}", self.console));
             lines.push(format!("Gateway      {}", self.card));
             lines.push(format!("Tools        {} (MCP)", self.tools));
@@ -403,11 +426,10 @@ impl DevBanner<'_> {
     }
 
     fn next(&self) -> String {
-        // A server at the usual place needs not be named, as far as Sinew is concerned.
-        let usual = self.url.split(',').any(|url| url.ends_with(&format!(":{USUAL_PORT}")));
-        // One server of several is enough: it tells of the others.
         let first = self.url.split(',').next().unwrap_or_default();
-        let at = if usual { "--mesh".to_owned() } else { format!("--nats {first}") };
+        // The note leads commands of this folder to a server of our own.
+        let is_found = self.env_file.is_some() || first.ends_with(&format!(":{USUAL_PORT}"));
+        let at = if is_found { "--mesh".to_owned() } else { format!("--nats {first}") };
         words::name(&self.next.line(&at))
     }
 }

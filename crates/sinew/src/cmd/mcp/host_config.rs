@@ -88,7 +88,7 @@ fn program(args: &HostConfigArgs) -> Result<ToolServer, Failure> {
     }
     let path = std::env::current_exe().map_err(|error| Failure::unreadable("sinew".as_ref(), &error))?;
     let mut arguments = vec!["mcp".to_owned()];
-    let connection = args.mesh.arguments();
+    let connection = args.mesh.arguments()?;
     if let Some(address) = connection.iter().find(|word| word.contains("://") && word.contains('@')) {
         let address = address.split('@').next_back().unwrap_or_default();
         let text = format!(
