@@ -22,13 +22,13 @@ use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{Fault, TaskId, Token, code, header};
 use tokio::time::interval;
 
+use crate::agent_host::{AgentHost, MOST_WAITING};
 use crate::caller_question::AnswerFate;
 use crate::failure::{BUSY, STOPPING, short};
 use crate::node_endpoint;
 use crate::operations;
 use crate::replicas::{CallNeed, PassedCall, Replicas};
 use crate::request;
-use crate::site::{MOST_WAITING, Site};
 use crate::table::{Begin, Entry};
 use crate::task_properties::own_ids;
 
@@ -50,7 +50,7 @@ enum AnswerWait {
 
 /// The tasks of one agent, as its callers see them.
 pub(crate) struct AgentTasks {
-    site: Arc<Site>,
+    host: Arc<AgentHost>,
     /// Processes that calls for unknown tasks are passed on to; `None` for calls that another process passed on.
     replicas: Option<Arc<Replicas>>,
 }
@@ -58,36 +58,40 @@ pub(crate) struct AgentTasks {
 /// Opens the endpoint and lists it for `nats micro ls`, `info` and `stats`. The figures of the service are those of calls;
 /// its `data` has those of all tasks, also from the queue.
 pub(crate) async fn open(
-    site: &Arc<Site>,
+    host: &Arc<AgentHost>,
     replicas: Option<Arc<Replicas>>,
 ) -> Result<A2aEndpoint<AgentTasks>, MeshError> {
-    let agent = &site.agent.agent;
+    let agent = &host.agent.agent;
     let metadata = BTreeMap::from([
         ("sinew_agent".to_owned(), agent.name.clone()),
-        ("sinew_namespace".to_owned(), site.mesh.namespace().to_owned()),
+        ("sinew_namespace".to_owned(), host.mesh.namespace().to_owned()),
         ("sinew_version".to_owned(), agent.version.clone()),
         ("a2a_version".to_owned(), A2A_VERSION.to_owned()),
     ]);
     let (description, version) = (agent.description.clone(), agent.version.clone());
-    let figures = Arc::clone(&site.agent.figures);
+    let figures = Arc::clone(&host.agent.figures);
     let about = move || About {
         description: description.clone(),
         version: version.clone(),
         metadata: metadata.clone(),
         data: figures.to_json(),
     };
-    let calls = site.mesh.services().serve_rpc(&agent.name).await?;
-    let listed = site.mesh.services().list_agent(&agent.name, about).await?;
-    let tasks = Arc::new(AgentTasks { site: Arc::clone(site), replicas });
+    let calls = host.mesh.services().serve_rpc(&agent.name).await?;
+    let listed = host.mesh.services().list_agent(&agent.name, about).await?;
+    let tasks = Arc::new(AgentTasks { host: Arc::clone(host), replicas });
     // Calls that wait for a task are answered while the agent drains.
-    Ok(A2aEndpoint::new(tasks, calls, Some(listed)).tracked_by(site.going_on.clone()))
+    Ok(A2aEndpoint::new(tasks, calls, Some(listed)).tracked_by(host.going_on.clone()))
 }
 
 /// Answers the other processes of the agent, until the connection is closed.
-pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut endpoint: ReplicaEndpoint) {
+pub(crate) async fn serve_replicas(
+    host: Arc<AgentHost>,
+    replicas: Arc<Replicas>,
+    mut endpoint: ReplicaEndpoint,
+) {
     // A call that was passed on is answered here, whatever becomes of its task.
-    let tasks = Arc::new(AgentTasks { site: Arc::clone(&site), replicas: None });
-    let calls = ForwardedCalls::new(tasks, site.going_on.clone());
+    let tasks = Arc::new(AgentTasks { host: Arc::clone(&host), replicas: None });
+    let calls = ForwardedCalls::new(tasks, host.going_on.clone());
     let mut beat = interval(CARD_INTERVAL);
     loop {
         let delivery = tokio::select! {
@@ -100,7 +104,7 @@ pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut
         match delivery {
             None => return,
             Some(ReplicaDelivery::Message(ReplicaMessage::WorksOn { task, result }, reply)) => {
-                let is_held = node_endpoint::join(&site, &task, &result).await;
+                let is_held = node_endpoint::join(&host, &task, &result).await;
                 let answer = if is_held { HolderAnswer::Held } else { HolderAnswer::NotHeld };
                 if let Some(reply) = reply {
                     replicas.answer(reply, &answer).await;
@@ -108,7 +112,7 @@ pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut
             }
             Some(ReplicaDelivery::Message(message, reply)) => {
                 let holds =
-                    |asked: &TaskQuestion| site.table.find(&asked.caller, asked.task.as_str()).is_some();
+                    |asked: &TaskQuestion| host.table.find(&asked.caller, asked.task.as_str()).is_some();
                 replicas.take(message, reply, holds).await;
             }
             Some(ReplicaDelivery::Call(call)) => calls.take(call),
@@ -118,7 +122,7 @@ pub(crate) async fn serve_replicas(site: Arc<Site>, replicas: Arc<Replicas>, mut
 
 impl A2aService for AgentTasks {
     async fn card(&self) -> Result<AgentCard, A2aError> {
-        Ok(self.site.agent.agent.announcement().card(self.site.mesh.namespace()))
+        Ok(self.host.agent.agent.announcement().card(self.host.mesh.namespace()))
     }
 
     async fn send_message(
@@ -156,12 +160,12 @@ impl A2aService for AgentTasks {
         if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
             return outcome;
         }
-        let (task, seq) = operations::get(&self.site.table, &call.caller, &params)?;
+        let (task, seq) = operations::get(&self.host.table, &call.caller, &params)?;
         Ok(A2aAnswer::of(&*task).with_seq(seq))
     }
 
     async fn list_tasks(&self, call: &A2aCall, params: ListTasksParams) -> A2aOutcome {
-        let page = operations::list(&self.site.table, &call.caller, &params)?;
+        let page = operations::list(&self.host.table, &call.caller, &params)?;
         let Some(replicas) = self.replicas.as_ref().filter(|replicas| !replicas.is_alone()) else {
             return Ok(A2aAnswer::of(&page));
         };
@@ -175,7 +179,7 @@ impl A2aService for AgentTasks {
         if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, wait).await {
             return outcome;
         }
-        let entry = operations::cancel(&self.site.table, &call.caller, &params)?;
+        let entry = operations::cancel(&self.host.table, &call.caller, &params)?;
         if let Some(None) = call.wait(entry.ended()).await {
             return Err(stopping());
         }
@@ -186,7 +190,7 @@ impl A2aService for AgentTasks {
         if let Some(outcome) = self.elsewhere(call, &params.id, CallNeed::Task, AnswerWait::AtOnce).await {
             return outcome;
         }
-        let (task, seq) = operations::subscribe(&self.site.table, &call.caller, &params)?;
+        let (task, seq) = operations::subscribe(&self.host.table, &call.caller, &params)?;
         Ok(A2aAnswer::of_task(&*task).with_seq(seq))
     }
 
@@ -205,7 +209,7 @@ impl AgentTasks {
         wait: AnswerWait,
     ) -> Option<A2aOutcome> {
         let replicas = self.replicas.as_ref().filter(|replicas| !replicas.is_alone())?;
-        if self.site.table.find(&call.caller, task).is_some() {
+        if self.host.table.find(&call.caller, task).is_some() {
             return None;
         }
         let task = TaskId::parse(task).ok()?;
@@ -231,11 +235,11 @@ impl AgentTasks {
         let find = |metadata: &Option<Value>| TaskExtra::find(metadata.as_ref());
         if let Some(extra) = find(&params.metadata).or_else(|| find(&params.message.metadata)) {
             call.headers.get(header::REPEATED)?;
-            let (_, task) = self.site.asked().result_subject(&extra.ok()?.result_subject)?;
+            let (_, task) = self.host.asked().result_subject(&extra.ok()?.result_subject)?;
             return Some(task.as_str().to_owned());
         }
-        let (site, message) = (&self.site, &params.message.id.0);
-        let (_, task) = own_ids(site.mesh.namespace(), &site.token, &call.caller, message);
+        let (host, message) = (&self.host, &params.message.id.0);
+        let (_, task) = own_ids(host.mesh.namespace(), &host.token, &call.caller, message);
         Some(task.as_str().to_owned())
     }
 
@@ -244,7 +248,7 @@ impl AgentTasks {
         let text = call.headers.get(header::DEADLINE).map(HeaderValue::as_str);
         let deadline = text.and_then(|ms| ms.parse().ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
         let left = deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
-        let longest = self.site.agent.agent.timeout;
+        let longest = self.host.agent.agent.timeout;
         AnswerWait::TaskEnd(left.unwrap_or(longest).min(longest).saturating_add(TASK_GRACE))
     }
 
@@ -255,7 +259,7 @@ impl AgentTasks {
         task: &str,
         params: SendMessageRequest,
     ) -> Result<Arc<Entry>, A2aError> {
-        let entry = self.site.table.find(caller, task);
+        let entry = self.host.table.find(caller, task);
         let entry = entry.ok_or_else(|| A2aError::task_not_found(short(task, 64)))?;
         let context = params.message.context_id.as_ref();
         if context.is_some_and(|context| *context != entry.snapshot().context_id) {
@@ -270,11 +274,11 @@ impl AgentTasks {
     }
 
     async fn begin(&self, call: &A2aCall, params: SendMessageRequest) -> Result<Arc<Entry>, A2aError> {
-        let (site, caller) = (&self.site, &call.caller);
-        let (asked, namespace) = (site.asked(), site.mesh.namespace());
+        let (host, caller) = (&self.host, &call.caller);
+        let (asked, namespace) = (host.asked(), host.mesh.namespace());
         let id = params.message.id.0.clone();
         let ids = |extra: Option<&sinew_protocol::task::TaskExtra>| match extra {
-            None => Ok(own_ids(namespace, &site.token, caller, &id)),
+            None => Ok(own_ids(namespace, &host.token, caller, &id)),
             Some(extra) => asked
                 .result_subject(&extra.result_subject)
                 .ok_or_else(|| request::unreadable("the result subject is not one of this agent")),
@@ -287,10 +291,10 @@ impl AgentTasks {
         }
         caller.as_str().clone_into(&mut asked_for.about.caller);
         if call.headers.get(header::REPEATED).is_some() {
-            site.drop_passed_deadline(&mut asked_for.about).await;
+            host.drop_passed_deadline(&mut asked_for.about).await;
         }
-        let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
-        match site.begin(asked_for, Some(caller.clone()), most_open) {
+        let most_open = host.agent.agent.concurrency.saturating_add(MOST_WAITING);
+        match host.begin(asked_for, Some(caller.clone()), most_open) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),
             Begin::Full => {
                 let fault =

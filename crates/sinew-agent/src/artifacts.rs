@@ -27,10 +27,10 @@ pub(crate) struct KeptVersion {
 /// Nothing is stored for others before the task's result goes out: small artifacts travel in it, larger ones lie in the
 /// mesh's object store by then.
 #[derive(Clone, Debug, Default)]
-pub struct Artifacts(Arc<Mutex<ArtifactShelf>>);
+pub struct Artifacts(Arc<Mutex<TaskArtifacts>>);
 
 #[derive(Debug, Default)]
-struct ArtifactShelf {
+struct TaskArtifacts {
     kept: Vec<KeptVersion>,
     versions: BTreeMap<ArtifactName, u32>,
     bytes: usize,
@@ -123,7 +123,7 @@ impl Artifacts {
         self.shelf().kept.clone()
     }
 
-    fn shelf(&self) -> std::sync::MutexGuard<'_, ArtifactShelf> {
+    fn shelf(&self) -> std::sync::MutexGuard<'_, TaskArtifacts> {
         // Every change of the shelf is complete before anything in it can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 /// The question that a task asks its caller now, if any.
 #[derive(Debug, Default)]
-pub(crate) struct CallerDesk(Mutex<DeskState>);
+pub(crate) struct CallerQuestion(Mutex<QuestionState>);
 
 #[derive(Debug, Default)]
-struct DeskState {
+struct QuestionState {
     waiting: Option<oneshot::Sender<Message>>,
     /// Id of the message that was taken last.
     last_answer: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) enum AnswerFate {
     NotAsked,
 }
 
-impl CallerDesk {
+impl CallerQuestion {
     /// Opens the desk for an answer. A question that was open is asked no more.
     pub(crate) fn open(&self) -> oneshot::Receiver<Message> {
         let (sender, receiver) = oneshot::channel();
@@ -53,7 +53,7 @@ impl CallerDesk {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, DeskState> {
+    fn state(&self) -> std::sync::MutexGuard<'_, QuestionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,15 +66,15 @@ mod tests {
 
     #[test]
     fn an_answer_is_taken_once_and_only_when_asked_for() {
-        let desk = CallerDesk::default();
+        let question = CallerQuestion::default();
         let message = |id: &str| Message::user(id, vec![Part::text(id)]);
-        assert_eq!(desk.take(message("m1")), AnswerFate::NotAsked);
-        let mut asked = desk.open();
-        assert_eq!(desk.take(message("m1")), AnswerFate::Taken);
+        assert_eq!(question.take(message("m1")), AnswerFate::NotAsked);
+        let mut asked = question.open();
+        assert_eq!(question.take(message("m1")), AnswerFate::Taken);
         assert_eq!(asked.try_recv().unwrap().id.0, "m1");
-        assert_eq!(desk.take(message("m1")), AnswerFate::Repeated);
-        assert_eq!(desk.take(message("m2")), AnswerFate::NotAsked);
-        drop(desk.open());
-        assert_eq!(desk.take(message("m3")), AnswerFate::NotAsked);
+        assert_eq!(question.take(message("m1")), AnswerFate::Repeated);
+        assert_eq!(question.take(message("m2")), AnswerFate::NotAsked);
+        drop(question.open());
+        assert_eq!(question.take(message("m3")), AnswerFate::NotAsked);
     }
 }

@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::handler::{self, Handler, HandlerOutput};
 use crate::person_question::QuestionToPerson;
 use crate::session_log::SessionLog;
-use crate::step_log::StepPlace;
+use crate::step_log::AppendOutcome;
 
 /// Time for the last messages of a call to be passed on.
 const MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -379,11 +379,11 @@ impl Steps for TaskSteps {
             })?;
             let written = self.context.step_log().append(place, bytes.into(), self.keep).await;
             Ok(match written.map_err(Failure::into_fault)? {
-                StepPlace::Written => {
+                AppendOutcome::Written => {
                     crash::point(crash_point(&record.body));
                     StepAppend::Stored
                 }
-                StepPlace::Taken => StepAppend::Taken,
+                AppendOutcome::Taken => StepAppend::Taken,
             })
         }
         .boxed()

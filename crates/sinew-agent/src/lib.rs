@@ -27,6 +27,7 @@
 
 mod agent;
 mod agent_endpoint;
+mod agent_host;
 mod artifacts;
 mod callee_wait;
 mod caller_question;
@@ -54,7 +55,6 @@ mod request;
 mod run;
 mod serve;
 mod session_log;
-mod site;
 mod step_log;
 mod steps;
 mod table;
@@ -84,6 +84,6 @@ pub use sinew_mesh::Mesh;
 pub use sinew_protocol::card::Delivery;
 pub use sinew_source::HostReferences;
 pub use sinew_source::VariableError;
-pub use step_log::{StepLog, StepPlace};
+pub use step_log::{AppendOutcome, StepLog};
 pub use steps::{StepEffect, Steps};
 pub use tokio_util::sync::CancellationToken;

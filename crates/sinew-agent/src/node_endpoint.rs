@@ -19,13 +19,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
+use crate::agent_host::{AgentHost, MOST_WAITING};
 use crate::context::Context;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::HandlerOutput;
-use crate::node_tasks::{AnswerListener, NodeBegin, NodeJoin};
+use crate::node_tasks::{AnswerListener, NodeJoin, NodeStart};
 use crate::replicas::Replicas;
 use crate::reply;
-use crate::site::{MOST_WAITING, Site};
 use crate::task_properties::{Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
@@ -71,8 +71,8 @@ impl NodeWork {
 }
 
 /// Answers tasks until the agent drains; then refuses those that are here already, so that other replicas get them.
-pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
-    let mut draining = std::pin::pin!(site.draining.cancelled());
+pub(crate) async fn serve(host: Arc<AgentHost>, mut endpoint: NodeEndpoint, replicas: Option<Arc<Replicas>>) {
+    let mut draining = std::pin::pin!(host.draining.cancelled());
     loop {
         let task = tokio::select! {
             biased;
@@ -80,42 +80,42 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint, replicas:
             task = endpoint.next() => task,
         };
         let Some(task) = task else { return };
-        take(&site, task, replicas.as_ref()).await;
+        take(&host, task, replicas.as_ref()).await;
     }
     if let Err(error) = endpoint.stop().await {
         tracing::debug!(%error, "the node endpoint was not closed");
     }
     while let Some(task) = endpoint.next().await {
         if let Some(id) = task_of(&task.body) {
-            answer(&site, AnswerListener::Reply(task.reply), &id, refusal(&id, &stopping())).await;
+            answer(&host, AnswerListener::Reply(task.reply), &id, refusal(&id, &stopping())).await;
         }
     }
 }
 
-async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>) {
+async fn take(host: &Arc<AgentHost>, task: NodeTask, replicas: Option<&Arc<Replicas>>) {
     let NodeTask { reply, is_repeated, .. } = task;
     let listener = AnswerListener::Reply(reply.clone());
-    let mut work = match NodeWork::read(&site.agent.agent.name, &task.body) {
+    let mut work = match NodeWork::read(&host.agent.agent.name, &task.body) {
         Ok(work) => work,
         Err(fault) => {
             sinew_mesh::log_limited!(warn, code = %fault.code, "a task at the node endpoint cannot be read");
             if let Some(id) = task_of(&task.body) {
-                answer(site, listener, &id, refusal(&id, &fault)).await;
+                answer(host, listener, &id, refusal(&id, &fault)).await;
             }
             return;
         }
     };
     if is_repeated {
-        Box::pin(site.drop_passed_deadline(&mut work.about)).await;
+        Box::pin(host.drop_passed_deadline(&mut work.about)).await;
     }
-    let max_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
+    let max_open = host.agent.agent.concurrency.saturating_add(MOST_WAITING);
     let replicas = replicas
-        .filter(|replicas| is_repeated && !replicas.is_alone() && !site.nodes.knows(&work.about.task));
+        .filter(|replicas| is_repeated && !replicas.is_alone() && !host.nodes.knows(&work.about.task));
     let Some(replicas) = replicas.map(Arc::clone) else {
-        return begin(site, work, listener, max_open).await;
+        return begin(host, work, listener, max_open).await;
     };
     // Another process may be working on it; the endpoint does not wait for the others.
-    let (asking, tracker) = (Arc::clone(site), site.going_on.clone());
+    let (asking, tracker) = (Arc::clone(host), host.going_on.clone());
     tracker.spawn(async move {
         if replicas.works_elsewhere(&work.about.task, &reply).await {
             return;
@@ -129,14 +129,14 @@ async fn take(site: &Arc<Site>, task: NodeTask, replicas: Option<&Arc<Replicas>>
 }
 
 /// Lets an executor hear how a task ends that this process works on or has done. Returns whether it is such a task.
-pub(crate) async fn join(site: &Site, task: &TaskId, result: &str) -> bool {
-    if !site.mesh.services().may_answer(result) {
+pub(crate) async fn join(host: &AgentHost, task: &TaskId, result: &str) -> bool {
+    if !host.mesh.services().may_answer(result) {
         return false;
     }
-    match site.nodes.join(task, AnswerListener::Reply(result.into())) {
+    match host.nodes.join(task, AnswerListener::Reply(result.into())) {
         NodeJoin::Open => true,
         NodeJoin::Ended(known, listener) => {
-            answer(site, listener, task, known).await;
+            answer(host, listener, task, known).await;
             true
         }
         NodeJoin::Unknown => false,
@@ -144,31 +144,31 @@ pub(crate) async fn join(site: &Site, task: &TaskId, result: &str) -> bool {
 }
 
 /// Begins a task, or answers it if it is known; the listener is told how it ends.
-pub(crate) async fn begin(site: &Arc<Site>, work: NodeWork, listener: AnswerListener, max_open: usize) {
+pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: AnswerListener, max_open: usize) {
     let id = work.about.task.clone();
-    match site.nodes.begin(&work.about.execution, &id, listener, max_open) {
-        NodeBegin::Open => {}
-        NodeBegin::Ended(known, listener) => answer(site, listener, &id, known).await,
-        NodeBegin::Full(listener) => {
+    match host.nodes.begin(&work.about.execution, &id, listener, max_open) {
+        NodeStart::Open => {}
+        NodeStart::Ended(known, listener) => answer(host, listener, &id, known).await,
+        NodeStart::Full(listener) => {
             let fault = Fault::error(BUSY, "the agent has no room for another task");
-            answer(site, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
+            answer(host, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
         }
-        NodeBegin::New(cancel) => {
+        NodeStart::New(cancel) => {
             // Read after the task is in the table: a cancellation that comes now finds it there.
-            if site.cancelled.contains(&work.about.execution, &id) {
+            if host.cancelled.contains(&work.about.execution, &id) {
                 cancel.cancel();
             }
-            let context = Context::of_node(work.about, cancel, &site.mesh, &site.outgoing, &site.peers);
-            if let Some(answer) = run(site, context, work.input) {
-                end(site, &id, answer).await;
+            let context = Context::of_node(work.about, cancel, &host.mesh, &host.outgoing, &host.peers);
+            if let Some(answer) = run(host, context, work.input) {
+                end(host, &id, answer).await;
             }
         }
     }
 }
 
 /// Runs a task as far as it goes without waiting. `None` if the rest is done elsewhere.
-fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
-    let agent = &site.agent;
+fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
+    let agent = &host.agent;
     let arrived = std::time::Instant::now();
     let ended = |fault: Option<&Fault>| agent.figures.ended(&agent.agent.name, arrived.elapsed(), fault);
     let failed = |fault: Fault| {
@@ -183,11 +183,11 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     }
     // Checks against schemas of others may take milliseconds: other tasks do not wait for them.
     let brings_schema = context.input_schema().is_some() || context.output_schema().is_some();
-    let slot = match Arc::clone(&site.places.working).try_acquire_owned() {
+    let slot = match Arc::clone(&host.places.working).try_acquire_owned() {
         Ok(slot) if !agent.pace.is_slow() && !brings_schema => slot,
         slot => {
             let span = task_span(&context);
-            spawn(site, context, input, None, slot.ok(), span);
+            spawn(host, context, input, None, slot.ok(), span);
             return None;
         }
     };
@@ -203,7 +203,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let said = match polled {
         std::task::Poll::Ready(said) => said,
         std::task::Poll::Pending => {
-            spawn(site, context, kept, Some(FirstCall::Running(call)), Some(slot), span);
+            spawn(host, context, kept, Some(FirstCall::Running(call)), Some(slot), span);
             return None;
         }
     };
@@ -229,25 +229,25 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
         }
         _ => {}
     }
-    spawn(site, context, kept, Some(FirstCall::Answered(said)), Some(slot), span);
+    spawn(host, context, kept, Some(FirstCall::Answered(said)), Some(slot), span);
     None
 }
 
 /// Goes on with a task beside the endpoint.
 fn spawn(
-    site: &Arc<Site>,
+    host: &Arc<AgentHost>,
     context: Context,
     input: Value,
     first: Option<FirstCall>,
     slot: Option<OwnedSemaphorePermit>,
     span: tracing::Span,
 ) {
-    let (site, tracker) = (Arc::clone(site), site.going_on.clone());
-    tracker.spawn(async move { carry_out(&site, &context, input, first, slot).await }.instrument(span));
+    let (host, tracker) = (Arc::clone(host), host.going_on.clone());
+    tracker.spawn(async move { carry_out(&host, &context, input, first, slot).await }.instrument(span));
 }
 
 async fn carry_out(
-    site: &Arc<Site>,
+    host: &Arc<AgentHost>,
     context: &Context,
     input: Value,
     first: Option<FirstCall>,
@@ -255,32 +255,32 @@ async fn carry_out(
 ) {
     let id = context.task();
     // However this ends, nobody waits for the answer in vain.
-    let guard = OpenNodeTask { site, id };
-    let timer = site.agent.figures.begin(&site.agent.agent.name);
-    let ended = match attempt(site, context, &input, first, slot).await {
+    let guard = OpenNodeTask { host, id };
+    let timer = host.agent.figures.begin(&host.agent.agent.name);
+    let ended = match attempt(host, context, &input, first, slot).await {
         Ok(ended) => ended,
-        Err(why) => return Box::pin(give_up(site, id, why)).await,
+        Err(why) => return Box::pin(give_up(host, id, why)).await,
     };
     timer.end(ended.result.as_ref().err());
     ended.log_failure(context);
     // A task may work or wait for long: the memory for its end is there only at its end.
-    let body = Box::pin(reply::node_result(&site.mesh, context, &ended, &site.halt)).await;
+    let body = Box::pin(reply::node_result(&host.mesh, context, &ended, &host.halt)).await;
     drop(guard);
     if let Some(feed) = context.feed() {
         Box::pin(feed.ended(&result_task(Draft::new(id, ended.result)))).await;
     }
-    Box::pin(end(site, id, body)).await;
+    Box::pin(end(host, id, body)).await;
 }
 
 /// Forgets a task that this process has no answer to.
-async fn give_up(site: &Site, id: &TaskId, why: GivenUp) {
+async fn give_up(host: &AgentHost, id: &TaskId, why: GivenUp) {
     match why {
         GivenUp::Stopping => tracing::warn!(task = %id, "the task is given up: this process ends"),
         GivenUp::TakenOver => {
             tracing::info!(task = %id, "the task is given up: another process works on it");
         }
     }
-    for listener in site.nodes.forget(id) {
+    for listener in host.nodes.forget(id) {
         match (listener, why) {
             (AnswerListener::Delivery(sender), GivenUp::TakenOver) => {
                 let _ = sender.send(None);
@@ -290,38 +290,38 @@ async fn give_up(site: &Site, id: &TaskId, why: GivenUp) {
             (AnswerListener::Reply(_), GivenUp::TakenOver)
             | (AnswerListener::Delivery(_), GivenUp::Stopping) => {}
             (listener @ AnswerListener::Reply(_), GivenUp::Stopping) => {
-                answer(site, listener, id, refusal(id, &stopping())).await;
+                answer(host, listener, id, refusal(id, &stopping())).await;
             }
         }
     }
 }
 
 async fn attempt(
-    site: &Arc<Site>,
+    host: &Arc<AgentHost>,
     context: &Context,
     input: &Value,
     first: Option<FirstCall>,
     slot: Option<OwnedSemaphorePermit>,
 ) -> Result<EndedTask, GivenUp> {
-    let agent = &site.agent;
+    let agent = &host.agent;
     let until = Instant::now() + crate::work::time_left(agent, context);
     let slot = if let Some(slot) = slot {
         slot
     } else {
         tokio::select! {
             biased;
-            () = site.halt.cancelled() => return Err(GivenUp::Stopping),
+            () = host.halt.cancelled() => return Err(GivenUp::Stopping),
             () = context.cancel().cancelled() => {
                 return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it started")));
             }
             () = sleep_until(until) => {
                 return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
-            slot = Arc::clone(&site.places.working).acquire_owned() => slot.map_err(|_| GivenUp::Stopping)?,
+            slot = Arc::clone(&host.places.working).acquire_owned() => slot.map_err(|_| GivenUp::Stopping)?,
         }
     };
-    context.slot().hold(site.places.clone(), slot);
-    let ended = carry_on(agent, input, context, &site.halt, first).await;
+    context.slot().hold(host.places.clone(), slot);
+    let ended = carry_on(agent, input, context, &host.halt, first).await;
     context.slot().release();
     ended
 }
@@ -342,13 +342,13 @@ async fn carry_on(
 }
 
 /// Remembers how a task ended, and tells everybody who waits for it.
-async fn end(site: &Site, id: &TaskId, body: Bytes) {
-    for listener in site.nodes.end(id, body.clone()) {
-        answer(site, listener, id, body.clone()).await;
+async fn end(host: &AgentHost, id: &TaskId, body: Bytes) {
+    for listener in host.nodes.end(id, body.clone()) {
+        answer(host, listener, id, body.clone()).await;
     }
 }
 
-async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes) {
+async fn answer(host: &AgentHost, listener: AnswerListener, id: &TaskId, body: Bytes) {
     let reply = match listener {
         AnswerListener::Reply(reply) => reply,
         AnswerListener::Delivery(sender) => {
@@ -357,10 +357,10 @@ async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes)
         }
     };
     let body = if body.len() > MAX_RESULT { too_large(id, body.len(), MAX_RESULT) } else { body };
-    match site.mesh.services().answer_node(reply.clone(), body).await {
+    match host.mesh.services().answer_node(reply.clone(), body).await {
         Err(MeshError::TooLarge { size, limit, .. }) => {
             let small = too_large(id, size as usize, limit as usize);
-            if let Err(error) = site.mesh.services().answer_node(reply, small).await {
+            if let Err(error) = host.mesh.services().answer_node(reply, small).await {
                 tracing::debug!(task = %id, %error, "a task was not answered");
             }
         }
@@ -406,14 +406,14 @@ fn task_span(context: &Context) -> tracing::Span {
 
 /// An open task that is being carried out; forgotten when this is dropped before it has ended.
 struct OpenNodeTask<'a> {
-    site: &'a Site,
+    host: &'a AgentHost,
     id: &'a TaskId,
 }
 
 impl Drop for OpenNodeTask<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            drop(self.site.nodes.forget(self.id));
+            drop(self.host.nodes.forget(self.id));
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum AnswerListener {
 
 /// Whether a task is new to this process.
 #[derive(Debug)]
-pub(crate) enum NodeBegin {
+pub(crate) enum NodeStart {
     /// The task is new; the token fires when it is given up.
     New(CancellationToken),
     /// The task is open, and the listener waits for its answer.
@@ -84,15 +84,15 @@ impl NodeTasks {
         task: &TaskId,
         listener: AnswerListener,
         max_open: usize,
-    ) -> NodeBegin {
+    ) -> NodeStart {
         let mut rows = self.rows();
         let listener = match rows.join(task, listener) {
-            Ok(NodeJoin::Ended(answer, listener)) => return NodeBegin::Ended(answer, listener),
-            Ok(_) => return NodeBegin::Open,
+            Ok(NodeJoin::Ended(answer, listener)) => return NodeStart::Ended(answer, listener),
+            Ok(_) => return NodeStart::Open,
             Err(listener) => listener,
         };
         if rows.tasks.len() - rows.ended.len() >= max_open {
-            return NodeBegin::Full(listener);
+            return NodeStart::Full(listener);
         }
         let cancel = CancellationToken::new();
         let row = NodeTaskRow::Open {
@@ -101,7 +101,7 @@ impl NodeTasks {
             listeners: vec![listener],
         };
         rows.tasks.insert(task.clone(), row);
-        NodeBegin::New(cancel)
+        NodeStart::New(cancel)
     }
 
     /// Lets a place hear how a task ends, if the task is known.
@@ -214,22 +214,22 @@ mod tests {
     fn a_task_is_begun_once_and_answered_everywhere() {
         let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
         let begin = |name: &str| tasks.begin(&execution, &id(0), reply(name), 1);
-        assert!(matches!(begin("a"), NodeBegin::New(_)));
-        assert!(matches!(begin("a"), NodeBegin::Open));
-        assert!(matches!(begin("b"), NodeBegin::Open));
-        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::Full(_)));
+        assert!(matches!(begin("a"), NodeStart::New(_)));
+        assert!(matches!(begin("a"), NodeStart::Open));
+        assert!(matches!(begin("b"), NodeStart::Open));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeStart::Full(_)));
         assert_eq!(tasks.end(&id(0), "{}".into()).len(), 2, "one answer for each subject");
         assert!(tasks.end(&id(0), "other".into()).is_empty(), "a task ends once");
-        assert!(matches!(begin("c"), NodeBegin::Ended(answer, _) if answer == "{}"));
-        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::New(_)));
+        assert!(matches!(begin("c"), NodeStart::Ended(answer, _) if answer == "{}"));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeStart::New(_)));
         assert_eq!(tasks.forget(&id(1)).len(), 1);
-        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::New(_)));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeStart::New(_)));
     }
 
     #[test]
     fn a_task_is_given_up_by_its_own_execution_only() {
         let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
-        let NodeBegin::New(cancel) = tasks.begin(&execution, &id(0), reply("a"), 1) else {
+        let NodeStart::New(cancel) = tasks.begin(&execution, &id(0), reply("a"), 1) else {
             panic!("the task is new")
         };
         assert!(!tasks.cancel(&ExecutionId::parse("other").unwrap(), &id(0)) && !cancel.is_cancelled());
@@ -242,22 +242,22 @@ mod tests {
     fn answers_are_forgotten_oldest_first() {
         let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
         for nth in 0..=MAX_ENDED_TASKS {
-            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::New(_)));
+            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeStart::New(_)));
             tasks.end(&id(nth), "{}".into());
         }
-        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::Ended(..)));
-        assert!(matches!(tasks.begin(&execution, &id(0), reply("a"), 1), NodeBegin::New(_)));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeStart::Ended(..)));
+        assert!(matches!(tasks.begin(&execution, &id(0), reply("a"), 1), NodeStart::New(_)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn answers_grow_old_only_while_tasks_end() {
         let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
         let end = |nth| {
-            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::New(_)));
+            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeStart::New(_)));
             tasks.end(&id(nth), "{}".into());
         };
         let is_remembered =
-            |nth| matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::Ended(..));
+            |nth| matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeStart::Ended(..));
         end(0);
         // The mesh is away for a day: the first task behind that makes nothing forgotten.
         tokio::time::advance(Duration::from_hours(24)).await;

@@ -2,29 +2,29 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sinew_mesh::task::QueuePlaces;
+use sinew_mesh::task::QueueSlots;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The places of an agent in this process.
 #[derive(Clone, Debug)]
-pub(crate) struct AgentPlaces {
+pub(crate) struct AgentSlots {
     /// One for each task that is worked on.
     pub(crate) working: Arc<Semaphore>,
     /// One for each delivery of the queue; set when the queue is open.
-    pub(crate) queue: Arc<OnceLock<QueuePlaces>>,
+    pub(crate) queue: Arc<OnceLock<QueueSlots>>,
 }
 
 /// The place of one task.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSlot {
-    held: Mutex<Option<HeldPlace>>,
+    held: Mutex<Option<HeldSlot>>,
     /// Held by the part that asks for the place again. Two would get two places, and the second may never come.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct HeldPlace {
-    places: AgentPlaces,
+struct HeldSlot {
+    places: AgentSlots,
     permit: Option<OwnedSemaphorePermit>,
     /// Parts of the handler that wait at this time.
     parked: u32,
@@ -32,8 +32,8 @@ struct HeldPlace {
 
 impl TaskSlot {
     /// Keeps the place until the task is dropped.
-    pub(crate) fn hold(&self, places: AgentPlaces, permit: OwnedSemaphorePermit) {
-        *self.held() = Some(HeldPlace { places, permit: Some(permit), parked: 0 });
+    pub(crate) fn hold(&self, places: AgentSlots, permit: OwnedSemaphorePermit) {
+        *self.held() = Some(HeldSlot { places, permit: Some(permit), parked: 0 });
     }
 
     /// Gives the place up for good.
@@ -54,11 +54,11 @@ impl TaskSlot {
         let held = held.as_mut()?;
         held.parked += 1;
         drop(held.permit.take());
-        let lent = held.places.queue.get().map(QueuePlaces::lend);
+        let lent = held.places.queue.get().map(QueueSlots::lend);
         Some(ParkedTask { slot: self, places: held.places.clone(), _lent: lent, is_over: false })
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Option<HeldPlace>> {
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<HeldSlot>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,8 +66,8 @@ impl TaskSlot {
 /// A part of a task that waits for others.
 struct ParkedTask<'a> {
     slot: &'a TaskSlot,
-    places: AgentPlaces,
-    _lent: Option<sinew_mesh::task::LentPlace>,
+    places: AgentSlots,
+    _lent: Option<sinew_mesh::task::LentSlot>,
     is_over: bool,
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn parts_that_end_one_after_the_other_share_one_place() {
         let working = Arc::new(Semaphore::new(1));
-        let places = AgentPlaces { working: Arc::clone(&working), queue: Arc::default() };
+        let places = AgentSlots { working: Arc::clone(&working), queue: Arc::default() };
         let slot = TaskSlot::default();
         slot.hold(places, Arc::clone(&working).try_acquire_owned().unwrap());
         let mut waker = Context::from_waker(Waker::noop());

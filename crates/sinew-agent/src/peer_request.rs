@@ -44,14 +44,14 @@ const EXECUTOR_TRIES: usize = 2;
 
 /// A door behind which a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DoorKind {
+pub(crate) enum PeerKind {
     /// Every executor knows the task: it is an execution.
     Execution,
     /// The replica that took the task knows it; others ask it, unless they are of an older version.
     Agent,
 }
 
-impl DoorKind {
+impl PeerKind {
     /// Time of silence after which nobody is there any more.
     fn lease(self) -> Duration {
         match self {
@@ -92,8 +92,8 @@ pub async fn ask_until_answered(
         entry: None,
     };
     let request = PeerRequest { mesh, id, request, context, until };
-    let task = request.own_task(agent, DoorKind::Agent);
-    let ended = request.follow(agent, DoorKind::Agent, Some(task)).await?;
+    let task = request.own_task(agent, PeerKind::Agent);
+    let ended = request.follow(agent, PeerKind::Agent, Some(task)).await?;
     ended.ok_or_else(|| no_peer(agent, "nobody answers", true))
 }
 
@@ -121,13 +121,13 @@ enum PeerTask {
 
 impl PeerRequest<'_> {
     /// Asks at a door and waits for the end of the task. `None` if nobody listens there and the message was not taken.
-    pub(crate) async fn ask(&self, door: &str, kind: DoorKind) -> Result<Option<Task>, Failure> {
+    pub(crate) async fn ask(&self, door: &str, kind: PeerKind) -> Result<Option<Task>, Failure> {
         self.follow(door, kind, None).await
     }
 
     /// Returns true if an executor answers at an endpoint. With an observer of all subjects, NATS does not report that none does.
     pub(crate) async fn finds_executor(&self, door: &str) -> Result<bool, Failure> {
-        let task = self.own_task(door, DoorKind::Execution);
+        let task = self.own_task(door, PeerKind::Execution);
         for _ in 0..EXECUTOR_TRIES {
             match self.poll_once(door, &task).await? {
                 PeerTask::Known(_) | PeerTask::Unknown => return Ok(true),
@@ -147,7 +147,7 @@ impl PeerRequest<'_> {
     async fn follow(
         &self,
         door: &str,
-        kind: DoorKind,
+        kind: PeerKind,
         mut task_id: Option<String>,
     ) -> Result<Option<Task>, Failure> {
         let clock = &self.context.about.clock;
@@ -178,7 +178,7 @@ impl PeerRequest<'_> {
                 }
                 PeerTask::Nobody if !is_sent => return Ok(None),
                 // A replica of an older version may know it: only the silence of all of them means that none does.
-                PeerTask::Unknown if kind == DoorKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
+                PeerTask::Unknown if kind == PeerKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
                 PeerTask::Unknown => (task_id, heard_at) = (None, Instant::now()),
                 PeerTask::Nobody | PeerTask::Silent if heard_at.elapsed() > kind.lease() => {
                     return Err(no_peer(door, "nobody answers any more", true));
@@ -199,13 +199,13 @@ impl PeerRequest<'_> {
     }
 
     /// Id of the task that a message becomes.
-    fn own_task(&self, door: &str, kind: DoorKind) -> String {
+    fn own_task(&self, door: &str, kind: PeerKind) -> String {
         let agent = sinew_protocol::Token::of(door);
         let (execution, task) =
             crate::task_properties::own_ids(self.mesh.namespace(), &agent, self.mesh.caller(), self.id);
         match kind {
-            DoorKind::Execution => execution.to_string(),
-            DoorKind::Agent => task.to_string(),
+            PeerKind::Execution => execution.to_string(),
+            PeerKind::Agent => task.to_string(),
         }
     }
 
@@ -235,8 +235,8 @@ impl PeerRequest<'_> {
     }
 
     /// The task as its process has it.
-    async fn poll(&self, door: &str, kind: DoorKind, id: &str) -> Result<PeerTask, Failure> {
-        let tries = if kind == DoorKind::Agent { REPLICA_TRIES } else { 1 };
+    async fn poll(&self, door: &str, kind: PeerKind, id: &str) -> Result<PeerTask, Failure> {
+        let tries = if kind == PeerKind::Agent { REPLICA_TRIES } else { 1 };
         let mut state = PeerTask::Unknown;
         for _ in 0..tries {
             state = self.poll_once(door, id).await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use serde_json::Value;
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::card::Cards;
 use sinew_mesh::live::Control;
@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{ARTIFACTS, Failure, no_peer};
-use crate::peer_request::{DoorKind, PeerRequest};
+use crate::peer_request::{PeerKind, PeerRequest};
 use crate::task_calls::TaskCalls;
 use crate::task_properties::TaskProperties;
 use crate::task_properties::own_ids;
@@ -286,7 +286,7 @@ impl Peers {
         &self,
         agent: &'a str,
         execution: &'a str,
-    ) -> Result<Vec<(&'a str, DoorKind)>, Failure> {
+    ) -> Result<Vec<(&'a str, PeerKind)>, Failure> {
         let unknown = |error: MeshError| no_peer(agent, &error.to_string(), error.is_transient());
         let kind = match self.card(agent).await {
             Ok(Some(card)) => card::kind(&card),
@@ -296,11 +296,11 @@ impl Peers {
             Err(error) => return Err(unknown(error)),
         };
         let own = match kind {
-            AgentKind::Workflow => return Ok(vec![(agent, DoorKind::Execution)]),
-            AgentKind::Agent => (agent, DoorKind::Agent),
+            AgentKind::Workflow => return Ok(vec![(agent, PeerKind::Execution)]),
+            AgentKind::Agent => (agent, PeerKind::Agent),
         };
         let may_ask = self.may_ask(execution).await.map_err(unknown)?;
-        Ok(if may_ask { vec![(execution, DoorKind::Execution), own] } else { vec![own] })
+        Ok(if may_ask { vec![(execution, PeerKind::Execution), own] } else { vec![own] })
     }
 
     /// Asks a person by an execution of its own, and returns its output. A repeated question of the key is the same one.
@@ -330,7 +330,7 @@ impl Peers {
         let asked = async {
             loop {
                 // Executors may all be away at this time: the question waits for one.
-                match call.ask(PERSON_QUESTION, DoorKind::Execution).await {
+                match call.ask(PERSON_QUESTION, PeerKind::Execution).await {
                     Ok(Some(task)) => return Ok::<_, Failure>(task),
                     Ok(None) if is_over() => {
                         return Err(no_peer(PERSON_QUESTION, "no executor asks people", true));
@@ -408,7 +408,8 @@ impl Peers {
         meta: &ArtifactMeta,
         bytes: Bytes,
     ) -> Result<String, Failure> {
-        let place = Place { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
+        let place =
+            ArtifactOwner { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
         let store = self.0.mesh.artifacts();
         let put = store.put_object(&place, meta.name.clone(), meta.version, &meta.media_type, bytes);
         let failed = |reason: String, retryable| Fault::error(ARTIFACTS, reason).with_retryable(retryable);
@@ -429,7 +430,7 @@ impl Peers {
         bytes: Bytes,
     ) -> Result<Part, Failure> {
         let name = sinew_protocol::ArtifactName::parse(name).map_err(Fault::from)?;
-        let place = Place {
+        let place = ArtifactOwner {
             app: &context.about.agent,
             user: "",
             execution: &context.about.execution,

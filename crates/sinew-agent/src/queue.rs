@@ -16,12 +16,12 @@ use sinew_protocol::{Fault, header};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::agent_host::AgentHost;
 use crate::failure::POISON;
 use crate::node_endpoint::{self, NodeWork};
 use crate::node_tasks::AnswerListener;
 use crate::reply;
 use crate::request::{Request, read, unreadable};
-use crate::site::Site;
 use crate::step_log::StepProgress;
 use crate::table::Begin;
 use crate::task_properties::TaskProperties;
@@ -32,18 +32,18 @@ const STORING: Duration = Duration::from_mins(2);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Takes tasks until the agent drains.
-pub(crate) async fn serve(site: Arc<Site>) {
-    let mut queue = site.mesh.tasks().queue(&site.token, site.agent.agent.concurrency);
-    let _ = site.places.queue.set(queue.places());
+pub(crate) async fn serve(host: Arc<AgentHost>) {
+    let mut queue = host.mesh.tasks().queue(&host.token, host.agent.agent.concurrency);
+    let _ = host.places.queue.set(queue.places());
     loop {
         let delivery = tokio::select! {
             biased;
-            () = site.draining.cancelled() => break,
+            () = host.draining.cancelled() => break,
             delivery = queue.next() => delivery,
         };
         crash::point("work.taken");
-        let deliver = deliver(Arc::clone(&site), delivery);
-        site.going_on.spawn(deliver);
+        let deliver = deliver(Arc::clone(&host), delivery);
+        host.going_on.spawn(deliver);
     }
     // Tasks that arrived without being started go to other replicas at once.
     while let Some(delivery) = queue.try_next() {
@@ -52,40 +52,40 @@ pub(crate) async fn serve(site: Arc<Site>) {
 }
 
 /// Takes one task. Everything but the wait for its end has memory of its own: a task may wait for long.
-async fn deliver(site: Arc<Site>, delivery: Delivery) {
+async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
     let subject = delivery.headers.get(header::RESULT_SUBJECT).map(|value| value.as_str().to_owned());
     let own = (delivery.execution.clone(), delivery.task.clone());
-    let subject = subject.filter(|subject| site.asked().result_subject(subject).as_ref() == Some(&own));
+    let subject = subject.filter(|subject| host.asked().result_subject(subject).as_ref() == Some(&own));
     let about =
-        TaskProperties::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
-    if delivery.exhausted() && !Box::pin(makes_progress(&site, &delivery)).await {
+        TaskProperties::new(&host.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
+    if delivery.exhausted() && !Box::pin(makes_progress(&host, &delivery)).await {
         let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
         let fault = Fault::error(POISON, what).with_retryable(false);
-        return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await;
+        return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await;
     }
     if is_node_message(&delivery.body) {
-        return Box::pin(deliver_node(site, delivery, subject, about)).await;
+        return Box::pin(deliver_node(host, delivery, subject, about)).await;
     }
-    let mut request = match parse(&site, &delivery) {
+    let mut request = match parse(&host, &delivery) {
         Ok(request) => request,
-        Err(fault) => return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await,
+        Err(fault) => return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = request.result_subject.clone() else {
         let fault = unreadable("the task names no subject for its result");
-        return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
+        return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
     if delivery.delivered() > 1 {
-        Box::pin(site.drop_passed_deadline(&mut request.about)).await;
+        Box::pin(host.drop_passed_deadline(&mut request.about)).await;
     }
-    let keep = KeepAlive::start(delivery.answers(), &site, &request.about);
+    let keep = KeepAlive::start(delivery.answers(), &host, &request.about);
     let trace_parent = request.about.trace_parent.clone();
-    if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
+    if delivery.may_be_done() && Box::pin(is_answered(&host, &delivery, &subject)).await {
         // Another process stored the result, but ended before it could acknowledge the task, or the queue is a new one.
         tracing::debug!(task = %delivery.task, "the task is answered already");
         return Box::pin(settle(&delivery)).await;
     }
-    let entry = match site.begin(request, None, usize::MAX) {
+    let entry = match host.begin(request, None, usize::MAX) {
         Begin::New(entry) | Begin::Known(entry) => entry,
         Begin::Full => return Box::pin(give_back(&delivery)).await,
     };
@@ -93,7 +93,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         crash::point("work.done");
         let task = delivery.task.as_str();
         let body = Bytes::copy_from_slice(entry.json().get().as_bytes());
-        if Box::pin(answer(&site, &subject, trace_parent.as_deref(), task, body)).await {
+        if Box::pin(answer(&host, &subject, trace_parent.as_deref(), task, body)).await {
             Box::pin(settle(&delivery)).await;
         }
     } else if !entry.is_taken_over() {
@@ -104,36 +104,41 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
 }
 
 /// Works on a task that came as a node request; its result is worded likewise.
-async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<String>, about: TaskProperties) {
+async fn deliver_node(
+    host: Arc<AgentHost>,
+    delivery: Delivery,
+    subject: Option<String>,
+    about: TaskProperties,
+) {
     let own = (&delivery.execution, &delivery.task);
-    let work = NodeWork::read(&site.agent.agent.name, &delivery.body).and_then(|work| {
+    let work = NodeWork::read(&host.agent.agent.name, &delivery.body).and_then(|work| {
         let is_own = (&work.about.execution, &work.about.task) == own;
         if is_own { Ok(work) } else { Err(unreadable("the task is not that of its subject")) }
     });
     let mut work = match work {
         Ok(work) => work,
-        Err(fault) => return Box::pin(refuse(&site, &delivery, subject.as_deref(), &about, &fault)).await,
+        Err(fault) => return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = subject else {
         let fault = unreadable("the task names no subject for its result");
-        return Box::pin(refuse(&site, &delivery, None, &about, &fault)).await;
+        return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
     if delivery.delivered() > 1 {
-        Box::pin(site.drop_passed_deadline(&mut work.about)).await;
+        Box::pin(host.drop_passed_deadline(&mut work.about)).await;
     }
-    let keep = KeepAlive::start(delivery.answers(), &site, &work.about);
+    let keep = KeepAlive::start(delivery.answers(), &host, &work.about);
     let trace_parent = work.about.trace_parent.clone();
-    if delivery.may_be_done() && Box::pin(is_answered(&site, &delivery, &subject)).await {
+    if delivery.may_be_done() && Box::pin(is_answered(&host, &delivery, &subject)).await {
         tracing::debug!(task = %delivery.task, "the task is answered already");
         return Box::pin(settle(&delivery)).await;
     }
     let (sender, ended) = oneshot::channel();
-    Box::pin(node_endpoint::begin(&site, work, AnswerListener::Delivery(sender), usize::MAX)).await;
+    Box::pin(node_endpoint::begin(&host, work, AnswerListener::Delivery(sender), usize::MAX)).await;
     match ended.await {
         Ok(Some(body)) => {
             crash::point("work.done");
-            if Box::pin(answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body)).await
+            if Box::pin(answer(&host, &subject, trace_parent.as_deref(), delivery.task.as_str(), body)).await
             {
                 Box::pin(settle(&delivery)).await;
             }
@@ -144,23 +149,23 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
     drop(keep);
 }
 
-fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
+fn parse(host: &AgentHost, delivery: &Delivery) -> Result<Request, Fault> {
     let request: SendMessageRequest = serde_json::from_slice(&delivery.body)
         .map_err(|error| unreadable(format!("the task is not an A2A message: {error}")))?;
     let ids = (delivery.execution.clone(), delivery.task.clone());
-    read(site.asked(), |_| Ok(ids), request, &delivery.headers)
+    read(host.asked(), |_| Ok(ids), request, &delivery.headers)
 }
 
 /// Whether the steps of a task tell that it comes so often because its work is long, not because it kills whoever works on
 /// it.
-async fn makes_progress(site: &Site, delivery: &Delivery) -> bool {
+async fn makes_progress(host: &AgentHost, delivery: &Delivery) -> bool {
     let about = if is_node_message(&delivery.body) {
-        NodeWork::read(&site.agent.agent.name, &delivery.body).map(|work| work.about)
+        NodeWork::read(&host.agent.agent.name, &delivery.body).map(|work| work.about)
     } else {
-        parse(site, delivery).map(|request| request.about)
+        parse(host, delivery).map(|request| request.about)
     };
     let Some(log) = about.ok().as_ref().and_then(TaskProperties::step_log) else { return false };
-    let Some(steps) = site.peers.steps() else { return false };
+    let Some(steps) = host.peers.steps() else { return false };
     match steps.read(&log, 0).await {
         Ok(records) => StepProgress::of(&records).is_going_on(delivery.delivered()),
         Err(error) => {
@@ -173,7 +178,7 @@ async fn makes_progress(site: &Site, delivery: &Delivery) -> bool {
 
 /// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
 async fn refuse(
-    site: &Site,
+    host: &AgentHost,
     delivery: &Delivery,
     subject: Option<&str>,
     about: &TaskProperties,
@@ -186,7 +191,7 @@ async fn refuse(
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
         && let Err(error) =
-            site.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
+            host.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
         log_limited!(warn, %error, "the task could not be quarantined");
@@ -198,7 +203,7 @@ async fn refuse(
         } else {
             Bytes::copy_from_slice(raw(&reply::refused(about, fault)).get().as_bytes())
         };
-        if !answer(site, subject, None, about.task.as_str(), refused).await {
+        if !answer(host, subject, None, about.task.as_str(), refused).await {
             return;
         }
     }
@@ -208,7 +213,13 @@ async fn refuse(
 }
 
 /// Stores a result, however often that takes. False when the process ends before.
-async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &str, mut body: Bytes) -> bool {
+async fn answer(
+    host: &AgentHost,
+    subject: &str,
+    trace_parent: Option<&str>,
+    task: &str,
+    mut body: Bytes,
+) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::MESSAGE_ID, task);
@@ -216,7 +227,7 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
         headers.insert::<_, sinew_mesh::async_nats::HeaderValue>(header::TRACE_PARENT, trace_parent);
     }
     loop {
-        match site.mesh.tasks().put_result(subject, headers.clone(), body.clone()).await {
+        match host.mesh.tasks().put_result(subject, headers.clone(), body.clone()).await {
             Ok(PutOutcome::New | PutOutcome::Same) => return true,
             Ok(PutOutcome::Taken) => {
                 tracing::info!(task, "the task has another answer already; this one is dropped");
@@ -228,9 +239,9 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
                     format!("the result has {size} bytes, the mesh takes {limit}"),
                 );
                 let small = if is_node_message(&body) {
-                    site.asked().result_subject(subject).map(|(_, task)| reply::failed_node(&task, &fault))
+                    host.asked().result_subject(subject).map(|(_, task)| reply::failed_node(&task, &fault))
                 } else {
-                    shrunk(site, subject, &fault)
+                    shrunk(host, subject, &fault)
                 };
                 let Some(small) = small else { return true };
                 if small.len() >= body.len() {
@@ -239,11 +250,11 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
                 body = small;
             }
             Err(error) => {
-                if site.mesh.connection_problem().is_none() {
+                if host.mesh.connection_problem().is_none() {
                     log_limited!(warn, task, %error, "the result is not stored yet; trying again");
                 }
                 tokio::select! {
-                    () = site.halt.cancelled() => return false,
+                    () = host.halt.cancelled() => return false,
                     () = sleep(AGAIN) => {}
                 }
             }
@@ -252,9 +263,9 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
 }
 
 /// A result that fits, for one that does not.
-fn shrunk(site: &Site, subject: &str, fault: &Fault) -> Option<Bytes> {
-    let (execution, task) = site.asked().result_subject(subject)?;
-    let task = reply::refused(&TaskProperties::new(&site.agent.agent.name, execution, task), fault);
+fn shrunk(host: &AgentHost, subject: &str, fault: &Fault) -> Option<Bytes> {
+    let (execution, task) = host.asked().result_subject(subject)?;
+    let task = reply::refused(&TaskProperties::new(&host.agent.agent.name, execution, task), fault);
     serde_json::to_vec(&task).ok().map(Bytes::from)
 }
 
@@ -273,9 +284,9 @@ async fn give_back(delivery: &Delivery) {
 }
 
 /// Returns whether a task has a result. Asks until the server answers: a task that may be done is not started before.
-async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
+async fn is_answered(host: &AgentHost, delivery: &Delivery, subject: &str) -> bool {
     loop {
-        match site.mesh.tasks().has_result(subject).await {
+        match host.mesh.tasks().has_result(subject).await {
             Ok(is_answered) => return is_answered,
             Err(error) if error.is_transient() => {
                 tracing::debug!(task = %delivery.task, %error, "it is not known yet whether the task has a result");
@@ -287,7 +298,7 @@ async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
             }
         }
         tokio::select! {
-            () = site.halt.cancelled() => return false,
+            () = host.halt.cancelled() => return false,
             () = sleep(AGAIN) => {}
         }
     }
@@ -298,8 +309,8 @@ async fn is_answered(site: &Site, delivery: &Delivery, subject: &str) -> bool {
 struct KeepAlive(tokio::task::JoinHandle<()>);
 
 impl KeepAlive {
-    fn start(answers: Answers, site: &Site, about: &TaskProperties) -> Self {
-        let (until, clock) = (Instant::now() + site.patience(about) + STORING, Arc::clone(&about.clock));
+    fn start(answers: Answers, host: &AgentHost, about: &TaskProperties) -> Self {
+        let (until, clock) = (Instant::now() + host.patience(about) + STORING, Arc::clone(&about.clock));
         Self(tokio::spawn(async move {
             while clock.left(until) != Some(Duration::ZERO) {
                 sleep(PROGRESS_EVERY).await;

@@ -22,7 +22,7 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{Fault, TaskId, Token, code};
 use tokio::time::{Instant, sleep};
 
-use crate::site::Site;
+use crate::agent_host::AgentHost;
 
 /// How long the answer of another process about a task is waited for.
 const QUESTION_TIMEOUT: Duration = Duration::from_millis(500);
@@ -94,8 +94,8 @@ enum ForwardOutcome {
 impl Replicas {
     /// Makes this process known to the others, and hears from them. `None` where permissions or the mesh do not allow it:
     /// then each process answers for its own tasks only.
-    pub(crate) async fn open(site: &Site) -> Result<Option<(Arc<Self>, ReplicaEndpoint)>, MeshError> {
-        let (name, services) = (&site.agent.agent.name, site.mesh.services());
+    pub(crate) async fn open(host: &AgentHost) -> Result<Option<(Arc<Self>, ReplicaEndpoint)>, MeshError> {
+        let (name, services) = (&host.agent.agent.name, host.mesh.services());
         if !is_granted(services.may_link_replicas(name).await)? {
             tracing::warn!(
                 agent = name,

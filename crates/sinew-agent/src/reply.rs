@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sinew_mesh::artifact::{ArtifactStore, Place};
+use sinew_mesh::artifact::{ArtifactOwner, ArtifactStore};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::{Task, TaskState, TaskStatus};
@@ -107,7 +107,7 @@ async fn store(
 ) -> Result<Vec<ResultArtifact>, MeshError> {
     let about = context.about();
     // The user is whom the executor acts for; agents are not told, and addresses grant nothing.
-    let place = Place { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
+    let place = ArtifactOwner { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
     let artifacts = mesh.artifacts();
     let mut inline = 0;
     let mut stored = Vec::new();
@@ -139,7 +139,7 @@ async fn store(
 /// Stores one artifact, patiently: the work behind it is done and must not be lost to a broker that is away for a moment.
 async fn put(
     store: &ArtifactStore,
-    place: &Place<'_>,
+    place: &ArtifactOwner<'_>,
     kept: &KeptVersion,
     halt: &CancellationToken,
 ) -> Result<ResultArtifact, MeshError> {

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::agent_host::AgentHost;
 use crate::error::AgentError;
 use crate::replicas::Replicas;
-use crate::site::Site;
 use crate::task_properties::{TaskProperties, own_ids};
 use crate::{agent_endpoint, node_endpoint, queue};
 
@@ -44,39 +44,39 @@ impl Agent {
         }
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
-        let site = Arc::new(Site::new(mesh, compiled));
+        let host = Arc::new(AgentHost::new(mesh, compiled));
         // Processes that know each other find each other's tasks, so they meet before the first call comes.
-        let (replicas, from_replicas) = Replicas::open(&site).await?.unzip();
-        let endpoint = agent_endpoint::open(&site, replicas.clone()).await?;
-        let name = site.agent.agent.name.clone();
-        find_steps(&site).await;
-        let controls = site.mesh.tasks().controls(&name).await?;
+        let (replicas, from_replicas) = Replicas::open(&host).await?.unzip();
+        let endpoint = agent_endpoint::open(&host, replicas.clone()).await?;
+        let name = host.agent.agent.name.clone();
+        find_steps(&host).await;
+        let controls = host.mesh.tasks().controls(&name).await?;
         // The subscriptions must exist before the card is announced.
         let mut endpoints = vec![
-            tokio::spawn(endpoint.serve(site.draining.clone())),
-            tokio::spawn(queue::serve(Arc::clone(&site))),
+            tokio::spawn(endpoint.serve(host.draining.clone())),
+            tokio::spawn(queue::serve(Arc::clone(&host))),
         ];
-        if site.agent.agent.node_requests {
-            let nodes = site.mesh.services().serve_node(&name).await?;
-            endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes, replicas.clone())));
+        if host.agent.agent.node_requests {
+            let nodes = host.mesh.services().serve_node(&name).await?;
+            endpoints.push(tokio::spawn(node_endpoint::serve(Arc::clone(&host), nodes, replicas.clone())));
         }
-        let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
+        let hearing = tokio::spawn(hear(Arc::clone(&host), controls));
         let answering = replicas.clone().zip(from_replicas).map(|(replicas, from_replicas)| {
-            tokio::spawn(agent_endpoint::serve_replicas(Arc::clone(&site), replicas, from_replicas))
+            tokio::spawn(agent_endpoint::serve_replicas(Arc::clone(&host), replicas, from_replicas))
         });
-        let mut own_card = own_card(&site).await?;
+        let mut own_card = own_card(&host).await?;
         let served = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            failed = keep_announced(&site, &card, &mut own_card) => Err(failed.into()),
+            failed = keep_announced(&host, &card, &mut own_card) => Err(failed.into()),
         };
         drop(own_card);
         tracing::info!(agent = name, "the agent takes nothing new");
-        site.draining.cancel();
+        host.draining.cancel();
         let halted_at = Instant::now() + grace;
         // One end for all that follows: requests to a broker that hangs must not add up.
         let ended_at = halted_at + LAST_WORDS;
         let closing = async {
-            if let Err(error) = site.mesh.cards().retract(&name).await {
+            if let Err(error) = host.mesh.cards().retract(&name).await {
                 tracing::debug!(%error, "the card was not retracted; it grows old");
             }
             for endpoint in endpoints {
@@ -84,11 +84,11 @@ impl Agent {
             }
         };
         let _ = timeout_at(ended_at, timeout(LAST_WORDS, closing)).await;
-        site.going_on.close();
-        if timeout_at(halted_at, site.going_on.wait()).await.is_err() {
+        host.going_on.close();
+        if timeout_at(halted_at, host.going_on.wait()).await.is_err() {
             tracing::warn!(agent = name, "the grace time is over; what is not done is given back");
-            site.halt.cancel();
-            let _ = timeout_at(ended_at, site.going_on.wait()).await;
+            host.halt.cancel();
+            let _ = timeout_at(ended_at, host.going_on.wait()).await;
         }
         hearing.abort();
         if let (Some(answering), Some(replicas)) = (answering, replicas) {
@@ -96,23 +96,23 @@ impl Agent {
             let _ = timeout_at(ended_at, replicas.leave()).await;
         }
         // The last messages have left when this returns.
-        let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
+        let _ = timeout_at(ended_at, host.mesh.client().flush()).await;
         served
     }
 }
 
 /// Announces the card again and again. Returns the error after which it cannot be announced.
-async fn keep_announced(site: &Site, card: &AgentCard, own_card: &mut OwnCard) -> MeshError {
+async fn keep_announced(host: &AgentHost, card: &AgentCard, own_card: &mut OwnCard) -> MeshError {
     let mut backoff = ANNOUNCE_BACKOFF.0;
     loop {
-        let wait = match site.mesh.cards().announce(card).await {
+        let wait = match host.mesh.cards().announce(card).await {
             Ok(()) => {
                 backoff = ANNOUNCE_BACKOFF.0;
                 CARD_INTERVAL
             }
             Err(error) if may_pass(&error) => {
                 // A lost connection has its own line; it says nothing about the card.
-                if site.mesh.connection_problem().is_none() {
+                if host.mesh.connection_problem().is_none() {
                     log_limited!(
                         warn,
                         agent = card.name,
@@ -133,19 +133,19 @@ async fn keep_announced(site: &Site, card: &AgentCard, own_card: &mut OwnCard) -
 }
 
 /// Finds out whether the mesh keeps the steps of this agent. Meshes and permissions of earlier versions do not.
-async fn find_steps(site: &Site) {
-    let (execution, task) = own_ids(site.mesh.namespace(), &site.token, site.mesh.caller(), "steps");
-    let Some(log) = TaskProperties::new(&site.agent.agent.name, execution, task).step_log() else { return };
-    match site.mesh.tasks().steps().read(&log, 0).await {
+async fn find_steps(host: &AgentHost) {
+    let (execution, task) = own_ids(host.mesh.namespace(), &host.token, host.mesh.caller(), "steps");
+    let Some(log) = TaskProperties::new(&host.agent.agent.name, execution, task).step_log() else { return };
+    match host.mesh.tasks().steps().read(&log, 0).await {
         Ok(_) | Err(MeshError::Unreachable { .. }) => {}
         Err(error) => {
             tracing::warn!(
-                agent = site.agent.agent.name,
+                agent = host.agent.agent.name,
                 %error,
                 "steps of tasks are kept in memory: run `sinew mesh provision` and `sinew mesh permissions` again to keep \
                  them on the mesh"
             );
-            site.peers.forget_steps();
+            host.peers.forget_steps();
         }
     }
 }
@@ -156,17 +156,17 @@ fn may_pass(error: &MeshError) -> bool {
 }
 
 /// Cancels tasks that their executions cancel.
-async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::ControlSubscription) {
-    let agent = &site.agent.agent.name;
+async fn hear(host: Arc<AgentHost>, mut controls: sinew_mesh::live::ControlSubscription) {
+    let agent = &host.agent.agent.name;
     while let Some(said) = controls.next().await {
         let task = &said.task;
         match said.control {
             Control::Cancel { execution } => {
-                site.cancelled.insert(&execution, &said.task, Instant::now());
-                if site.nodes.cancel(&execution, &said.task) {
+                host.cancelled.insert(&execution, &said.task, Instant::now());
+                if host.nodes.cancel(&execution, &said.task) {
                     log_limited!(20, info, %agent, %execution, %task, "the task was cancelled");
                 }
-                for entry in site.table.open(&execution, said.task.as_str()) {
+                for entry in host.table.open(&execution, said.task.as_str()) {
                     log_limited!(20, info, %agent, %execution, %task, "the task was cancelled");
                     entry.cancel.cancel();
                 }
@@ -178,9 +178,9 @@ async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::ControlSubscripti
 /// Subscription to the subject of the agent's own card.
 struct OwnCard(MeshSubscription);
 
-async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
-    let subject = site.mesh.subject(&Subject::Card { agent: site.token.clone() });
-    site.mesh.services().listen(subject).await.map(OwnCard)
+async fn own_card(host: &AgentHost) -> Result<OwnCard, MeshError> {
+    let subject = host.mesh.subject(&Subject::Card { agent: host.token.clone() });
+    host.mesh.services().listen(subject).await.map(OwnCard)
 }
 
 impl OwnCard {

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Outcome of an append to a log of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepPlace {
+pub enum AppendOutcome {
     /// The record stands at its place.
     Written,
     /// Another record stands there.
@@ -29,30 +29,30 @@ pub enum StepPlace {
 /// both.
 #[derive(Clone, Debug)]
 pub struct StepLog {
-    place: LogPlace,
+    place: LogStorage,
     taken_over: watch::Sender<bool>,
 }
 
 #[derive(Clone, Debug)]
-enum LogPlace {
+enum LogStorage {
     Mesh(StepStore, StepLogId),
     Memory(Arc<Mutex<Vec<Bytes>>>),
 }
 
 impl StepLog {
     pub(crate) fn on_mesh(store: StepStore, id: StepLogId) -> Self {
-        Self { place: LogPlace::Mesh(store, id), taken_over: watch::Sender::new(false) }
+        Self { place: LogStorage::Mesh(store, id), taken_over: watch::Sender::new(false) }
     }
 
     pub(crate) fn in_memory() -> Self {
-        Self { place: LogPlace::Memory(Arc::default()), taken_over: watch::Sender::new(false) }
+        Self { place: LogStorage::Memory(Arc::default()), taken_over: watch::Sender::new(false) }
     }
 
     /// Returns the records from a place on (counted from 0), in order. Fails if the mesh cannot be read.
     pub async fn read(&self, from: u64) -> Result<Vec<Bytes>, Failure> {
         match &self.place {
-            LogPlace::Mesh(store, id) => store.read(id, from).await.map_err(|error| unreadable(&error)),
-            LogPlace::Memory(records) => {
+            LogStorage::Mesh(store, id) => store.read(id, from).await.map_err(|error| unreadable(&error)),
+            LogStorage::Memory(records) => {
                 let records = records.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(records.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)).cloned().collect())
             }
@@ -66,21 +66,21 @@ impl StepLog {
         place: u64,
         record: Bytes,
         keep: Option<Duration>,
-    ) -> Result<StepPlace, Failure> {
+    ) -> Result<AppendOutcome, Failure> {
         match &self.place {
-            LogPlace::Mesh(store, id) => match store.append(id, place, record, keep).await {
-                Ok(PutOutcome::New | PutOutcome::Same) => Ok(StepPlace::Written),
-                Ok(PutOutcome::Taken) => Ok(StepPlace::Taken),
+            LogStorage::Mesh(store, id) => match store.append(id, place, record, keep).await {
+                Ok(PutOutcome::New | PutOutcome::Same) => Ok(AppendOutcome::Written),
+                Ok(PutOutcome::Taken) => Ok(AppendOutcome::Taken),
                 Err(error) => Err(unreadable(&error)),
             },
-            LogPlace::Memory(records) => {
+            LogStorage::Memory(records) => {
                 let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
                 match usize::try_from(place).ok().and_then(|place| records.get(place)) {
-                    Some(there) if *there == record => Ok(StepPlace::Written),
-                    Some(_) => Ok(StepPlace::Taken),
+                    Some(there) if *there == record => Ok(AppendOutcome::Written),
+                    Some(_) => Ok(AppendOutcome::Taken),
                     None => {
                         records.push(record);
-                        Ok(StepPlace::Written)
+                        Ok(AppendOutcome::Written)
                     }
                 }
             }

@@ -13,7 +13,7 @@ use sinew_protocol::{Fault, code};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::failure::{Failure, bounded};
-use crate::step_log::{StepLog, StepPlace};
+use crate::step_log::{AppendOutcome, StepLog};
 
 /// Longest name of a step.
 const MAX_STEP_NAME: usize = 64;
@@ -217,7 +217,7 @@ impl StepBook {
                 steps.add(&record)?;
             }
             let place = steps.places;
-            if self.write(place, begin.clone()).await? == StepPlace::Written {
+            if self.write(place, begin.clone()).await? == AppendOutcome::Written {
                 steps.places += 1;
                 return Ok(steps);
             }
@@ -227,18 +227,18 @@ impl StepBook {
 
     async fn append(&self, steps: &mut OpenedSteps, body: StepEntryBody) -> Result<(), Failure> {
         match self.write(steps.places, body.clone()).await? {
-            StepPlace::Written => {
+            AppendOutcome::Written => {
                 steps.places += 1;
                 if let StepEntryBody::Done { .. } = body {
                     steps.fold(body);
                 }
                 Ok(())
             }
-            StepPlace::Taken => Err(self.taken_over()),
+            AppendOutcome::Taken => Err(self.taken_over()),
         }
     }
 
-    async fn write(&self, place: u64, body: StepEntryBody) -> Result<StepPlace, Failure> {
+    async fn write(&self, place: u64, body: StepEntryBody) -> Result<AppendOutcome, Failure> {
         let entry = StepEntry { by: self.by.clone(), at: now_ms(), body };
         let bytes = serde_json::to_vec(&entry).map_err(|error| unusable(&error.to_string()))?;
         self.log.append(place, Bytes::from(bytes), None).await

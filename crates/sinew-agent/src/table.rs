@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::callee_wait::CalleeWaits;
-use crate::caller_question::{AnswerFate, CallerDesk};
+use crate::caller_question::{AnswerFate, CallerQuestion};
 use crate::ended_tasks::EndedTasks;
 use crate::feed::EventFeed;
 use crate::task_properties::TaskProperties;
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     written: OnceLock<Box<RawValue>>,
     given_up: CancellationToken,
     taken_over: AtomicBool,
-    desk: CallerDesk,
+    question: CallerQuestion,
     pub(crate) callee_waits: CalleeWaits,
 }
 
@@ -70,7 +70,7 @@ impl Entry {
             written: OnceLock::new(),
             given_up: CancellationToken::new(),
             taken_over: AtomicBool::new(false),
-            desk: CallerDesk::default(),
+            question: CallerQuestion::default(),
             callee_waits: CalleeWaits::default(),
         }
     }
@@ -119,14 +119,14 @@ impl Entry {
 
     /// Asks the caller. The answer is the next message to the task.
     pub(crate) fn ask_caller(&self, question: Message) -> oneshot::Receiver<Message> {
-        let answer = self.desk.open();
+        let answer = self.question.open();
         self.change_status(TaskState::InputRequired, Some(question));
         answer
     }
 
     /// Takes a message of the caller as the answer to the question that is open.
     pub(crate) fn take_answer(&self, message: Message) -> AnswerFate {
-        let fate = self.desk.take(message);
+        let fate = self.question.take(message);
         if fate == AnswerFate::Taken {
             self.change_status(TaskState::Working, self.callee_waits.oldest());
         }

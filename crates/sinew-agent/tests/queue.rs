@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Failure};
 use sinew_mesh::Mesh;
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_mesh::live::Control;
 use sinew_protocol::a2a::{Part, TaskState};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
@@ -146,7 +146,7 @@ async fn large_inputs_and_outputs_lie_in_the_object_store() {
     let served = serve(&server, &mesh, echo()).await;
     let one = asked(&mesh, "echo", 1);
     let value = json!("x".repeat(300_000));
-    let place = Place { app: "workflow", user: "", execution: &one.execution, task: &one.task };
+    let place = ArtifactOwner { app: "workflow", user: "", execution: &one.execution, task: &one.task };
     let name = "input.json".parse().unwrap();
     let store = mesh.artifacts();
     let stored =

@@ -17,7 +17,7 @@ use crate::mcp_file::McpFile;
 use crate::named_files::NamedFiles;
 use crate::reach::AgentReach;
 use crate::run::{
-    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerPlace,
+    Command, Http, McpAgent, RequestTemplate, RunnerSurroundings, Script, ServerKeys, ServerLocation,
     build_model,
 };
 use crate::schema_slip::schema_slips;
@@ -302,7 +302,7 @@ fn build_mcp(file: &McpFile, folder: &Path) -> Result<McpAgent, Vec<FileComplain
         allow_private: file.allow_private,
     };
     let complain = |(key, problem): (String, String)| FileComplaint::new(format!("/run/mcp{key}"), problem);
-    let server = ServerPlace::read(&keys, folder)
+    let server = ServerLocation::read(&keys, folder)
         .map_err(|problems| problems.into_iter().map(complain).collect::<Vec<_>>())?;
     let (tool, allow) = (file.tool.clone(), file.allow.clone());
     Ok(McpAgent { server, tool, allow, timeout: file.timeout.map(|time| time.0) })

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::child::{BenchProcessError, broken, say};
+use crate::cluster::DIRECT;
 use crate::http_load::whole_message;
-use crate::site::DIRECT;
 
 /// Time for one call.
 const PATIENCE: Duration = Duration::from_mins(1);

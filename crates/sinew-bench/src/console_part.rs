@@ -11,10 +11,10 @@ use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::{ExecutionId, code};
 
 use crate::child::BenchProcessError;
+use crate::cluster::{BenchCluster, LARGE_NODES, connect};
 use crate::http_load::HttpConnection;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
 use crate::process::{BenchProcess, resident};
-use crate::site::{BenchSite, LARGE_NODES, connect};
 
 /// Executions of the history.
 const EXECUTIONS: usize = 100_000;
@@ -55,14 +55,14 @@ pub(crate) async fn console(few: bool, note: &dyn Fn(&str)) -> Result<ConsoleFig
         Failure::new(FailureKind::Failed, code::BENCH_CANNOT_GO_ON.as_str(), error.0)
     };
     let executions = if few { 2_000 } else { EXECUTIONS };
-    let mut site = BenchSite::start(false, None, None).await?;
+    let mut cluster = BenchCluster::start(false, None, None).await?;
     let order =
         DriverOrder::Run { workflow: "chain_direct".to_owned(), items: 0, count: 1, at_once: IN_FLIGHT };
-    site.driver.ask::<MeasuredTime>(&order).await?;
+    cluster.driver.ask::<MeasuredTime>(&order).await?;
     note(&format!("console: {executions} records"));
-    let middle = fill_history(site.url(), executions).await?;
-    site.deploy_large().await?;
-    let (process, address) = site.gateway(&["--console=full"]).await?;
+    let middle = fill_history(cluster.url(), executions).await?;
+    cluster.deploy_large().await?;
+    let (process, address) = cluster.gateway(&["--console=full"]).await?;
     let memory = |process: &BenchProcess| process.pid().map(resident).unwrap_or_default();
     let mut figures = ConsoleFigures {
         executions,
@@ -93,7 +93,7 @@ pub(crate) async fn console(few: bool, note: &dyn Fn(&str)) -> Result<ConsoleFig
     }
     figures.used_mib = memory(&process);
     process.kill9().await?;
-    site.stop().await?;
+    cluster.stop().await?;
     Ok(figures)
 }
 

@@ -14,9 +14,9 @@ use sinew_operations::failure::Failure;
 use sinew_protocol::{ActivationKey, ExecutionId, Token};
 
 use crate::bench_failure::cannot_go_on;
+use crate::cluster::{BenchCluster, connect};
 use crate::delta::delta_times;
 use crate::order::{DriverOrder, MeasuredTime, median};
-use crate::site::{BenchSite, connect};
 
 /// Two turns: a call of a tool, and the answer.
 const TALKER_FILE: &str = r#"
@@ -117,15 +117,15 @@ pub(crate) async fn conversations(
     } else {
         (1_000, 1_000)
     };
-    let mut site = BenchSite::start(false, None, None).await?;
-    site.talk().await?;
+    let mut cluster = BenchCluster::start(false, None, None).await?;
+    cluster.talk().await?;
     let talks = |count, at_once| DriverOrder::Run { workflow: "talk".to_owned(), items: 0, count, at_once };
     note("conversations of two turns");
-    site.measure(&talks(nodes / 4 + 1, 8)).await?;
-    let (_, cost) = site.measure(&talks(nodes, 8)).await?;
-    let (alone, _) = site.measure(&talks(nodes / 10 + 1, 1)).await?;
+    cluster.measure(&talks(nodes / 4 + 1, 8)).await?;
+    let (_, cost) = cluster.measure(&talks(nodes, 8)).await?;
+    let (alone, _) = cluster.measure(&talks(nodes / 10 + 1, 1)).await?;
     note("the replay of a conversation of 50 turns");
-    let mesh = connect(site.url()).await?;
+    let mesh = connect(cluster.url()).await?;
     let (replayed_records, replay_ms) = replay(&mesh).await?;
     note("text of a model on its way to a client");
     let mut delta_times = delta_times(&mesh, smoke).await?;
@@ -133,13 +133,13 @@ pub(crate) async fn conversations(
     let slow = delta_times.get(delta_times.len() * 99 / 100).copied().unwrap_or_default();
     let delta_ms = (median(delta_times), slow);
     note(&format!("{parked} conversations that wait for a person"));
-    let before = site.talking_memory();
+    let before = cluster.talking_memory();
     // Each is an execution, and so is its question.
     let order = DriverOrder::Open { workflow: "asks".to_owned(), total: parked, each: 2 };
-    site.driver.ask::<MeasuredTime>(&order).await?;
+    cluster.driver.ask::<MeasuredTime>(&order).await?;
     tokio::time::sleep(PARKING_TIME).await;
-    let parked_mib = (site.talking_memory() - before).max(0.0);
-    site.stop().await?;
+    let parked_mib = (cluster.talking_memory() - before).max(0.0);
+    cluster.stop().await?;
     Ok(ConversationFigures {
         nodes,
         agent_cpu_ms: cost.agent / nodes as f64 / 1e3,

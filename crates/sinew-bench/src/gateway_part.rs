@@ -4,9 +4,9 @@
 use serde::Serialize;
 use sinew_operations::failure::Failure;
 
+use crate::cluster::BenchCluster;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
 use crate::process::{BenchProcess, resident};
-use crate::site::BenchSite;
 
 /// Streams that are open at once.
 const STREAMS: usize = 5_000;
@@ -40,9 +40,9 @@ impl GatewayFigures {
 
 /// Measures a gateway, with a tenth of the work if `few`.
 pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Result<GatewayFigures, Failure> {
-    let mut site = BenchSite::start(false, None, None).await?;
-    let (bare, bare_address) = site.bare_gateway().await?;
-    let (process, address) = site.gateway(&[]).await?;
+    let mut cluster = BenchCluster::start(false, None, None).await?;
+    let (bare, bare_address) = cluster.bare_gateway().await?;
+    let (process, address) = cluster.gateway(&[]).await?;
     let memory = |process: &BenchProcess| process.pid().map(resident).unwrap_or_default();
     let mut figures = GatewayFigures { idle_mib: memory(&process), ..GatewayFigures::default() };
     let (alone, many, streams) = if few { (100, 400, 200) } else { (2_000, 10_000, STREAMS) };
@@ -58,7 +58,7 @@ pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Resu
             (DriverOrder::GatewayCalls { gateway: address, count: many, at_once: IN_FLIGHT }, 5),
         ];
         for (order, place) in orders {
-            let took: MeasuredTime = site.driver.ask(&order).await?;
+            let took: MeasuredTime = cluster.driver.ask(&order).await?;
             let figure = if place < 3 { took.p50_us } else { took.number as f64 / took.seconds };
             // The first round only makes everything warm.
             if round > 0 {
@@ -75,12 +75,12 @@ pub(crate) async fn gateway(few: bool, rounds: u32, note: &dyn Fn(&str)) -> Resu
     figures.rate_ratio = gateway_rate / mesh_rate;
     note(&format!("gateway: {streams} streams"));
     let opened: MeasuredTime =
-        site.driver.ask(&DriverOrder::OpenStreams { gateway: address, total: streams }).await?;
+        cluster.driver.ask(&DriverOrder::OpenStreams { gateway: address, total: streams }).await?;
     figures.streams = opened.number;
     figures.streams_mib = memory(&process);
-    let heard: MeasuredTime = site.driver.ask(&DriverOrder::EndStreams).await?;
+    let heard: MeasuredTime = cluster.driver.ask(&DriverOrder::EndStreams).await?;
     figures.event_seconds = heard.seconds;
     process.kill9().await?;
-    site.stop().await?;
+    cluster.stop().await?;
     Ok(figures)
 }

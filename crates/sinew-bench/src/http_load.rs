@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::child::{BenchProcessError, TEXT, broken};
+use crate::cluster::DIRECT;
 use crate::order::MeasuredTime;
-use crate::site::DIRECT;
 
 /// Time for one call, and for one event to reach all streams.
 const PATIENCE: Duration = Duration::from_mins(1);

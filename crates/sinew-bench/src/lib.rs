@@ -8,6 +8,7 @@
 mod bare_gateway;
 mod bench_failure;
 mod child;
+mod cluster;
 mod console_part;
 mod conversations;
 mod delta;
@@ -20,7 +21,6 @@ mod order;
 mod process;
 mod report;
 mod role;
-mod site;
 mod size;
 
 pub use measure::{BenchOptions, BenchPart, measure};

@@ -2,12 +2,12 @@
 
 use sinew_operations::failure::Failure;
 
+use crate::cluster::BenchCluster;
 use crate::console_part;
 use crate::conversations::conversations;
 use crate::gateway_part;
 use crate::order::{DriverOrder, FloorKind, IN_FLIGHT};
 use crate::report::{BenchJob, BenchReport, JobSample};
-use crate::site::BenchSite;
 use crate::size;
 
 /// Parts of a bench.
@@ -71,8 +71,8 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
     let mut report = BenchReport::new(amount.rounds);
     if options.parts.contains(&BenchPart::Jobs) {
         let mut sites = [
-            BenchSite::start(false, options.shards, None).await?,
-            BenchSite::start(true, options.shards, None).await?,
+            BenchCluster::start(false, options.shards, None).await?,
+            BenchCluster::start(true, options.shards, None).await?,
         ];
         report.idle_mib = sites[0].executor_memory();
         for round in u32::from(options.smoke)..=amount.rounds {
@@ -81,25 +81,25 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
                 0 => (Amount { alone: 20, fans: 2, many: 200, rounds: 0 }, false),
                 _ => (amount, true),
             };
-            for site in &mut sites {
+            for cluster in &mut sites {
                 note(&format!(
                     "round {round} of {}, {}",
                     report.rounds,
-                    if site.sync_always { "every write synced" } else { "no sync" }
+                    if cluster.sync_always { "every write synced" } else { "no sync" }
                 ));
-                let samples = jobs(site, amount).await?;
+                let samples = jobs(cluster, amount).await?;
                 if kept {
                     report.samples.extend(samples);
                 }
             }
         }
-        for site in sites {
-            if !site.sync_always {
-                report.executor_mib = site.executor_memory();
-                report.server_mib = site.server_memory();
-                report.agent_mib = site.agent_memory();
+        for cluster in sites {
+            if !cluster.sync_always {
+                report.executor_mib = cluster.executor_memory();
+                report.server_mib = cluster.server_memory();
+                report.agent_mib = cluster.agent_memory();
             }
-            site.stop().await?;
+            cluster.stop().await?;
         }
     }
     if options.parts.contains(&BenchPart::Executors) {
@@ -124,10 +124,10 @@ pub async fn measure(options: &BenchOptions, note: &dyn Fn(&str)) -> Result<Benc
 }
 
 /// All jobs once, on the floor and for both deliveries.
-async fn jobs(site: &mut BenchSite, amount: Amount) -> Result<Vec<JobSample>, Failure> {
+async fn jobs(cluster: &mut BenchCluster, amount: Amount) -> Result<Vec<JobSample>, Failure> {
     let mut samples = Vec::new();
     // Synced writes of a bare loop take a tenth of a second per hundred; fewer are enough to know.
-    let many = if site.sync_always { amount.many / 2 } else { amount.many };
+    let many = if cluster.sync_always { amount.many / 2 } else { amount.many };
     for (job, wide, count, at_once) in [
         (BenchJob::J1, 1, amount.alone, 1),
         (BenchJob::J2, WIDE, amount.fans, 1),
@@ -135,8 +135,15 @@ async fn jobs(site: &mut BenchSite, amount: Amount) -> Result<Vec<JobSample>, Fa
     ] {
         for kind in FloorKind::ALL {
             let order = DriverOrder::FloorKind { kind, wide, count, at_once };
-            let (took, cost) = site.measure(&order).await?;
-            samples.push(JobSample { system: kind.name(), sync: site.sync_always, job, count, took, cost });
+            let (took, cost) = cluster.measure(&order).await?;
+            samples.push(JobSample {
+                system: kind.name(),
+                sync: cluster.sync_always,
+                job,
+                count,
+                took,
+                cost,
+            });
         }
         for (system, delivery) in [("queue", "queue"), ("direct", "direct")] {
             let (workflow, items) = match job {
@@ -144,8 +151,8 @@ async fn jobs(site: &mut BenchSite, amount: Amount) -> Result<Vec<JobSample>, Fa
                 _ => (format!("chain_{delivery}"), 0),
             };
             let order = DriverOrder::Run { workflow, items, count, at_once };
-            let (took, cost) = site.measure(&order).await?;
-            samples.push(JobSample { system, sync: site.sync_always, job, count, took, cost });
+            let (took, cost) = cluster.measure(&order).await?;
+            samples.push(JobSample { system, sync: cluster.sync_always, job, count, took, cost });
         }
     }
     Ok(samples)

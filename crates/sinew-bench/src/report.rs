@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::cluster::{CpuCost, DECISIONS};
 use crate::console_part::ConsoleFigures;
 use crate::conversations::ConversationFigures;
 use crate::gateway_part::GatewayFigures;
 use crate::order::{FloorKind, MeasuredTime, median};
-use crate::site::{CpuCost, DECISIONS};
 use crate::size::{ExecutorComparison, GrowthFigures};
 
 /// A job.

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bare_gateway::serve_bare_gateway;
 use crate::child::{BenchProcessError, broken, ready, say};
+use crate::cluster::{DIRECT, QUEUED};
 use crate::conversations::talking_agents;
 use crate::floor::{self, FloorLoops};
 use crate::http_load::{self, OpenStreams};
 use crate::load::ExecutionLoad;
 use crate::order::DriverOrder;
-use crate::site::{DIRECT, QUEUED};
 
 /// Tasks that an agent works on at once.
 const CONCURRENCY: usize = 256;

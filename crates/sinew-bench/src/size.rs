@@ -5,8 +5,8 @@ use std::time::Instant;
 use serde::Serialize;
 use sinew_operations::failure::Failure;
 
+use crate::cluster::BenchCluster;
 use crate::order::{DriverOrder, IN_FLIGHT, MeasuredTime, median};
-use crate::site::BenchSite;
 
 /// One executor and two, each with one thread, and nothing that holds them up.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -68,8 +68,8 @@ pub(crate) async fn executors(
     many: usize,
     rounds: u32,
 ) -> Result<ExecutorComparison, Failure> {
-    let mut alone = BenchSite::start(false, shards, Some(1)).await?;
-    let mut both = BenchSite::start(false, shards, Some(1)).await?;
+    let mut alone = BenchCluster::start(false, shards, Some(1)).await?;
+    let mut both = BenchCluster::start(false, shards, Some(1)).await?;
     both.executor()?;
     let patience = Instant::now() + std::time::Duration::from_mins(1);
     let mut owners = MeasuredTime::default();
@@ -86,8 +86,8 @@ pub(crate) async fn executors(
     let mut rates = [Vec::new(), Vec::new()];
     let mut shares = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
-        for (nth, site) in [&mut alone, &mut both].into_iter().enumerate() {
-            let (took, cost) = site.measure(&decide).await?;
+        for (nth, cluster) in [&mut alone, &mut both].into_iter().enumerate() {
+            let (took, cost) = cluster.measure(&decide).await?;
             if round > 0 {
                 rates[nth].push(many as f64 / took.seconds);
                 shares[nth].push(cost.executor / 1e6 / took.seconds);
@@ -117,13 +117,13 @@ pub(crate) async fn size(
     shards: Option<u32>,
     note: &dyn Fn(&str),
 ) -> Result<GrowthFigures, Failure> {
-    let mut site = BenchSite::start(false, shards, None).await?;
+    let mut cluster = BenchCluster::start(false, shards, None).await?;
     let mut size = GrowthFigures::default();
-    site.measure(&chains(500, "direct")).await?;
+    cluster.measure(&chains(500, "direct")).await?;
     for items in if quick { vec![100, 1_000] } else { vec![100, 1_000, 10_000] } {
         note(&format!("a fan-out of {items}"));
         let order = DriverOrder::Run { workflow: "fan_direct".to_owned(), items, count: 3, at_once: 1 };
-        let (took, cost) = site.measure(&order).await?;
+        let (took, cost) = cluster.measure(&order).await?;
         size.width.push(WidthFigure {
             items,
             milliseconds: took.p50_us / 1e3,
@@ -133,43 +133,43 @@ pub(crate) async fn size(
     }
     let steps: &[usize] = if quick { &[100, 1_000] } else { &[100, 1_000, 10_000] };
     for &open in steps {
-        grow(&mut site, &mut size, open, note).await?;
+        grow(&mut cluster, &mut size, open, note).await?;
     }
     let (killed, open) = (Instant::now(), size.open.last().map_or(0, |last| last.open));
     note(&format!("the executor is killed with {open} executions open"));
-    site.kill_executors().await?;
-    site.executor()?;
-    let owned: MeasuredTime = site.driver.ask(&DriverOrder::Owned).await?;
+    cluster.kill_executors().await?;
+    cluster.executor()?;
+    let owned: MeasuredTime = cluster.driver.ask(&DriverOrder::Owned).await?;
     size.recovered = owned.number;
     size.recovery_seconds = killed.elapsed().as_secs_f64();
-    site.driver.ask::<MeasuredTime>(&chains(200, "direct")).await?;
+    cluster.driver.ask::<MeasuredTime>(&chains(200, "direct")).await?;
     size.working_seconds = killed.elapsed().as_secs_f64();
     if !quick {
-        grow(&mut site, &mut size, 50_000, note).await?;
+        grow(&mut cluster, &mut size, 50_000, note).await?;
     }
     if let [first, .., last] = size.open.as_slice() {
         let more = last.open.saturating_sub(first.open).max(1) as f64;
         size.kib_per_open = (last.executor_mib - first.executor_mib) * 1_024.0 / more;
     }
-    site.stop().await?;
+    cluster.stop().await?;
     Ok(size)
 }
 
 async fn grow(
-    site: &mut BenchSite,
+    cluster: &mut BenchCluster,
     size: &mut GrowthFigures,
     open: usize,
     note: &dyn Fn(&str),
 ) -> Result<(), Failure> {
     note(&format!("{open} open executions"));
     let order = DriverOrder::Open { workflow: "waits".to_owned(), total: open, each: 1 };
-    site.driver.ask::<MeasuredTime>(&order).await?;
+    cluster.driver.ask::<MeasuredTime>(&order).await?;
     let many = 2_000;
-    site.measure(&chains(many / 4, "direct")).await?;
-    let (took, cost) = site.measure(&chains(many, "direct")).await?;
+    cluster.measure(&chains(many / 4, "direct")).await?;
+    let (took, cost) = cluster.measure(&chains(many, "direct")).await?;
     size.open.push(OpenFigure {
         open,
-        executor_mib: site.executor_memory(),
+        executor_mib: cluster.executor_memory(),
         j3_per_second: many as f64 / took.seconds,
         j3_cpu_us: cost.all / many as f64,
     });

@@ -14,7 +14,7 @@ use sinew_source::{Diagnostic, Diagnostics, Limits, LoadOptions, Schema, Sources
 use url::Url;
 
 use crate::card_signature::CardKeys;
-use crate::credentials::{CredentialKind, SecretPlace};
+use crate::credentials::{CredentialKind, SecretSource};
 use crate::error::BridgeError;
 use crate::named_hosts::IdentityFiles;
 
@@ -323,10 +323,10 @@ impl CredentialFile {
 }
 
 impl SecretFile {
-    fn place(self, folder: &Path) -> Result<SecretPlace, BridgeError> {
+    fn place(self, folder: &Path) -> Result<SecretSource, BridgeError> {
         match (self.env, self.file) {
-            (Some(name), None) => Ok(SecretPlace::Variable(name)),
-            (None, Some(name)) => Ok(SecretPlace::File(PathBuf::from(folder).join(name))),
+            (Some(name), None) => Ok(SecretSource::Variable(name)),
+            (None, Some(name)) => Ok(SecretSource::File(PathBuf::from(folder).join(name))),
             _ => Err(setting("credentials", "expected exactly one of env and file".to_owned())),
         }
     }

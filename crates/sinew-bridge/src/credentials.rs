@@ -32,14 +32,14 @@ const MAX_TOKEN_LIFE: Duration = Duration::from_hours(24);
 
 /// Place of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SecretPlace {
+pub(crate) enum SecretSource {
     /// A variable of the environment.
     Variable(String),
     /// A file, whose last line end does not count.
     File(PathBuf),
 }
 
-impl SecretPlace {
+impl SecretSource {
     pub(crate) fn read(&self) -> Result<String, BridgeError> {
         let unusable = |reason: String| BridgeError::Credentials { reason };
         let text = match self {
@@ -61,14 +61,14 @@ impl SecretPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialKind {
     /// A header with a key.
-    ApiKey { header: String, value: SecretPlace },
+    ApiKey { header: String, value: SecretSource },
     /// A token that is known.
-    Bearer(SecretPlace),
+    Bearer(SecretSource),
     /// Tokens of an OAuth2 token endpoint, by client credentials.
     ClientCredentials {
         token_url: String,
-        client_id: SecretPlace,
-        client_secret: SecretPlace,
+        client_id: SecretSource,
+        client_secret: SecretSource,
         scopes: Vec<String>,
     },
 }

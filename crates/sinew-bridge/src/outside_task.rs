@@ -82,7 +82,7 @@ struct AnsweredQuestion {
 }
 
 /// Place of a message among those of an activation.
-struct MessagePlace<'a> {
+struct OutsideMessage<'a> {
     id: String,
     parts: &'a [Part],
     extensions: &'a [String],
@@ -167,7 +167,7 @@ impl OutsideAgent {
     ) -> Result<(SentMessage, HeldAnswer), Failure> {
         let id = format!("{}-{round}", context.activation());
         let task = outgoing.reply_to.as_deref();
-        let place = MessagePlace { id, parts: &outgoing.parts, extensions: &[], task };
+        let place = OutsideMessage { id, parts: &outgoing.parts, extensions: &[], task };
         self.send_recorded(&format!("send-{round}"), &place, context).await
     }
 
@@ -175,7 +175,7 @@ impl OutsideAgent {
     async fn send_recorded(
         &self,
         step: &str,
-        place: &MessagePlace<'_>,
+        place: &OutsideMessage<'_>,
         context: &Context,
     ) -> Result<(SentMessage, HeldAnswer), Failure> {
         let effect = if self.settings.resend { StepEffect::Repeat } else { StepEffect::Once };
@@ -202,7 +202,7 @@ impl OutsideAgent {
 
     async fn send_message(
         &self,
-        place: &MessagePlace<'_>,
+        place: &OutsideMessage<'_>,
         held: &mut HeldAnswer,
     ) -> Result<SentMessage, BridgeError> {
         let context = place.task.is_none().then_some(place.id.as_str());
@@ -241,7 +241,7 @@ impl OutsideAgent {
     }
 
     /// Looks for the task of a message that may have been taken.
-    async fn find(&self, place: &MessagePlace<'_>, reason: String) -> Result<SentMessage, BridgeError> {
+    async fn find(&self, place: &OutsideMessage<'_>, reason: String) -> Result<SentMessage, BridgeError> {
         let (tries, mut wait) = FIND_TRIES;
         for tried in 0..tries {
             if tried > 0 {
@@ -300,7 +300,7 @@ impl OutsideAgent {
             let AnsweredQuestion { question, parts, extensions } = asked.await?;
             answered = question;
             let id = format!("{}-{round}-a{nth}", context.activation());
-            let place = MessagePlace { id, parts: &parts, extensions: &extensions, task: Some(task) };
+            let place = OutsideMessage { id, parts: &parts, extensions: &extensions, task: Some(task) };
             (_, held) = self.send_recorded(&format!("answer-{round}-{nth}"), &place, context).await?;
             view = TaskView::new(task, task_context);
         }

@@ -1,6 +1,6 @@
 //! `sinew-chaos`: kills executors, agents and the broker of a mesh while it works, and judges what is left.
 //!
-//! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
+//! MeshArgs in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
 //! process at named places between two durable writes; `run` kills and halts at random, the broker too; `conversations` kills
 //! an agent that talks with a language model; `gateway` kills what stands between a mesh and programs outside; `attacks` adds attackers of every role to
 //! `run`; `bombs` throws scripts, schemas and patterns without end, and measures
@@ -13,6 +13,7 @@ mod allowance;
 mod attacks;
 mod bombs;
 mod brokers;
+mod cluster;
 mod conversations;
 mod fault_plan;
 mod load;
@@ -24,7 +25,6 @@ mod power_loss;
 mod report;
 mod roles;
 mod run;
-mod site;
 mod slot;
 mod soak;
 mod target_group;
@@ -39,7 +39,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
 
-use roles::Place;
+use roles::MeshArgs;
 
 /// Result of a part of this program.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -76,7 +76,7 @@ enum Command {
     #[command(hide = true)]
     GatewayProcess {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         listen: std::net::SocketAddr,
         #[arg(long)]
@@ -86,7 +86,7 @@ enum Command {
     #[command(hide = true)]
     BridgeProcess {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         card: String,
     },
@@ -94,7 +94,7 @@ enum Command {
     #[command(hide = true)]
     Executor {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         id: String,
         #[arg(long)]
@@ -108,7 +108,7 @@ enum Command {
     #[command(hide = true)]
     Agents {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         work_ms: u64,
     },
@@ -116,13 +116,13 @@ enum Command {
     #[command(hide = true)]
     Clerk {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
     },
     /// The thrower of `bombs` (what it starts).
     #[command(hide = true)]
     Bomber {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         seed: u64,
         #[command(flatten)]
@@ -132,7 +132,7 @@ enum Command {
     #[command(hide = true)]
     Targets {
         #[command(flatten)]
-        place: Place,
+        place: MeshArgs,
         #[arg(long)]
         group: target_group::TargetGroup,
     },

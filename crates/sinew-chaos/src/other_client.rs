@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::Fallible;
-use crate::roles::Place;
+use crate::roles::MeshArgs;
 use crate::workflows::JOURNEY;
 
 /// Tries of one start; servers and executors are killed meanwhile.
@@ -25,13 +25,13 @@ const WRONG_USE: i32 = 2;
 #[derive(Debug)]
 pub(crate) struct OtherClient {
     program: PathBuf,
-    place: Place,
+    place: MeshArgs,
     starts: AtomicU64,
     reads: AtomicU64,
 }
 
 impl OtherClient {
-    pub(crate) const fn new(program: PathBuf, place: Place) -> Self {
+    pub(crate) const fn new(program: PathBuf, place: MeshArgs) -> Self {
         Self { program, place, starts: AtomicU64::new(0), reads: AtomicU64::new(0) }
     }
 

@@ -44,7 +44,7 @@ const WATCHED: [&str; 5] = [
 
 /// Arguments of all children.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct MeshArgs {
     /// The broker.
     #[arg(long)]
     pub(crate) url: String,
@@ -59,7 +59,7 @@ pub(crate) struct Place {
     pub(crate) password: Option<String>,
 }
 
-impl Place {
+impl MeshArgs {
     /// The agents' ledger.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.folder.join("ledger.jsonl")
@@ -110,7 +110,7 @@ pub(crate) struct Done {
 
 /// An executor. Without `room`, it has as much for folded executions as the product has.
 pub(crate) async fn executor(
-    place: &Place,
+    place: &MeshArgs,
     id: String,
     lease: Duration,
     worn: usize,
@@ -131,7 +131,7 @@ pub(crate) async fn executor(
 }
 
 /// All agents.
-pub(crate) async fn agents(place: &Place, work: Duration) -> Fallible<()> {
+pub(crate) async fn agents(place: &MeshArgs, work: Duration) -> Fallible<()> {
     prepare(place)?;
     let ledger = Arc::new(appended(&place.ledger())?);
     let mut serving = tokio::task::JoinSet::new();
@@ -189,7 +189,7 @@ impl TemporaryOf for Failure {
 }
 
 /// Prepares a child process.
-pub(crate) fn prepare(place: &Place) -> Fallible<()> {
+pub(crate) fn prepare(place: &MeshArgs) -> Fallible<()> {
     let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
     metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;
@@ -213,7 +213,7 @@ async fn tell_tasks(mut file: File) {
 }
 
 /// Living tasks of each child, by its process, as it told them last.
-pub(crate) fn read_task_counts(place: &Place) -> BTreeMap<u32, u64> {
+pub(crate) fn read_task_counts(place: &MeshArgs) -> BTreeMap<u32, u64> {
     let text = std::fs::read_to_string(place.task_counts()).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.filter_map(|(process, tasks)| Some((process.parse().ok()?, tasks.parse().ok()?))).collect()

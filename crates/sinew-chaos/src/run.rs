@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::allowance::{Allowances, PowerLosses};
 use crate::brokers::{BrokerOptions, DiskChanges};
+use crate::cluster::ChaosCluster;
 use crate::fault_plan::{Fault, FaultCounts, Victims};
 use crate::load::{Accepted, Load};
 use crate::memory_limit::MemoryLimit;
@@ -18,7 +19,6 @@ use crate::points::Queue;
 use crate::power_loss::WriteRefusal;
 use crate::report::{Faults, Report};
 use crate::roles::SMALL_ROOM;
-use crate::site::Site;
 use crate::slot::{Living, Order, OtherBuild, Role, Slot, Tally, What, die_by_the_list};
 use crate::verdict::judge;
 use crate::{Common, Fallible, workflows};
@@ -90,23 +90,23 @@ pub(crate) struct RunArgs {
 }
 
 /// A role per executor of the run.
-pub(crate) fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
+pub(crate) fn executors(common: &Common, cluster: &ChaosCluster, worn: usize) -> Vec<Role> {
     let role = |nth| {
         let what =
             What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn, room: Some(SMALL_ROOM) };
-        Role::new(site.place.clone(), what)
+        Role::new(cluster.place.clone(), what)
     };
     (0..common.executors).map(role).collect()
 }
 
 /// A role per agent process of the run.
-pub(crate) fn agents(common: &Common, site: &Site) -> Vec<Role> {
+pub(crate) fn agents(common: &Common, cluster: &ChaosCluster) -> Vec<Role> {
     let work = Duration::from_millis(common.work_ms);
     let role = |nth| {
         let what = What::Agents { name: format!("agents-{nth}"), work };
-        let mut place = site.place.clone();
+        let mut place = cluster.place.clone();
         // The last process knows one server only; it hears of the others from it.
-        if let [.., last] = site.brokers.members()
+        if let [.., last] = cluster.brokers.members()
             && nth + 1 == common.agents
         {
             place.url = last.url();
@@ -142,7 +142,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     let seed = common.seed.unwrap_or_else(rand::random);
     let began = Instant::now();
     let brokers = BrokerOptions { servers: common.servers, ..BrokerOptions::one(false) };
-    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
+    let cluster = ChaosCluster::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let queues = [
         Queue::of_executors(args.kills, &args.without, seed),
         Queue::of_agents(args.kills, &args.without, seed),
@@ -150,12 +150,12 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     .map(Arc::new);
     let asked: usize = queues.iter().map(|queue| queue.left()).sum();
     let work = Duration::from_millis(common.work_ms);
-    let load = Load::new(site.client.clone(), seed, 4, 0, work);
+    let load = Load::new(cluster.client.clone(), seed, 4, 0, work);
     let mut dying = JoinSet::new();
-    for role in executors(&common, &site, WORN) {
+    for role in executors(&common, &cluster, WORN) {
         dying.spawn(die_by_the_list(role, Arc::clone(&queues[0])));
     }
-    for role in agents(&common, &site) {
+    for role in agents(&common, &cluster) {
         dying.spawn(die_by_the_list(role, Arc::clone(&queues[1])));
     }
     let over = |queues: &[Arc<Queue>; 2]| queues.iter().all(|queue| queue.is_done());
@@ -168,7 +168,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     let last = Instant::now();
     let finished = load.all_ended(PATIENCE).await;
     let ended = last.elapsed();
-    let verdict = judge(&site.client, &site.place, &load.accepted(), &Allowances::default()).await?;
+    let verdict = judge(&cluster.client, &cluster.place, &load.accepted(), &Allowances::default()).await?;
     drop(alive);
     let deaths = queues.iter().flat_map(|queue| queue.died()).fold(
         std::collections::BTreeMap::<String, u64>::new(),
@@ -206,7 +206,7 @@ pub(crate) struct BrokerFaults {
 
 /// The processes of a run with what happens to them.
 pub(crate) struct RunProcesses {
-    pub(crate) site: Site,
+    pub(crate) cluster: ChaosCluster,
     pub(crate) executors: Vec<Slot>,
     pub(crate) agents: Vec<Slot>,
     pub(crate) done: BrokerFaults,
@@ -216,7 +216,7 @@ pub(crate) struct RunProcesses {
 impl RunProcesses {
     /// Has a fault happen; those of servers are over when this returns.
     pub(crate) async fn meet(&mut self, fault: Fault) -> Fallible<()> {
-        let brokers = &mut self.site.brokers;
+        let brokers = &mut self.cluster.brokers;
         match fault {
             Fault::KillExecutor(nth, down) => self.executors[nth].order(Order::Kill(down)),
             Fault::HaltExecutor(nth, halt) => self.executors[nth].order(Order::Halt(halt)),
@@ -274,14 +274,14 @@ impl RunProcesses {
                 next_write_back.zip(write_back).filter(|(next, _)| *next < began + at)
             {
                 sleep_until(next).await;
-                self.site.brokers.keep_all();
+                self.cluster.brokers.keep_all();
                 next_write_back = Some(Instant::now() + every);
             }
             sleep_until(began + at).await;
             self.meet(fault).await?;
             if let (Fault::CutPower(..), Some(every)) = (fault, write_back) {
                 sleep(every).await;
-                self.site.brokers.keep_all();
+                self.cluster.brokers.keep_all();
                 next_write_back = Some(Instant::now() + every);
             }
         }
@@ -313,12 +313,12 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
         can_lose_power: counts.needs_disk(),
         max_payload: args.max_payload,
     };
-    let site = Site::with_brokers(common.folder.clone(), common.shards, brokers).await?;
+    let cluster = ChaosCluster::with_brokers(common.folder.clone(), common.shards, brokers).await?;
     let tallies: [Arc<Tally>; 2] = Default::default();
     let open = |roles: Vec<Role>, tally: &Arc<Tally>| -> Vec<Slot> {
         roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
     };
-    let (client, place) = (site.client.clone(), site.place.clone());
+    let (client, place) = (cluster.client.clone(), cluster.place.clone());
     let mut load = Load::new(client.clone(), seed, 10, 5, Duration::from_millis(common.work_ms));
     let other_client =
         args.other_client.clone().map(|program| Arc::new(OtherClient::new(program, place.clone())));
@@ -334,11 +334,11 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     let memory = args.executor_memory.map(MemoryLimit::of_mebibytes).transpose()?.map(Arc::new);
     let mut processes = RunProcesses {
         executors: open(
-            within(take_turns(executors(common, &site, usize::MAX)), memory.as_ref()),
+            within(take_turns(executors(common, &cluster, usize::MAX)), memory.as_ref()),
             &tallies[0],
         ),
-        agents: open(take_turns(agents(common, &site)), &tallies[1]),
-        site,
+        agents: open(take_turns(agents(common, &cluster)), &tallies[1]),
+        cluster,
         done: BrokerFaults::default(),
         last_agent_kill: began,
     };
@@ -368,7 +368,7 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.all_ended_after_last_agent_kill_ms =
         Some(millis(last_agent.elapsed().min(ended + (last - last_agent))));
     report.demand(finished, format!("not all had ended {} s after the last fault", PATIENCE.as_secs()));
-    let disk = processes.site.brokers.disk_changes();
+    let disk = processes.cluster.brokers.disk_changes();
     demand_faults(&mut report, counts, &tallies, &processes.done, disk);
     report.other_build_lives = args.other_build.is_some().then(|| other_lives.load(Ordering::Relaxed));
     if let Some(other) = &other_client {

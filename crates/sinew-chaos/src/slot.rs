@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::Fallible;
 use crate::memory_limit::MemoryLimit;
 use crate::points::{Killing, Queue};
-use crate::roles::Place;
+use crate::roles::MeshArgs;
 use crate::target_group::TargetGroup;
 
 /// Variable with the place and the life of a process of the agent; the provider hears it in each request.
@@ -30,7 +30,7 @@ const TO_THE_POINT: Duration = Duration::from_secs(40);
 /// Kind of process in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
-    pub(crate) place: Place,
+    pub(crate) place: MeshArgs,
     pub(crate) what: What,
     /// A `sinew-chaos` of another version that takes turns with this one.
     pub(crate) other_build: Option<OtherBuild>,
@@ -94,7 +94,7 @@ pub(crate) struct Living {
 
 impl Role {
     /// A role that only this build plays.
-    pub(crate) const fn new(place: Place, what: What) -> Self {
+    pub(crate) const fn new(place: MeshArgs, what: What) -> Self {
         Self { place, what, other_build: None, memory: None }
     }
 

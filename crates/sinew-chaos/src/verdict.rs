@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::Fallible;
 use crate::allowance::{ActivityTimes, Allowances, PowerLosses};
 use crate::load::Accepted;
-use crate::roles::{AGENTS, Done, Place};
+use crate::roles::{AGENTS, Done, MeshArgs};
 use crate::workflows;
 
 /// Records that are read at once.
@@ -93,7 +93,7 @@ impl Verdict {
 }
 
 /// An execution as its record tells it.
-struct Told {
+struct ReportedExecution {
     record: ExecutionRecord,
     folded: Execution,
     /// Its tasks, with whether an agent was asked and whether it was the answer that counted.
@@ -116,7 +116,7 @@ struct Task {
 /// Returns the last error if the mesh cannot be read for a minute.
 pub(crate) async fn judge(
     client: &Client,
-    place: &Place,
+    place: &MeshArgs,
     accepted: &[Accepted],
     allowed: &Allowances,
 ) -> Fallible<Verdict> {
@@ -131,7 +131,7 @@ pub(crate) async fn judge(
 
 async fn judge_once(
     client: &Client,
-    place: &Place,
+    place: &MeshArgs,
     accepted: &[Accepted],
     allowed: &Allowances,
 ) -> Fallible<Verdict> {
@@ -185,7 +185,7 @@ async fn judge_once(
 }
 
 /// One record: an end and an outcome for everything, once.
-fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> Told {
+fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> ReportedExecution {
     let id = record.meta.execution.clone();
     let mut twice = |what: String| verdict.duplicated.push(format!("{id}: {what}"));
     let (mut starts, mut ends, mut at) = (0, 0, 0);
@@ -248,11 +248,11 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
         tasks.insert(TaskId::of(&id, &activation, attempt), task);
     }
     verdict.tasks += tasks.len();
-    Told { record, folded, tasks, children }
+    ReportedExecution { record, folded, tasks, children }
 }
 
 /// Every accepted start has ended, and as it must.
-fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Accepted]) {
+fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>, accepted: &[Accepted]) {
     for one in accepted {
         let id = &one.execution;
         let Some(told) = all.get(id) else { continue };
@@ -292,7 +292,7 @@ fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Ac
 }
 
 /// Every other execution was started by a task of one of these, and has ended too.
-fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Accepted]) {
+fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, ReportedExecution>, accepted: &[Accepted]) {
     let accepted: BTreeSet<_> = accepted.iter().map(|one| &one.execution).collect();
     for (id, told) in all.iter().filter(|(id, _)| !accepted.contains(id)) {
         verdict.children += 1;
@@ -311,7 +311,7 @@ fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &
 async fn streams(
     verdict: &mut Verdict,
     client: &Client,
-    all: &BTreeMap<ExecutionId, Told>,
+    all: &BTreeMap<ExecutionId, ReportedExecution>,
     ghost: Option<&ExecutionId>,
 ) -> Fallible<()> {
     let mesh = client.mesh();
@@ -352,7 +352,7 @@ async fn streams(
 }
 
 /// Returns when an execution ended; `None` if it has not.
-fn ended_at(told: &Told) -> Option<u64> {
+fn ended_at(told: &ReportedExecution) -> Option<u64> {
     let is_end = |fact: &Fact| matches!(fact, Fact::Ended);
     let rounds = told.folded.journal().iter().rev();
     rounds.filter(|round| round.facts.iter().any(is_end)).map(|round| round.at).next()
@@ -361,8 +361,8 @@ fn ended_at(told: &Told) -> Option<u64> {
 /// Agents did what they were asked and nothing else.
 fn ledger(
     verdict: &mut Verdict,
-    place: &Place,
-    all: &BTreeMap<ExecutionId, Told>,
+    place: &MeshArgs,
+    all: &BTreeMap<ExecutionId, ReportedExecution>,
     times: &mut ActivityTimes,
 ) -> Fallible<()> {
     let mut handled: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -411,7 +411,7 @@ fn ledger(
 fn allow_losses(
     verdict: &mut Verdict,
     accepted: &[Accepted],
-    all: &BTreeMap<ExecutionId, Told>,
+    all: &BTreeMap<ExecutionId, ReportedExecution>,
     times: &ActivityTimes,
     losses: &PowerLosses,
 ) {
@@ -445,7 +445,11 @@ fn allow_losses(
 }
 
 /// The journal says the same as the records, and who wrote it.
-async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+async fn journals(
+    verdict: &mut Verdict,
+    client: &Client,
+    all: &BTreeMap<ExecutionId, ReportedExecution>,
+) -> Fallible<()> {
     let shards = client.mesh().admin().layout().await?.shards.get();
     for shard in 0..shards {
         let mut commits = Vec::new();
@@ -485,7 +489,7 @@ async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executi
 }
 
 /// Adds the children's counts. They do not decide the verdict, but show whether the run had an effect.
-fn counts(verdict: &mut Verdict, place: &Place) {
+fn counts(verdict: &mut Verdict, place: &MeshArgs) {
     for line in fs::read_to_string(place.counts()).unwrap_or_default().lines() {
         let Some((name, value)) = line.split_once(' ') else { continue };
         let value: u64 = value.parse().unwrap_or_default();

@@ -27,7 +27,7 @@ pub struct ConsoleCaller {
 }
 
 /// Begins the session of the owner of a key: gives the value of a cookie, or `None` for a key that does not open.
-type BeginSession = dyn Fn(&str) -> Option<String> + Send + Sync;
+type StartSession = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Sign-in of a console whose pages need a caller.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct SignInPort {
     pub cookie: &'static str,
     /// Seconds that a session lasts.
     pub lifetime_seconds: u64,
-    begin: Arc<BeginSession>,
+    begin: Arc<StartSession>,
     end: Option<Arc<EndSession>>,
     provider: Option<Arc<dyn ProviderSignIn>>,
 }

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 use sinew_inspection::words;
 
-use crate::desk_documents::{SourceDocument, SourceFileDocument};
 use crate::documents::FindingDocument;
+use crate::editor_documents::{SourceDocument, SourceFileDocument};
 use crate::page_frame::code_link;
 use crate::shown_text;
 

@@ -81,13 +81,13 @@ pub(crate) fn draw_boxes(boxes: &[TextBox], direction: Direction, ascii: bool) -
 
 /// Place of a box: its first cell along and across, and where lines meet it across.
 #[derive(Clone, Copy)]
-struct BoxPlace {
+struct BoxPosition {
     along: usize,
     across: usize,
     anchor: usize,
 }
 
-impl BoxPlace {
+impl BoxPosition {
     const fn moved(self, along: usize, across: usize) -> Self {
         Self { along: self.along + along, across: self.across + across, anchor: self.anchor + across }
     }
@@ -99,8 +99,8 @@ struct BoxBranch {
     across: usize,
     /// Where it is entered.
     anchor: usize,
-    /// Places of boxes, the first box first.
-    places: Vec<(usize, BoxPlace)>,
+    /// LayoutPositions of boxes, the first box first.
+    places: Vec<(usize, BoxPosition)>,
 }
 
 impl BoxBranch {
@@ -148,7 +148,7 @@ impl BoxArt<'_> {
         }
     }
 
-    /// Places a box that is entered with this label, and everything behind it.
+    /// LayoutPositions a box that is entered with this label, and everything behind it.
     fn branch(&self, at: usize, label: &str) -> BoxBranch {
         let (along, across) = self.size(at);
         let behind = along + self.link(at);
@@ -172,14 +172,14 @@ impl BoxArt<'_> {
         let before = (across / 2).max(label / 2);
         let shift = before.saturating_sub(middle);
         let anchor = middle + shift;
-        let first = BoxPlace { along: 0, across: anchor - across / 2, anchor };
+        let first = BoxPosition { along: 0, across: anchor - across / 2, anchor };
         let mut all = vec![(at, first)];
         all.extend(places.into_iter().map(|(at, place)| (at, place.moved(0, shift))));
         let own_end = (first.across + across).max(anchor - label / 2 + label);
         BoxBranch { across: own_end.max(end + shift), anchor, places: all }
     }
 
-    fn paint(&self, canvas: &mut TextCanvas, at: usize, place: BoxPlace, tree: &BoxBranch) {
+    fn paint(&self, canvas: &mut TextCanvas, at: usize, place: BoxPosition, tree: &BoxBranch) {
         let own = tree.anchor_of(at);
         let offset = place.anchor - own;
         let next: Vec<(usize, &str)> = self.boxes[at]
@@ -194,7 +194,7 @@ impl BoxArt<'_> {
         }
     }
 
-    fn paint_box(&self, canvas: &mut TextCanvas, at: usize, place: BoxPlace, leaves: bool) {
+    fn paint_box(&self, canvas: &mut TextCanvas, at: usize, place: BoxPosition, leaves: bool) {
         let (text, set) = (&self.boxes[at], self.set);
         let (along, across) = self.size(at);
         let (columns, rows) = self.turned(along, across);

@@ -4,7 +4,7 @@
 //! are, and each node moves toward its neighbours as far as its row has room. A layer that is far wider than the drawing is
 //! wrapped into rows, so that ten thousand siblings are a block and not a line.
 
-use crate::layout::{EdgePath, ElementSizes, Places, Point, Size};
+use crate::layout::{EdgePath, ElementSizes, LayoutPositions, Point, Size};
 use crate::model::Direction;
 
 /// Room between the nodes of a row, px.
@@ -24,8 +24,8 @@ const BEND_WIDTH: f64 = 8.0;
 /// Room around the members of a group, and above them for the title, px.
 const GROUP_ROOM: (f64, f64) = (14.0, 30.0);
 
-/// Places boxes and edges.
-pub(crate) fn place_in_layers(sizes: &ElementSizes) -> Places {
+/// LayoutPositions boxes and edges.
+pub(crate) fn place_in_layers(sizes: &ElementSizes) -> LayoutPositions {
     let turned = |(width, height): Size| match sizes.direction {
         Direction::TopDown => (width, height),
         Direction::LeftRight => (height, width),
@@ -227,7 +227,7 @@ impl LayerGrid {
     }
 
     /// Final places of nodes and ways of edges.
-    fn places(mut self) -> Places {
+    fn places(mut self) -> LayoutPositions {
         let limit = self.wrap_width();
         let mut y = vec![0.0; self.boxes.len()];
         let mut top = 0.0;
@@ -253,7 +253,7 @@ impl LayerGrid {
         }
         let point = |cell: usize| Point { x: self.x[cell], y: y[cell] };
         let real = self.boxes.len() - self.bend_count();
-        Places {
+        LayoutPositions {
             nodes: (0..real).map(point).collect(),
             edges: self
                 .ways

@@ -19,7 +19,7 @@ pub(crate) struct ElementSizes {
 }
 
 /// Where things are, px; the same order as in [`ElementSizes`].
-pub(crate) struct Places {
+pub(crate) struct LayoutPositions {
     /// Centres of nodes.
     pub(crate) nodes: Vec<Point>,
     pub(crate) edges: Vec<EdgePath>,
@@ -51,8 +51,8 @@ const TITLE_ROOM: f64 = 16.0;
 
 type LayoutGraph = Graph<NodeLabel, EdgeLabel, GraphLabel>;
 
-/// Places boxes and edges.
-pub(crate) fn place(sizes: &ElementSizes) -> Result<Places, DrawError> {
+/// LayoutPositions boxes and edges.
+pub(crate) fn place(sizes: &ElementSizes) -> Result<LayoutPositions, DrawError> {
     let mut graph = graph(sizes);
     // The graph is limited by MAX_NODES before it gets here.
     dugong::layout_controlled(&mut graph, &mut NoopWorkControl)
@@ -108,7 +108,7 @@ fn graph(sizes: &ElementSizes) -> LayoutGraph {
     graph
 }
 
-fn collect(sizes: &ElementSizes, graph: &LayoutGraph) -> Places {
+fn collect(sizes: &ElementSizes, graph: &LayoutGraph) -> LayoutPositions {
     let centre = |label: &NodeLabel| Point { x: label.x.unwrap_or_default(), y: label.y.unwrap_or_default() };
     let node = |number| graph.node(&node_key(number)).map(centre).unwrap_or_default();
     let edge = |(number, (from, to, label)): (usize, &(usize, usize, Option<Size>))| {
@@ -126,7 +126,7 @@ fn collect(sizes: &ElementSizes, graph: &LayoutGraph) -> Places {
         let width = label.width.max(title + TITLE_ROOM);
         [at.x - width / 2.0, at.y - label.height / 2.0, width, label.height]
     };
-    Places {
+    LayoutPositions {
         nodes: (0..sizes.nodes.len()).map(node).collect(),
         edges: sizes.edges.iter().enumerate().map(edge).collect(),
         groups: sizes.groups.iter().enumerate().map(group).collect(),

@@ -68,7 +68,7 @@ pub struct DrawnNode {
     /// Whether the node is plumbing: it is drawn small, with its title and its state in one line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_quiet: bool,
-    /// Places where values come in and go out; pictures draw them on its sides.
+    /// LayoutPositions where values come in and go out; pictures draw them on its sides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<DrawnSocket>,
 }

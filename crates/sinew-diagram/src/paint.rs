@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::layout::{self, EdgePath, ElementSizes, Places, Point, Size};
+use crate::layout::{self, EdgePath, ElementSizes, LayoutPositions, Point, Size};
 use crate::model::{
     Direction, DrawError, Drawing, DrawingCaption, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape, Status,
 };
@@ -44,7 +44,7 @@ pub fn svg_in(drawing: &Drawing, theme: DrawingTheme) -> Result<String, DrawErro
     let labels: Vec<Vec<String>> = graph.edges.iter().map(|(_, _, edge)| edge_lines(edge)).collect();
     let sizes = sizes(drawing, &graph, &blocks, &labels);
     let places = if nodes == 0 {
-        Places { nodes: Vec::new(), edges: Vec::new(), groups: Vec::new() }
+        LayoutPositions { nodes: Vec::new(), edges: Vec::new(), groups: Vec::new() }
     } else {
         layout::place(&sizes)?
     };
@@ -239,7 +239,7 @@ impl SvgPainter {
         graph: &Graph<'_>,
         blocks: &[TextBlock],
         labels: &[Vec<String>],
-        places: &Places,
+        places: &LayoutPositions,
     ) -> String {
         for ((title, _), place) in graph.groups.iter().zip(&places.groups) {
             self.group(title, *place);

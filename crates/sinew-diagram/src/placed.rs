@@ -1,10 +1,10 @@
 //! A drawing with places: what a surface needs that paints large graphs by itself, and only the part that is looked at.
 //!
-//! Places depend on nodes and edges, never on how far an execution came: each node has room for the line of its state. So one
+//! LayoutPositions depend on nodes and edges, never on how far an execution came: each node has room for the line of its state. So one
 //! layout serves a workflow and all of its executions.
 
 use crate::layered::place_in_layers;
-use crate::layout::{self, ElementSizes, Places, Point};
+use crate::layout::{self, ElementSizes, LayoutPositions, Point};
 use crate::model::{DrawError, Drawing, DrawnNode, EdgeKind, Graph, NodeMark, Shape, Status};
 use crate::paint::{TextBlock, edge_lines, group_title, joined, label_size, self_loop, sizes};
 use crate::{MAX_NODES, MAX_PLACED_NODES};
@@ -157,7 +157,7 @@ fn collect(
     blocks: &[TextBlock],
     labels: Vec<Vec<String>>,
     sizes: &ElementSizes,
-    places: &Places,
+    places: &LayoutPositions,
 ) -> PlacedDrawing {
     let mut reach = DrawnReach::default();
     let mut placed = PlacedDrawing::default();

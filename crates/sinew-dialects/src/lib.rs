@@ -23,7 +23,7 @@ mod pattern;
 mod person_question;
 mod reach;
 mod registry;
-mod script_place;
+mod script_span;
 mod workflow_file;
 
 pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};

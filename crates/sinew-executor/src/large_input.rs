@@ -1,7 +1,7 @@
 //! Inputs that are too large for the command of a start: they become artifacts, which the command names.
 
 use sinew_mesh::MeshError;
-use sinew_mesh::artifact::{ArtifactStore, Place};
+use sinew_mesh::artifact::{ArtifactOwner, ArtifactStore};
 use sinew_protocol::a2a::PartContent;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::command::StartCommand;
@@ -23,8 +23,12 @@ pub(crate) async fn store_input(
     let name = ArtifactName::parse(&format!("input_{}.json", &sha256(&bytes)[..12]))
         .map_err(|bad| MeshError::Refused { what: "naming an input", reason: bad.to_string() })?;
     let task = workflow_task_id(&command.execution, &command.workflow);
-    let place =
-        Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
+    let place = ArtifactOwner {
+        app: &command.workflow,
+        user: &command.user,
+        execution: &command.execution,
+        task: &task,
+    };
     let stored = artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await?;
     if let PartContent::Url(address) = stored.part.content {
         command.input_artifact = Some(address);

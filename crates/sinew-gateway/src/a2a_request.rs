@@ -64,7 +64,7 @@ pub(crate) async fn perform(
     let operations = state.operations_of(caller);
     let call = operation_call(caller, parts, endpoint);
     // Where the card of everybody is short, callers have one that shows what is theirs.
-    if method == CoreMethod::GetExtendedAgentCard && state.gate.is_required() {
+    if method == CoreMethod::GetExtendedAgentCard && state.authenticator.is_required() {
         operations.check_tenant(params)?;
         let card =
             cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers, &parts.uri));

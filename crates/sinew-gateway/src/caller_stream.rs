@@ -57,7 +57,7 @@ impl HttpBody for CallerStream {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let stream = self.get_mut();
         while stream.looks.poll_tick(cx).is_ready() {
-            if !stream.state.gate.still_opens(&stream.caller) {
+            if !stream.state.authenticator.still_opens(&stream.caller) {
                 let caller = stream.caller.label();
                 sinew_mesh::log_limited!(20, info, %caller, "a stream ended with the right of its caller");
                 return Poll::Ready(None);

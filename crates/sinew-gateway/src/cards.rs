@@ -44,8 +44,8 @@ pub(crate) fn card_of(
         Endpoint::Mesh => mesh_card(operations, base),
         Endpoint::Agent(name) => agent_card(operations, operations.card(name)?, base),
     };
-    if state.gate.is_required() {
-        require_credentials(&mut card, &state.gate.issuers());
+    if state.authenticator.is_required() {
+        require_credentials(&mut card, &state.authenticator.issuers());
     }
     if let Some(signer) = &state.signer {
         sign_card(&mut card, signer, base);

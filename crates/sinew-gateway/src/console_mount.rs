@@ -14,7 +14,7 @@ use sinew_mesh::log_limited;
 use tower::ServiceExt as _;
 
 use crate::access::{CallerIdentity, SESSION_COOKIE, SESSION_LIFETIME, VOUCHED_SESSION_LIFETIME};
-use crate::request_places::PlacesOfRequest;
+use crate::request_permits::WeakRequestPermits;
 use crate::routes::api_router;
 use crate::state::GatewayState;
 
@@ -29,7 +29,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
         if let Some(caller) = CallerIdentity::of(page) {
             request.extensions_mut().insert(caller.clone());
         }
-        request.extensions_mut().insert(PlacesOfRequest::find(page));
+        request.extensions_mut().insert(WeakRequestPermits::find(page));
         let api = api.clone();
         Box::pin(async move {
             match api.oneshot(request).await {
@@ -40,11 +40,11 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
     });
     let is_secure =
         state.is_tls || state.public_url.as_deref().is_some_and(|url| url.starts_with("https://"));
-    let (gate, ending) = (Arc::clone(state), Arc::clone(state));
-    let sign_in = state.gate.is_required().then(|| {
-        let provider = gate.gate.sign_in_host().map(|_| OpenIdSignIn::shared(&gate));
+    let (signing, ending) = (Arc::clone(state), Arc::clone(state));
+    let sign_in = state.authenticator.is_required().then(|| {
+        let provider = signing.authenticator.sign_in_host().map(|_| OpenIdSignIn::shared(&signing));
         SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| {
-            let session = gate.gate.begin_session(key);
+            let session = signing.authenticator.begin_session(key);
             if session.is_none() {
                 log_limited!(info, "a key did not sign in");
             }
@@ -53,7 +53,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
         .with_provider(provider)
         .ending(move |cookie| {
             let state = Arc::clone(&ending);
-            Box::pin(async move { state.gate.end_session(&cookie).await })
+            Box::pin(async move { state.authenticator.end_session(&cookie).await })
         })
     });
     // `with_state` gives the router any state it is merged into.
@@ -78,7 +78,7 @@ impl OpenIdSignIn {
 
 impl ProviderSignIn for OpenIdSignIn {
     fn name(&self) -> String {
-        self.state.gate.sign_in_host().unwrap_or_default().to_owned()
+        self.state.authenticator.sign_in_host().unwrap_or_default().to_owned()
     }
 
     fn lifetime_seconds(&self) -> u64 {
@@ -88,8 +88,12 @@ impl ProviderSignIn for OpenIdSignIn {
     fn begin(&self, headers: &HeaderMap, uri: &Uri) -> BoxFuture<'_, Result<ProviderVisit, String>> {
         let redirect = self.redirect(headers, uri);
         Box::pin(async move {
-            let (address, cookie) =
-                self.state.gate.begin_visit(&redirect).await.map_err(|refusal| refusal.to_string())?;
+            let (address, cookie) = self
+                .state
+                .authenticator
+                .begin_visit(&redirect)
+                .await
+                .map_err(|refusal| refusal.to_string())?;
             Ok(ProviderVisit { address, cookie })
         })
     }
@@ -98,7 +102,7 @@ impl ProviderSignIn for OpenIdSignIn {
         let redirect = self.redirect(headers, uri);
         let (cookie, query) = (cookie.to_owned(), uri.query().unwrap_or_default().to_owned());
         Box::pin(async move {
-            let ended = self.state.gate.end_visit(&redirect, &cookie, &query).await;
+            let ended = self.state.authenticator.end_visit(&redirect, &cookie, &query).await;
             ended.map_err(|refusal| {
                 log_limited!(info, %refusal, "a provider signed nobody in");
                 refusal.to_string()

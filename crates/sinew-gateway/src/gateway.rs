@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::access::{AccessGate, CallerMeters};
+use crate::access::{Authenticator, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
@@ -60,8 +60,8 @@ impl Gateway {
         let failed = |error| GatewayError::Listen { address: options.listen, error };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let gate = Arc::new(AccessGate::open(&mesh, &options.access).await?);
-        let records = if gate.reads_records() {
+        let authenticator = Arc::new(Authenticator::open(&mesh, &options.access).await?);
+        let records = if authenticator.reads_records() {
             Some(GatewayRecords::open(&mesh, options.push_addresses).await?)
         } else {
             None
@@ -77,7 +77,7 @@ impl Gateway {
             Some(GatewayRecords { web, signer, .. }) => Some(
                 PushDispatcher::start(
                     operations.clone(),
-                    Arc::clone(&gate),
+                    Arc::clone(&authenticator),
                     web.clone(),
                     Arc::clone(signer),
                     &own_url,
@@ -98,7 +98,7 @@ impl Gateway {
             limits: options.limits,
             hosts: hosts_of(&options),
             origins,
-            gate,
+            authenticator,
             webhooks,
             signer,
             meters: CallerMeters::new(options.access.limits, options.limits.streams),
@@ -106,7 +106,7 @@ impl Gateway {
             is_tls,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             streams,
-            file_places: Arc::new(Semaphore::new(options.limits.files)),
+            file_permits: Arc::new(Semaphore::new(options.limits.files)),
             body_places: Arc::new(Semaphore::new(options.limits.large_bodies / BODY_PLACE_BYTES)),
             computations: Arc::new(Semaphore::new(options.limits.computations)),
             draining: draining.clone(),

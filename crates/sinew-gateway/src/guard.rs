@@ -20,7 +20,7 @@ use crate::access::{AccessRefusal, CallerIdentity, CallerPermit, MeterRefusal};
 use crate::caller_stream::end_with_caller;
 use crate::http_error::HttpProblem;
 use crate::protected_resource::challenge;
-use crate::request_places::{PlacesOfRequest, RequestPlaces};
+use crate::request_permits::{RequestPermits, WeakRequestPermits};
 use crate::sse::CountedStream;
 use crate::state::GatewayState;
 
@@ -59,7 +59,7 @@ pub(crate) async fn answer_allowed(
         return problem.into_response();
     };
     let (mut parts, mut body) = request.into_parts();
-    let caller = match state.gate.caller_of(&parts).await {
+    let caller = match state.authenticator.caller_of(&parts).await {
         Ok(caller) => caller,
         Err(refusal) => {
             read_refused(parts.version, body).await;
@@ -94,14 +94,14 @@ pub(crate) async fn answer_allowed(
             return problem.into_response();
         }
     };
-    let places = RequestPlaces::new(in_flight, permit, body_places);
+    let places = RequestPermits::new(in_flight, permit, body_places);
     let mode = if caller.role == AccessRole::Operator { ConsoleMode::ReadOnly } else { ConsoleMode::Full };
     // Of a long name only a digest is known.
     let name = caller.token.name().unwrap_or_else(|| caller.token.to_string());
     parts.extensions.insert(ConsoleCaller { name, mode });
     parts.extensions.insert(caller.clone());
     parts.extensions.insert(places.caller().streams());
-    parts.extensions.insert(PlacesOfRequest::of(&places));
+    parts.extensions.insert(WeakRequestPermits::of(&places));
     let uri = parts.uri.clone();
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     if EXCESS.contains(&response.status()) {
@@ -184,7 +184,7 @@ pub(crate) fn refuse_role(
     let problem = HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text);
     let mut response = problem.into_response();
     // The owner of a key cannot ask for another role; the owner of a token can.
-    if caller.key.is_none() && !state.gate.issuers().is_empty() {
+    if caller.key.is_none() && !state.authenticator.issuers().is_empty() {
         let challenge = challenge(state, headers, uri, Some("insufficient_scope"), needed);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }

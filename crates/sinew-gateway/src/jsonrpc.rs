@@ -15,7 +15,7 @@ use crate::a2a_request;
 use crate::access::CallerIdentity;
 use crate::operations::{Endpoint, OperationReply};
 use crate::request_body::{BodyError, is_json, read_body};
-use crate::sse::{self, EventWording};
+use crate::sse::{self, EventEncoder};
 use crate::state::GatewayState;
 
 /// Answers one JSON-RPC call.
@@ -59,7 +59,7 @@ pub(crate) async fn serve(
             a2a_request::with_unheard(response, &unheard)
         }
         Ok(OperationReply::Stream(items)) => {
-            a2a_request::with_a2a_headers(sse::respond(&state, items, RpcWording { id: id.clone() }))
+            a2a_request::with_a2a_headers(sse::respond(&state, items, RpcEncoder { id: id.clone() }))
         }
         Err(error) => {
             let status = a2a_request::caller_status(&error).unwrap_or(StatusCode::OK);
@@ -84,11 +84,11 @@ async fn perform(
 }
 
 /// Events as JSON-RPC responses to the call that opened the stream.
-struct RpcWording {
+struct RpcEncoder {
     id: Value,
 }
 
-impl EventWording for RpcWording {
+impl EventEncoder for RpcEncoder {
     fn event(&self, body: &Bytes) -> Bytes {
         match serde_json::from_slice::<&RawValue>(body) {
             Ok(event) => result(&self.id, &event),

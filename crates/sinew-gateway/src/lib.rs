@@ -37,7 +37,7 @@ mod push;
 mod push_address;
 mod request_body;
 mod request_metrics;
-mod request_places;
+mod request_permits;
 mod rest;
 mod routes;
 mod server;

@@ -27,7 +27,7 @@ pub(crate) fn scope_of(role: AccessRole) -> String {
 
 /// Answers with the document about the part of the gateway that the path names.
 pub(crate) fn respond(state: &GatewayState, request: &Request) -> Response {
-    let issuers = state.gate.issuers();
+    let issuers = state.authenticator.issuers();
     if issuers.is_empty() {
         return HttpProblem::not_found("no OpenID provider gives tokens for this gateway").into_response();
     }
@@ -57,7 +57,7 @@ pub(crate) fn challenge(
 ) -> HeaderValue {
     let mut members = vec!["realm=\"sinew\"".to_owned()];
     members.extend(error.map(|error| format!("error=\"{error}\"")));
-    if !state.gate.issuers().is_empty() {
+    if !state.authenticator.issuers().is_empty() {
         members.push(format!("scope=\"{}\"", scope_of(needed)));
         if uri.path() == MCP_PATH {
             let base = state.base_url(headers, uri);

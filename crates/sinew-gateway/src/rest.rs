@@ -18,7 +18,7 @@ use crate::access::CallerIdentity;
 use crate::http_error::RETRY_SECONDS;
 use crate::operations::{Endpoint, OperationReply, short};
 use crate::request_body::{BodyError, is_json, read_body};
-use crate::sse::{self, EventWording};
+use crate::sse::{self, EventEncoder};
 use crate::state::GatewayState;
 
 /// Parameters of `GET /tasks` that are numbers, and those that are true or false.
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
             a2a_request::with_unheard(a2a_request::with_a2a_headers(response), &unheard)
         }
         Ok(OperationReply::Stream(items)) => {
-            a2a_request::with_a2a_headers(sse::respond(&state, items, RestWording))
+            a2a_request::with_a2a_headers(sse::respond(&state, items, RestEncoder))
         }
         Err(RestError { error, status }) => a2a_request::with_a2a_headers(refuse(
             &error,
@@ -171,9 +171,9 @@ fn query_params(query: &str) -> Result<Map<String, Value>, A2aError> {
 }
 
 /// Events as they are.
-struct RestWording;
+struct RestEncoder;
 
-impl EventWording for RestWording {
+impl EventEncoder for RestEncoder {
     fn event(&self, body: &Bytes) -> Bytes {
         body.clone()
     }

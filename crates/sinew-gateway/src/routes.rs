@@ -340,7 +340,7 @@ fn card(
     let base = state.base_url(request.headers(), request.uri());
     match cards::card_of(state, operations, endpoint, &base) {
         Some(card) => {
-            let readers = if state.gate.is_required() {
+            let readers = if state.authenticator.is_required() {
                 cards::CardReaders::EachCaller
             } else {
                 cards::CardReaders::Everybody

@@ -23,7 +23,7 @@ const RETRY_MS: u32 = 1_000;
 pub(crate) struct CountedStream;
 
 /// Words the events of a stream.
-pub(crate) trait EventWording: Send + Sync + 'static {
+pub(crate) trait EventEncoder: Send + Sync + 'static {
     /// The data of an event.
     fn event(&self, body: &Bytes) -> Bytes;
     /// The data of a failure.
@@ -40,7 +40,7 @@ struct OpenStream<W> {
 }
 
 /// A stream as a response.
-pub(crate) fn respond<W: EventWording>(state: &Arc<GatewayState>, items: TaskStream, wording: W) -> Response {
+pub(crate) fn respond<W: EventEncoder>(state: &Arc<GatewayState>, items: TaskStream, wording: W) -> Response {
     let open = OpenStream { state: Arc::clone(state), items, wording, is_first: true, last: None };
     let body = Body::from_stream(stream::unfold(Some(open), |open| async move {
         let mut open = open?;
@@ -57,7 +57,7 @@ pub(crate) fn respond<W: EventWording>(state: &Arc<GatewayState>, items: TaskStr
     response
 }
 
-impl<W: EventWording> OpenStream<W> {
+impl<W: EventEncoder> OpenStream<W> {
     /// The next bytes, and whether more follow.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         let mut out = BytesMut::new();

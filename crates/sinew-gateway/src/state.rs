@@ -11,7 +11,7 @@ use sinew_protocol::code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{AccessGate, CallerIdentity, CallerMeters};
+use crate::access::{Authenticator, CallerIdentity, CallerMeters};
 use crate::allowed_origins::AllowedOrigins;
 use crate::call_observer::CallObserver;
 use crate::card_times::CardTimes;
@@ -36,7 +36,7 @@ pub(crate) struct GatewayState {
     pub(crate) hosts: Vec<String>,
     /// Origins whose scripts may call.
     pub(crate) origins: AllowedOrigins,
-    pub(crate) gate: Arc<AccessGate>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) meters: CallerMeters,
     /// Webhook triggers; `None` where the gateway's user may not read them.
     pub(crate) webhooks: Option<WebhookTriggers>,
@@ -49,7 +49,7 @@ pub(crate) struct GatewayState {
     /// Places of refusals of unknown keys, which take a while each.
     pub(crate) guess_places: Semaphore,
     /// Places of files that are read from the mesh, and held until their clients have them.
-    pub(crate) file_places: Arc<Semaphore>,
+    pub(crate) file_permits: Arc<Semaphore>,
     /// Places of bodies that are larger than those of usual requests, one for each [`BODY_PLACE_BYTES`].
     pub(crate) body_places: Arc<Semaphore>,
     /// Places of work that takes a processor for long.

@@ -156,7 +156,7 @@ fn short(tokens: u64) -> String {
 /// Returns the usage of each node whose agents told one, in the order in which the first result came. Failed attempts count.
 pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     let (mut found, mut places): (Vec<ModelUsage>, BTreeMap<String, usize>) = Default::default();
-    let mut told: Vec<ToldUsage> = Vec::new();
+    let mut told: Vec<ReportedUsage> = Vec::new();
     record.execution.replay(|ctx, fact| {
         let Fact::Replied { act, result, usage, .. } = fact else { return };
         let usage = result.as_ref().map_or(usage, |reply| &reply.usage);
@@ -169,7 +169,7 @@ pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
             found.len() - 1
         });
         let agent = ctx.act(*act).ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
-        add_told(&mut told, ToldUsage { place, act: *act, agent, usage: usage.clone() });
+        add_told(&mut told, ReportedUsage { place, act: *act, agent, usage: usage.clone() });
         let events = result.as_ref().map_or(&[][..], |reply| reply.events.as_slice());
         let decisions = events.iter().filter_map(ToolDecision::of);
         let room = MAX_DECISIONS.saturating_sub(found[place].decisions.len());
@@ -184,7 +184,7 @@ pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
 }
 
 /// A usage as it was told.
-struct ToldUsage {
+struct ReportedUsage {
     /// Place of the node among those found.
     place: usize,
     act: ActivationId,
@@ -193,8 +193,8 @@ struct ToldUsage {
 }
 
 /// Adds a usage. One that tells of all attempts replaces what the agent told of the activation before.
-fn add_told(told: &mut Vec<ToldUsage>, new: ToldUsage) {
-    let is_before = |one: &ToldUsage| {
+fn add_told(told: &mut Vec<ReportedUsage>, new: ReportedUsage) {
+    let is_before = |one: &ReportedUsage| {
         (one.act, &one.agent) == (new.act, &new.agent)
             && is_cumulative(&one.usage)
             && is_cumulative(&new.usage)
@@ -246,7 +246,7 @@ mod tests {
             (1, "a", usage(16, true)),
             (0, "a", usage(32, false)),
         ] {
-            add_told(&mut told, ToldUsage { place: 0, act, agent: agent.to_owned(), usage });
+            add_told(&mut told, ReportedUsage { place: 0, act, agent: agent.to_owned(), usage });
         }
         let turns: Vec<u64> = told.iter().filter_map(|one| one.usage["turns"].as_u64()).collect();
         assert_eq!(turns, [4, 8, 16, 32]);

@@ -57,18 +57,18 @@ mod on {
     use crate::Mesh;
 
     /// Crash points that the environment names.
-    struct Told {
+    struct CrashPoint {
         point: String,
         nth: u32,
         seen: AtomicU32,
     }
 
-    fn told() -> Option<&'static Told> {
-        static TOLD: OnceLock<Option<Told>> = OnceLock::new();
+    fn told() -> Option<&'static CrashPoint> {
+        static TOLD: OnceLock<Option<CrashPoint>> = OnceLock::new();
         let read = || {
             let text = std::env::var(CRASH_AT).ok()?;
             let (point, nth) = text.split_once(':')?;
-            Some(Told { point: point.to_owned(), nth: nth.parse().ok()?, seen: AtomicU32::new(0) })
+            Some(CrashPoint { point: point.to_owned(), nth: nth.parse().ok()?, seen: AtomicU32::new(0) })
         };
         TOLD.get_or_init(read).as_ref()
     }

@@ -8,7 +8,7 @@
 )]
 
 use bytes::Bytes;
-use sinew_mesh::artifact::{ArtifactStore, Place};
+use sinew_mesh::artifact::{ArtifactOwner, ArtifactStore};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{Part, part_kind};
 use sinew_protocol::artifact::{StoredAt, sha256};
@@ -32,8 +32,8 @@ fn noise(length: usize, seed: u64) -> Bytes {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-fn place<'a>(execution: &'a ExecutionId, task: &'a TaskId) -> Place<'a> {
-    Place { app: "order/reviewer", user: "ä b", execution, task }
+fn place<'a>(execution: &'a ExecutionId, task: &'a TaskId) -> ArtifactOwner<'a> {
+    ArtifactOwner { app: "order/reviewer", user: "ä b", execution, task }
 }
 
 /// How the artifact looks to whoever reads the result that it travels in.

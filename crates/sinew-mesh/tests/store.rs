@@ -13,7 +13,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
-use sinew_mesh::history_index::{HistoryIndex, HistoryPlace};
+use sinew_mesh::history_index::{HistoryCursor, HistoryIndex};
 use sinew_mesh::workflow::{MOST_VERSIONS, PlanFile, PlanTexts, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
@@ -326,7 +326,7 @@ async fn check_pages(mesh: &Mesh, index: &HistoryIndex, all: &[ClosedExecution])
         let wants = |one: &ClosedExecution| status.is_none_or(|status| one.status == status);
         let deep = sorted.len().checked_sub(4);
         for (behind, limit) in [(None, 7), (None, 2_000), (deep.and(Some(3)), 7), (deep, 7)] {
-            let place = behind.map(|at: usize| HistoryPlace {
+            let place = behind.map(|at: usize| HistoryCursor {
                 started: sorted[at].started,
                 execution: sorted[at].execution.to_string(),
             });

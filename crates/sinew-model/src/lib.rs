@@ -32,8 +32,8 @@ pub use next::{ApprovalTest, ModelAsk, NextStep, PersonQuestion, QuestionReason,
 pub use output::ANSWER_TOOL;
 pub use prompt::{AnswerForm, Prompt, PromptMeasure, PromptMessage, PromptResult};
 pub use record::{
-    AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    KeptArtifact, MovedResult, SessionTurn, StepBody, StepRecord,
+    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
+    KeptArtifact, MovedResult, SessionTurn, StartStep, StepBody, StepRecord,
 };
 pub use spec::{
     ApprovalRule, BudgetSpec, CompactionSpec, ConversationSpec, EffectClass, FallbackRule, ModelAbilities,

@@ -30,7 +30,7 @@ pub struct StepRecord {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StepBody {
     /// A process takes the conversation up: first of all, and again at each attempt and redelivery.
-    Begin(BeginStep),
+    Begin(StartStep),
     /// A model is about to be asked. Written before the call, so that calls that a crash loses are counted.
     Ask(AskStep),
     /// The model call gave no turn.
@@ -102,7 +102,7 @@ pub enum StepBody {
 
 /// A process takes the conversation up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BeginStep {
+pub struct StartStep {
     /// Attempt of the activation, from 1.
     pub attempt: u32,
     /// Id of the task.

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::next::{ModelAsk, NextStep, PersonQuestion, QuestionReason, ToolCall};
-use crate::record::{AskStep, BeginStep, CallResult, CallStatus, ConversationEnd, StepBody, StepRecord};
+use crate::record::{AskStep, CallResult, CallStatus, ConversationEnd, StartStep, StepBody, StepRecord};
 use crate::script::ModelScript;
 use crate::spec::{ConversationSpec, EffectClass};
 use crate::state::ConversationState;
@@ -81,7 +81,7 @@ pub fn rehearse(
         now: prefix.last().map_or(0, |last| last.at),
         log: prefix.to_vec(),
     };
-    let begin = BeginStep {
+    let begin = StartStep {
         attempt: 1,
         task: "rehearsal".to_owned(),
         request: "request".to_owned(),

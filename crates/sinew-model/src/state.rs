@@ -4,8 +4,8 @@ use serde_json::Value;
 use sinew_protocol::usage::ModelTotals;
 
 use crate::record::{
-    AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
-    SessionTurn, StepBody, StepRecord,
+    AskStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason, SessionTurn,
+    StartStep, StepBody, StepRecord,
 };
 use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
 
@@ -20,7 +20,7 @@ pub struct ConversationState {
     /// The process that wrote the last begin.
     pub writer: String,
     /// The last begin.
-    pub begin: Option<BeginStep>,
+    pub begin: Option<StartStep>,
     /// Number of begins.
     pub begins: u32,
     /// Begins at the end of the log that nothing followed.
@@ -213,7 +213,7 @@ impl ConversationState {
         }
     }
 
-    fn begin(&mut self, begin: &BeginStep, record: &StepRecord) {
+    fn begin(&mut self, begin: &StartStep, record: &StepRecord) {
         self.begun_at.get_or_insert(record.at);
         let newer = self.begin.as_ref().is_some_and(|last| begin.attempt > last.attempt);
         if let Some(end) = &self.end {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use sinew_engine::Time;
 use sinew_inspection::list::{self, ExecutionRow, RowFilter};
 use sinew_mesh::history::HistoryFilter;
-use sinew_mesh::history_index::HistoryPlace;
+use sinew_mesh::history_index::HistoryCursor;
 
 use crate::failure::Failure;
 use crate::mesh_operator::{MeshOperator, RowDetails};
@@ -126,7 +126,7 @@ impl MeshOperator {
     ) -> Result<Vec<ExecutionRow>, Failure> {
         let behind = after.filter(|after| after.is_closed);
         let behind =
-            behind.map(|after| HistoryPlace { started: after.started, execution: after.execution.clone() });
+            behind.map(|after| HistoryCursor { started: after.started, execution: after.execution.clone() });
         let mut rows = self.rows_behind(wanted, behind.as_ref(), limit).await?;
         rows.retain(|row| wanted.takes(row) && after.is_none_or(|after| after.is_before(row)));
         list::sort(&mut rows);

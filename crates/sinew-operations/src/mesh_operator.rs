@@ -14,7 +14,7 @@ use sinew_inspection::words;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
-use sinew_mesh::history_index::{HistoryIndex, HistoryPlace};
+use sinew_mesh::history_index::{HistoryCursor, HistoryIndex};
 use sinew_mesh::workflow::Workflows;
 use sinew_protocol::card::{self, AGENT_CALL_PREFIX, AgentKind, PERSON_QUESTION};
 use sinew_protocol::code;
@@ -248,7 +248,7 @@ impl MeshOperator {
     pub async fn rows_behind(
         &self,
         wanted: &RowFilter,
-        behind: Option<&HistoryPlace>,
+        behind: Option<&HistoryCursor>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Failure> {
         let open_rows = self.rows(&HistoryFilter::default(), 0).await?;

@@ -73,7 +73,7 @@ pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
 pub fn check_unique_keys_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
     let mut found = KeyFindings { twice: None, left: Some(max_values) };
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let checked = UniqueValue { place: &KeyPlace::Root, found: &mut found }.deserialize(&mut reader);
+    let checked = UniqueValue { place: &KeyPath::Root, found: &mut found }.deserialize(&mut reader);
     match (found, checked) {
         (KeyFindings { twice: Some(twice), .. }, _) => Err(BadJson::DuplicateKey(twice)),
         (KeyFindings { left: None, .. }, _) => Err(BadJson::TooManyValues(max_values)),
@@ -90,13 +90,13 @@ struct KeyFindings {
 }
 
 /// The way from the root to an object.
-enum KeyPlace<'p> {
+enum KeyPath<'p> {
     Root,
-    Member(&'p KeyPlace<'p>, &'p str),
-    Item(&'p KeyPlace<'p>, usize),
+    Member(&'p KeyPath<'p>, &'p str),
+    Item(&'p KeyPath<'p>, usize),
 }
 
-impl fmt::Display for KeyPlace<'_> {
+impl fmt::Display for KeyPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -108,7 +108,7 @@ impl fmt::Display for KeyPlace<'_> {
 
 /// Walks over a value and keeps nothing of it.
 struct UniqueValue<'p, 'f> {
-    place: &'p KeyPlace<'p>,
+    place: &'p KeyPath<'p>,
     found: &'f mut KeyFindings,
 }
 
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
-            let place = KeyPlace::Item(self.place, index);
+            let place = KeyPath::Item(self.place, index);
             if items.next_element_seed(UniqueValue { place: &place, found: self.found })?.is_none() {
                 break;
             }
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut seen = SeenKeys::default();
         while let Some(key) = members.next_key_seed(BorrowedKey)? {
-            let place = KeyPlace::Member(self.place, &key);
+            let place = KeyPath::Member(self.place, &key);
             members.next_value_seed(UniqueValue { place: &place, found: self.found })?;
             if seen.contains(&key) {
                 let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);

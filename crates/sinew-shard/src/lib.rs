@@ -19,7 +19,6 @@ mod active;
 mod agent_line;
 mod bug;
 mod call;
-mod care;
 mod closed_ids;
 mod command;
 mod commit_builder;
@@ -35,6 +34,7 @@ mod start_identity;
 mod state;
 mod stored;
 mod table;
+mod takeover_guard;
 mod takeover_note;
 #[cfg(test)]
 mod tests;
@@ -44,7 +44,6 @@ mod wording;
 pub use active::{CODE_BROKE, has_failed};
 pub use agent_line::AgentLine;
 pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, path};
-pub use care::{MAX_CAREFUL_BATCH, TakeoverCare, WorkGroup, own_note_cleared};
 pub use in_flight::{FactObserver, ShardReport};
 pub use intake::{
     CommandInput, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ResultInput,
@@ -59,5 +58,6 @@ pub use program::{Library, Program};
 pub use start_identity::StartIdentity;
 pub use state::{OutputCheck, PendingCommit, ShardConfig, ShardState};
 pub use stored::{RoundLog, StoredExecution};
+pub use takeover_guard::{MAX_CAREFUL_BATCH, TakeoverGuard, WorkGroup, own_note_cleared};
 pub use takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};
 pub use timer_check::{DueTask, InboxEnds};

@@ -38,14 +38,14 @@ pub struct LastHeartbeat {
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
     lease: Duration,
-    heard: HashMap<String, HeardMember>,
+    heard: HashMap<String, SeenMember>,
     /// When the bucket was polled last.
     polled: Option<Duration>,
 }
 
 /// When an executor was heard.
 #[derive(Clone, Copy, Debug)]
-struct HeardMember {
+struct SeenMember {
     revision: u64,
     /// When this revision was first seen here.
     at: Duration,
@@ -69,10 +69,10 @@ impl LeaseWatch {
         let mut living = Vec::new();
         for (id, member) in members {
             let first =
-                HeardMember { revision: member.revision, at: now, before: member.silent, lived: false };
+                SeenMember { revision: member.revision, at: now, before: member.silent, lived: false };
             let heard = self.heard.entry(id.clone()).or_insert(first);
             if heard.revision != member.revision || (was_blind && heard.lived) {
-                *heard = HeardMember { before: Duration::ZERO, ..first };
+                *heard = SeenMember { before: Duration::ZERO, ..first };
             }
             heard.lived = heard.before.saturating_add(now.saturating_sub(heard.at)) < self.lease;
             if heard.lived {
@@ -84,7 +84,7 @@ impl LeaseWatch {
 
     /// Returns when the first lease ends of those that live, unless they are heard before; `None` if none lives.
     pub fn next_end(&self) -> Option<Duration> {
-        let end = |heard: &HeardMember| heard.at + self.lease.saturating_sub(heard.before);
+        let end = |heard: &SeenMember| heard.at + self.lease.saturating_sub(heard.before);
         self.heard.values().filter(|heard| heard.lived).map(end).min()
     }
 }

@@ -12,20 +12,20 @@ use sinew_protocol::{ExecutionId, Fault, code};
 
 use crate::active::UNREADABLE;
 use crate::bug::seeded_bug;
-use crate::care::TakeoverCare;
 use crate::commit_builder::RejectedChild;
 use crate::journal_reader::JournalReader;
 use crate::outgoing::Outgoing;
 use crate::program::Program;
 use crate::state::{PendingCommit, ShardConfig, ShardState};
 use crate::stored::StoredExecution;
+use crate::takeover_guard::TakeoverGuard;
 use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
 
 /// A shard whose journal was read and that is not open yet.
 #[derive(Debug)]
 pub struct ShardOpening {
     state: ShardState,
-    care: TakeoverCare,
+    guard: TakeoverGuard,
     claim: Bytes,
     groups: VecDeque<Vec<StoredExecution>>,
     held: Vec<ExecutionHeld>,
@@ -47,12 +47,12 @@ impl ShardOpening {
     pub fn new(
         config: Arc<ShardConfig>,
         mut reader: JournalReader,
-        mut care: TakeoverCare,
+        mut guard: TakeoverGuard,
         positions: Positions,
         position: u64,
         journal_bytes: usize,
     ) -> Self {
-        let held = hold_condemned(&mut reader, &mut care);
+        let held = hold_condemned(&mut reader, &mut guard);
         let entry = |held: &ExecutionHeld| Entry {
             hold: Some(held.hold.clone()),
             ..Entry::rounds(held.execution.clone(), Vec::new())
@@ -72,8 +72,8 @@ impl ShardOpening {
             state.take_stored(stored, program);
         }
         let is_empty = work.is_empty();
-        let groups = care.note().split_open(work, item_of).into();
-        Self { state, care, claim, groups, held, is_empty }
+        let groups = guard.note().split_open(work, item_of).into();
+        Self { state, guard, claim, groups, held, is_empty }
     }
 
     /// Returns the first commit of the new owner, which fences the old one.
@@ -106,8 +106,8 @@ impl ShardOpening {
     }
 
     /// Returns the care, to note work in hand.
-    pub fn care(&mut self) -> &mut TakeoverCare {
-        &mut self.care
+    pub fn guard(&mut self) -> &mut TakeoverGuard {
+        &mut self.guard
     }
 
     /// Returns the items of the next group, to be noted before [`ShardOpening::fold_group`]; `None` if all are folded.
@@ -132,8 +132,8 @@ impl ShardOpening {
     }
 
     /// Ends the opening.
-    pub fn finish(self) -> (ShardState, TakeoverCare) {
-        (self.state, self.care)
+    pub fn finish(self) -> (ShardState, TakeoverGuard) {
+        (self.state, self.guard)
     }
 }
 
@@ -146,15 +146,15 @@ fn missing_plan(digest: &str) -> Fault {
 }
 
 /// Takes executions that ended their owners out of the work.
-fn hold_condemned(reader: &mut JournalReader, care: &mut TakeoverCare) -> Vec<ExecutionHeld> {
+fn hold_condemned(reader: &mut JournalReader, guard: &mut TakeoverGuard) -> Vec<ExecutionHeld> {
     let reason = format!("{MAX_ITEM_DEATHS} executors ended while they had the execution in hand");
     let mut held = Vec::new();
-    for item in care.note().condemned().to_vec() {
+    for item in guard.note().condemned().to_vec() {
         let WorkItem::Execution(execution) = &item else { continue };
         let code = code::EXECUTION_QUARANTINED.as_str().to_owned();
         let hold = ExecutionHold { code, reason: reason.clone() };
         if reader.hold(execution, hold.clone()) {
-            care.settle(&item);
+            guard.settle(&item);
             held.push(ExecutionHeld { execution: execution.clone(), hold });
         }
     }

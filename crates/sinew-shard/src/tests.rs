@@ -1,7 +1,6 @@
 //! Unit tests in short hand, a simulation of a mesh, and the seeded bugs that they have to catch.
 
 mod bugs;
-mod care;
 pub(crate) mod kit;
 mod manager;
 mod membership;
@@ -10,3 +9,4 @@ mod seeds;
 mod simulation;
 mod state;
 mod stories;
+mod takeover_guard;

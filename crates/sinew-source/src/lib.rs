@@ -23,7 +23,7 @@ mod schema;
 mod sources;
 mod suggest;
 mod syntax;
-mod text_place;
+mod text_span;
 mod tree;
 mod value;
 
@@ -42,5 +42,5 @@ pub use schema::{
 };
 pub use sources::{SourceFile, Sources};
 pub use suggest::{MAX_HINTED_FINDINGS, did_you_mean, hint_for};
-pub use text_place::place_within;
+pub use text_span::place_within;
 pub use value::{Kind, Member, Node, Span};

@@ -20,7 +20,7 @@ pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate, check_literal_address, http_client, http_client_with_identity};
 pub use mcp::ToolPin;
-pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerPlace};
+pub(crate) use mcp::{AnnouncedTools, McpAgent, ServerKeys, ServerLocation};
 pub(crate) use model::build::build_model;
 pub(crate) use model::compiled_schema;
 pub use model::endpoint_check::{ModelDescription, ModelPong};

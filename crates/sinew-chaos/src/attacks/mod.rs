@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use sinew_agents::{ReachableAddresses, WebClient};
 use sinew_mesh::Mesh;
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_operations::gateway_keys::{NewKey, create_key, revoke_keys};
 use sinew_protocol::a2a::PartContent;
 use sinew_protocol::access::{AccessRole, KeyLimits};
@@ -28,12 +28,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::allowance::{Allowances, now_ms};
 use crate::brokers::{BrokerOptions, DiskChanges};
+use crate::cluster::ChaosCluster;
 use crate::fault_plan::FaultCounts;
 use crate::load::Load;
 use crate::outside::free_address;
 use crate::report::{AttackCounts, Report};
 use crate::run::{self, BrokerFaults, RunProcesses};
-use crate::site::Site;
 use crate::slot::{Role, Slot, Tally, What};
 use crate::verdict::judge;
 use crate::{Common, Fallible};
@@ -160,12 +160,12 @@ struct GuardedGateway {
 }
 
 impl GuardedGateway {
-    async fn start(site: &Site) -> Fallible<Self> {
+    async fn start(cluster: &ChaosCluster) -> Fallible<Self> {
         let listen = free_address()?;
         let tally = Arc::<Tally>::default();
         let what = What::Gateway { listen, is_guarded: true };
-        let slot = Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
-        let mesh = site.client.mesh();
+        let slot = Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(&tally));
+        let mesh = cluster.client.mesh();
         let now = now_ms();
         let key = async |name: &str, pattern: &str| -> Fallible<String> {
             let new = NewKey {
@@ -229,7 +229,7 @@ impl KeptArtifact {
         let execution = ExecutionId::of("chaos", "owner", "artifact");
         let activation = ActivationKey::of::<&str>(&execution, "input", &[], 0);
         let task = TaskId::of(&execution, &activation, 1);
-        let place = Place { app: "owner", user: "", execution: &execution, task: &task };
+        let place = ArtifactOwner { app: "owner", user: "", execution: &execution, task: &task };
         let (name, bytes) = (ArtifactName::parse("kept.txt")?, "kept ".repeat(100_000).into_bytes());
         let stored = mesh.artifacts().put_object(&place, name, 0, "text/plain", bytes.clone().into()).await;
         match stored.map_err(worded)?.part.content {
@@ -261,22 +261,23 @@ pub(crate) async fn attacks(args: AttackArgs) -> Fallible<bool> {
     let seed = common.seed.unwrap_or_else(rand::random);
     let brokers = BrokerOptions { servers: common.servers, ..BrokerOptions::one(true) };
     let users = (configuration(common.executors)?, PASSWORD.to_owned());
-    let site = Site::with_users(common.folder.clone(), common.shards, brokers, Some(users)).await?;
-    let ports: Vec<u16> = site.brokers.members().iter().map(sinew_mesh::server::Server::port).collect();
+    let cluster =
+        ChaosCluster::with_users(common.folder.clone(), common.shards, brokers, Some(users)).await?;
+    let ports: Vec<u16> = cluster.brokers.members().iter().map(sinew_mesh::server::Server::port).collect();
     let tallies: [Arc<Tally>; 2] = Default::default();
     let open = |roles: Vec<Role>, tally: &Arc<Tally>| -> Vec<Slot> {
         roles.into_iter().map(|role| Slot::open(role, Arc::clone(tally))).collect()
     };
-    let (client, place) = (site.client.clone(), site.place.clone());
+    let (client, place) = (cluster.client.clone(), cluster.place.clone());
     let load = Load::new(client.clone(), seed, 10, 0, Duration::from_millis(common.work_ms));
-    let (executors, agents) = (run::executors(common, &site, usize::MAX), run::agents(common, &site));
-    let gateway = GuardedGateway::start(&site).await?;
+    let (executors, agents) = (run::executors(common, &cluster, usize::MAX), run::agents(common, &cluster));
+    let gateway = GuardedGateway::start(&cluster).await?;
     let artifact = KeptArtifact::store(client.mesh()).await?;
     let began = Instant::now();
     let mut processes = RunProcesses {
         executors: open(executors, &tallies[0]),
         agents: open(agents, &tallies[1]),
-        site,
+        cluster,
         done: BrokerFaults::default(),
         last_agent_kill: began,
     };

@@ -21,7 +21,7 @@ use sinew_mesh::Mesh;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::site::Site;
+use crate::cluster::ChaosCluster;
 use crate::slot::{Role, Slot, Tally, What};
 use crate::target_group::TargetGroup;
 use crate::{Fallible, workflows};
@@ -128,22 +128,22 @@ fn default_agents(agent: &str) -> BTreeMap<String, String> {
 /// Throws bombs beside innocent executions, and judges both.
 pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let site = Site::new(args.folder.clone(), args.shards, false).await?;
+    let cluster = ChaosCluster::new(args.folder.clone(), args.shards, false).await?;
     let watch = ProcessWatch::start();
     let tally = Arc::new(Tally::default());
-    let _slots = open_slots(&args, &site, &tally);
-    let innocent = Client::new(site.place.connect("innocent").await?, workflows::adapters).await?;
+    let _slots = open_slots(&args, &cluster, &tally);
+    let innocent = Client::new(cluster.place.connect("innocent").await?, workflows::adapters).await?;
     deploy_innocents(innocent.mesh()).await?;
     let cards = innocent.mesh().cards().follow();
     for agent in TargetGroup::ALL.into_iter().flat_map(TargetGroup::agents) {
         timeout(END_TIMEOUT, cards.wait_for(agent)).await.map_err(|_| format!("no card of {agent}"))?;
     }
-    let notes = File::create(site.place.folder.join("innocents.tsv"))?;
+    let notes = File::create(cluster.place.folder.join("innocents.tsv"))?;
     let mut load = InnocentLoad { client: innocent, next: 0, problems: Vec::new(), notes };
     load.warm_up().await;
     let quiet_phase = Duration::from_secs(args.quiet_seconds);
     let before = load.during(sleep(quiet_phase), args.rate).await.1;
-    let mut bomber = BomberProcess::start(&site.place, seed, &args.throw)?;
+    let mut bomber = BomberProcess::start(&cluster.place, seed, &args.throw)?;
     let (thrown, bombed) = load.during(bomber.thrown(), args.rate).await;
     let last = Instant::now();
     thrown?;
@@ -181,12 +181,12 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     Ok(report.good)
 }
 
-fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
+fn open_slots(args: &BombArgs, cluster: &ChaosCluster, tally: &Arc<Tally>) -> Vec<Slot> {
     let executor =
         |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: WORN_BYTES, room: None };
     let targets = TargetGroup::ALL.map(|group| What::Targets { group });
     let roles = (0..args.executors).map(executor).chain(targets);
-    roles.map(|what| Slot::open(Role::new(site.place.clone(), what), Arc::clone(tally))).collect()
+    roles.map(|what| Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(tally))).collect()
 }
 
 /// Checks the bars of a bomb run.

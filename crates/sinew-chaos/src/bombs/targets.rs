@@ -7,11 +7,11 @@ use sinew_agent::{Agent, CancellationToken, Failure};
 use sinew_script::{Function, Limits};
 
 use crate::Fallible;
-use crate::roles::{Place, prepare};
+use crate::roles::{MeshArgs, prepare};
 use crate::target_group::TargetGroup;
 
 /// Serves the agents of a group until the parent is gone.
-pub(crate) async fn targets(place: &Place, group: TargetGroup) -> Fallible<()> {
+pub(crate) async fn targets(place: &MeshArgs, group: TargetGroup) -> Fallible<()> {
     prepare(place)?;
     let mut serving = tokio::task::JoinSet::new();
     for &name in group.agents() {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::catalogue::{self, Bomb};
 use super::{END_TIMEOUT, default_agents};
-use crate::roles::{Place, prepare};
+use crate::roles::{MeshArgs, prepare};
 use crate::{Fallible, workflows};
 
 /// Bytes of an error code: a prefix and four digits.
@@ -53,7 +53,7 @@ pub(super) struct BomberProcess {
 }
 
 impl BomberProcess {
-    pub(super) fn start(place: &Place, seed: u64, args: &ThrowArgs) -> Fallible<Self> {
+    pub(super) fn start(place: &MeshArgs, seed: u64, args: &ThrowArgs) -> Fallible<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bomber", "--url", &place.url, "--namespace", &place.namespace]);
         command.arg("--folder").arg(&place.folder).args(["--seed", &seed.to_string()]);
@@ -77,7 +77,7 @@ impl BomberProcess {
 }
 
 /// Throws all bombs; writes a line when the last one is thrown, and one with the ends of all.
-pub(crate) async fn throw_bombs(place: &Place, seed: u64, args: &ThrowArgs) -> Fallible<()> {
+pub(crate) async fn throw_bombs(place: &MeshArgs, seed: u64, args: &ThrowArgs) -> Fallible<()> {
     let _ = rustix::process::nice(NICENESS);
     leave_first_core();
     prepare(place)?;

@@ -7,7 +7,7 @@ use sinew_operations::file_agents;
 use sinew_operations::served_agents::ServedAgents;
 
 use crate::Fallible;
-use crate::roles::{Place, prepare};
+use crate::roles::{MeshArgs, prepare};
 
 /// Name of the agent.
 pub(crate) const CLERK: &str = "Clerk";
@@ -34,17 +34,17 @@ run:
     budget: {turns: 100, tool_calls: 100, wall: 1h}
 "#;
 
-fn agent_file(place: &Place) -> PathBuf {
+fn agent_file(place: &MeshArgs) -> PathBuf {
     place.folder.join("clerk.agent.yaml")
 }
 
 /// Writes the agent's file, which names the address of its provider.
-pub(crate) fn write_agent(place: &Place, url: &str) -> Fallible<()> {
+pub(crate) fn write_agent(place: &MeshArgs, url: &str) -> Fallible<()> {
     Ok(std::fs::write(agent_file(place), FILE.replace("URL", url))?)
 }
 
 /// Serves the agent until the process is killed.
-pub(crate) async fn serve_clerk(place: &Place) -> Fallible<()> {
+pub(crate) async fn serve_clerk(place: &MeshArgs) -> Fallible<()> {
     prepare(place)?;
     let agents = file_agents::load(&[agent_file(place)], Path::new("./workflow.yaml"))
         .map_err(|failure| format!("{failure:?}"))?;

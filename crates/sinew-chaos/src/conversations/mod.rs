@@ -24,8 +24,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Fallible;
+use crate::cluster::ChaosCluster;
 use crate::points::Queue;
-use crate::site::Site;
 use crate::slot::{Living, Order, Role, Slot, Tally, What, die_by_the_list};
 pub(crate) use clerk::serve_clerk;
 use clerk::{CLERK, write_agent};
@@ -104,7 +104,7 @@ struct CommonArgs {
 
 /// Mesh, provider, tools and executor: everything but the agent.
 struct ConversationRig {
-    site: Site,
+    cluster: ChaosCluster,
     ledger: Arc<RequestLedger>,
     orders: mpsc::UnboundedReceiver<KillOrder>,
     tally: Arc<Tally>,
@@ -124,29 +124,29 @@ impl Drop for StoppedOnDrop {
 
 impl ConversationRig {
     async fn new(folder: Option<PathBuf>, plan: KillPlan, seed: u64) -> Fallible<Self> {
-        let site = Site::new(folder, SHARDS, false).await?;
+        let cluster = ChaosCluster::new(folder, SHARDS, false).await?;
         let (killer, orders) = mpsc::unbounded_channel();
         let ledger = Arc::new(RequestLedger::new(plan, seed, killer));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        write_agent(&site.place, &format!("http://{}/v1", listener.local_addr()?))?;
+        write_agent(&cluster.place, &format!("http://{}/v1", listener.local_addr()?))?;
         let provider = tokio::spawn(provide(listener, Arc::clone(&ledger)));
-        let tools = serve_tools(&site.place.connect("tools").await?, &ledger, &CancellationToken::new());
+        let tools = serve_tools(&cluster.place.connect("tools").await?, &ledger, &CancellationToken::new());
         let tally = Arc::new(Tally::default());
         let what = What::Executor { name: "executor".to_owned(), lease: LEASE, worn: usize::MAX, room: None };
-        let executor = Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
+        let executor = Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(&tally));
         let provider = StoppedOnDrop(provider.abort_handle());
-        Ok(Self { site, ledger, orders, tally, _executor: executor, _provider: provider, _tools: tools })
+        Ok(Self { cluster, ledger, orders, tally, _executor: executor, _provider: provider, _tools: tools })
     }
 
     /// A role for each process of the agent.
     fn clerks(&self) -> Vec<Role> {
-        let role = |replica| Role::new(self.site.place.clone(), What::Clerk { replica });
+        let role = |replica| Role::new(self.cluster.place.clone(), What::Clerk { replica });
         (0..REPLICAS).map(role).collect()
     }
 
     /// Waits until agent and tools have announced themselves.
     async fn ready(&self) -> Fallible<()> {
-        let cards = self.site.client.mesh().cards().follow();
+        let cards = self.cluster.client.mesh().cards().follow();
         for name in [CLERK, LOOK, ACT] {
             timeout(CARD_TIMEOUT, cards.wait_for(name)).await.map_err(|_| format!("no card of {name}"))?;
         }
@@ -155,7 +155,7 @@ impl ConversationRig {
 
     fn talks(&self, at_once: usize, patience: u64) -> OpenConversations {
         let until = Instant::now() + Duration::from_secs(patience);
-        OpenConversations::new(self.site.client.mesh().clone(), Arc::clone(&self.ledger), at_once, until)
+        OpenConversations::new(self.cluster.client.mesh().clone(), Arc::clone(&self.ledger), at_once, until)
     }
 
     async fn report(
@@ -165,7 +165,7 @@ impl ConversationRig {
         began: Instant,
         ends: &[(u32, TalkEnd)],
     ) -> Fallible<ConversationReport> {
-        let verdict = judge_conversations(&self.site.client, &self.ledger, ends).await?;
+        let verdict = judge_conversations(&self.cluster.client, &self.ledger, ends).await?;
         let count = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
         let mut report = ConversationReport {
             kind,

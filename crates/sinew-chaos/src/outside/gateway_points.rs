@@ -17,8 +17,8 @@ use super::push_receiver::{PushLedger, receive_pushes};
 use super::stream_client::{FollowedStream, StreamClient};
 use super::{CARD_TIMEOUT, EXECUTORS, LEASE, PAIR, PAIR_FILE, SHARDS, free_address};
 use crate::Fallible;
+use crate::cluster::ChaosCluster;
 use crate::points::Queue;
-use crate::site::Site;
 use crate::slot::{Living, Role, Slot, Tally, What, die_by_the_list};
 use crate::workflows;
 
@@ -53,7 +53,7 @@ pub(crate) struct GatewayPointArgs {
 
 /// Programs outside and the processes that are not killed.
 struct PointRig {
-    site: Site,
+    cluster: ChaosCluster,
     work: Arc<OutsideWork>,
     pushed: Arc<PushLedger>,
     base: String,
@@ -108,8 +108,8 @@ pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
     let mut random = StdRng::seed_from_u64(seed);
     let began = Instant::now();
-    let site = Site::new(args.folder.clone(), SHARDS, false).await?;
-    workflows::deploy_text(site.client.mesh(), PAIR, PAIR_FILE, &BTreeMap::new()).await?;
+    let cluster = ChaosCluster::new(args.folder.clone(), SHARDS, false).await?;
+    workflows::deploy_text(cluster.client.mesh(), PAIR, PAIR_FILE, &BTreeMap::new()).await?;
     let work = Arc::new(OutsideWork::new(Duration::from_millis(args.work_ms), random.random()));
     let pushed = Arc::new(PushLedger::default());
     let (outside, _agent) = serve_outside(Arc::clone(&work)).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
     let executor = |nth| {
         let name = format!("executor-{nth}");
         let what = What::Executor { name, lease: LEASE, worn: usize::MAX, room: None };
-        Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally))
+        Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(&tally))
     };
     let executors: Vec<Slot> = (0..EXECUTORS).map(executor).collect();
     let mut dying = JoinSet::new();
@@ -133,15 +133,15 @@ pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
         (What::Gateway { listen, is_guarded: false }, &queues[0]),
         (What::Bridge { card: outside.clone() }, &queues[1]),
     ] {
-        dying.spawn(die_by_the_list(Role::new(site.place.clone(), what), Arc::clone(queue)));
+        dying.spawn(die_by_the_list(Role::new(cluster.place.clone(), what), Arc::clone(queue)));
     }
-    let cards = site.client.mesh().cards().follow();
+    let cards = cluster.client.mesh().cards().follow();
     for name in [OUTSIDE, PAIR] {
         timeout(CARD_TIMEOUT, cards.wait_for(name)).await.map_err(|_| format!("no card of {name}"))?;
     }
     drop(cards);
     let rig = PointRig {
-        site,
+        cluster,
         work,
         pushed,
         base: format!("http://{listen}/agents/{PAIR}"),
@@ -167,6 +167,6 @@ pub(crate) async fn gateway_points(args: GatewayPointArgs) -> Fallible<bool> {
     let mut report = rig.judge(seed, began, &streams, &queues).await;
     let died: u64 = report.deaths.values().sum();
     report.demand(usize::try_from(died)? == asked, format!("{died} of {asked} deaths"));
-    drop((alive, executors, rig.site));
+    drop((alive, executors, rig.cluster));
     report.write(args.json)
 }

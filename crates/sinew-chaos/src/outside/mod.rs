@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Fallible;
-use crate::roles::{Place, prepare};
-use crate::site::Site;
+use crate::cluster::ChaosCluster;
+use crate::roles::{MeshArgs, prepare};
 use crate::slot::{Order, Role, Slot, Tally, What};
 use crate::workflows;
 pub(crate) use gateway_points::{GatewayPointArgs, gateway_points};
@@ -109,7 +109,7 @@ enum Victim {
 }
 
 /// The gateway, until it is killed; a guarded one asks for keys.
-pub(crate) async fn serve_gateway(place: &Place, listen: SocketAddr, is_guarded: bool) -> Fallible<()> {
+pub(crate) async fn serve_gateway(place: &MeshArgs, listen: SocketAddr, is_guarded: bool) -> Fallible<()> {
     prepare(place)?;
     let mut options = GatewayOptions::new(workflows::adapters);
     options.listen = listen;
@@ -121,7 +121,7 @@ pub(crate) async fn serve_gateway(place: &Place, listen: SocketAddr, is_guarded:
 }
 
 /// The bridge, until it is killed.
-pub(crate) async fn serve_bridge(place: &Place, card: &str) -> Fallible<()> {
+pub(crate) async fn serve_bridge(place: &MeshArgs, card: &str) -> Fallible<()> {
     prepare(place)?;
     let stop = CancellationToken::new();
     let bridge = Bridge::open(BridgeSettings::of_address(card)?, &stop).await?.ok_or("stopped")?;
@@ -159,8 +159,8 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     let mut random = StdRng::seed_from_u64(seed);
     let plan = plan(&args, &mut random);
     let began = Instant::now();
-    let mut site = Site::new(args.folder.clone(), SHARDS, true).await?;
-    workflows::deploy_text(site.client.mesh(), PAIR, PAIR_FILE, &BTreeMap::new()).await?;
+    let mut cluster = ChaosCluster::new(args.folder.clone(), SHARDS, true).await?;
+    workflows::deploy_text(cluster.client.mesh(), PAIR, PAIR_FILE, &BTreeMap::new()).await?;
     let work = Arc::new(OutsideWork::new(Duration::from_millis(args.work_ms), random.random()));
     let pushed = Arc::new(PushLedger::default());
     let (outside, _agent) = serve_outside(Arc::clone(&work)).await?;
@@ -168,7 +168,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
     let listen = free_address()?;
     let tallies: [Arc<Tally>; 3] = Default::default();
     let open = |what: What, tally: usize| {
-        Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tallies[tally]))
+        Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(&tallies[tally]))
     };
     let gateway = open(What::Gateway { listen, is_guarded: false }, 0);
     let bridge = open(What::Bridge { card: outside.clone() }, 1);
@@ -178,7 +178,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
             open(What::Executor { name, lease: LEASE, worn: usize::MAX, room: None }, 2)
         })
         .collect();
-    let cards = site.client.mesh().cards().follow();
+    let cards = cluster.client.mesh().cards().follow();
     for name in [OUTSIDE, PAIR] {
         timeout(CARD_TIMEOUT, cards.wait_for(name)).await.map_err(|_| format!("no card of {name}"))?;
     }
@@ -200,7 +200,7 @@ pub(crate) async fn gateway(args: GatewayArgs) -> Fallible<bool> {
             Victim::Bridge => bridge.order(Order::Kill(down)),
             Victim::Executor(nth) => executors[nth].order(Order::Kill(down)),
             Victim::Broker => {
-                site.brokers.kill(0, down).await?;
+                cluster.brokers.kill(0, down).await?;
                 broker_kills += 1;
             }
         }

@@ -14,7 +14,7 @@ use sinew_mesh::Provision;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::brokers::BrokerOptions;
-use crate::site::Site;
+use crate::cluster::ChaosCluster;
 use crate::slot::{Order, Role, Slot, Tally, What};
 use crate::{Fallible, workflows};
 use samples::{SoakSample, SoakSampler};
@@ -73,7 +73,7 @@ pub(crate) struct SoakArgs {
 
 /// Processes that live as long as the run, with the name that the report gives them, and those that are killed.
 struct SoakProcesses {
-    site: Site,
+    cluster: ChaosCluster,
     steady: BTreeMap<&'static str, Slot>,
     killed: Slot,
     tally: Arc<Tally>,
@@ -81,12 +81,12 @@ struct SoakProcesses {
 
 impl SoakProcesses {
     async fn start(args: &SoakArgs, retention: Duration) -> Fallible<Self> {
-        let site = Site::with_brokers(args.folder.clone(), 6, BrokerOptions::one(false)).await?;
+        let cluster = ChaosCluster::with_brokers(args.folder.clone(), 6, BrokerOptions::one(false)).await?;
         let provision = Provision { retention: Some(retention), ..Provision::default() };
-        site.client.mesh().admin().provision(&provision).await?;
-        workflows::deploy_gate(site.client.mesh()).await?;
+        cluster.client.mesh().admin().provision(&provision).await?;
+        workflows::deploy_gate(cluster.client.mesh()).await?;
         let tally = Arc::<Tally>::default();
-        let open = |what| Slot::open(Role::new(site.place.clone(), what), Arc::clone(&tally));
+        let open = |what| Slot::open(Role::new(cluster.place.clone(), what), Arc::clone(&tally));
         let executor = |name: &str| {
             let worn =
                 sinew_executor::service::ServiceOptions::new(workflows::adapters).compaction_threshold_bytes;
@@ -101,13 +101,13 @@ impl SoakProcesses {
             ("gateway", open(What::Gateway { listen, is_guarded: false })),
         ]);
         let killed = agents("agents-killed");
-        Ok(Self { site, steady, killed, tally })
+        Ok(Self { cluster, steady, killed, tally })
     }
 
     /// Process of each name, as far as it runs.
     fn ids(&self) -> BTreeMap<&'static str, u32> {
         let steady = self.steady.iter().filter_map(|(name, slot)| Some((*name, slot.process_id()?)));
-        let broker = self.site.brokers.members().first().and_then(sinew_mesh::server::Server::pid);
+        let broker = self.cluster.brokers.members().first().and_then(sinew_mesh::server::Server::pid);
         steady.chain(broker.map(|id| ("broker", id))).collect()
     }
 }
@@ -124,8 +124,8 @@ pub(crate) async fn soak(args: SoakArgs) -> Fallible<bool> {
     let retention = Duration::from_secs(args.retention_seconds).min(whole / COMPARED_PART).max(MIN_RETENTION);
     let seed = args.seed.unwrap_or_else(rand::random);
     let processes = SoakProcesses::start(&args, retention).await?;
-    let sampler = SoakSampler::new(&processes.site).await?;
-    let load = SoakLoad::new(processes.site.client.clone(), seed);
+    let sampler = SoakSampler::new(&processes.cluster).await?;
+    let load = SoakLoad::new(processes.cluster.client.clone(), seed);
     load.warm_up().await?;
     let idle = sampler.sample(Duration::ZERO, &processes.ids()).await?;
 

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 
 use super::soak_load::AGAIN;
 use crate::Fallible;
-use crate::roles::{Place, read_task_counts};
-use crate::site::Site;
+use crate::cluster::ChaosCluster;
+use crate::roles::{MeshArgs, read_task_counts};
 
 /// Tries to ask for the streams: a machine that is busy for seconds must not end hours of work.
 const STREAM_TRIES: u32 = 10;
@@ -41,14 +41,14 @@ pub(crate) struct SoakSample {
 /// Takes samples.
 pub(crate) struct SoakSampler {
     context: Context,
-    place: Place,
+    place: MeshArgs,
     store: PathBuf,
 }
 
 impl SoakSampler {
-    pub(crate) async fn new(site: &Site) -> Fallible<Self> {
-        let context = site.place.connect("sampler").await?.admin().jetstream();
-        Ok(Self { context, place: site.place.clone(), store: site.place.folder.join("nats") })
+    pub(crate) async fn new(cluster: &ChaosCluster) -> Fallible<Self> {
+        let context = cluster.place.connect("sampler").await?.admin().jetstream();
+        Ok(Self { context, place: cluster.place.clone(), store: cluster.place.folder.join("nats") })
     }
 
     /// Looks at these processes, at the streams and at the disk.

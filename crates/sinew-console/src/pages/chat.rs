@@ -92,7 +92,7 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
     let page = async {
         let ChatChoice { chat, before } = request.query()?;
         let chat = chat.filter(|id| is_chat_id(id)).unwrap_or_else(new_chat_id);
-        let place = ChatPlace { chat: &chat, before: before.as_deref().filter(|before| !before.is_empty()) };
+        let place = ChatWindow { chat: &chat, before: before.as_deref().filter(|before| !before.is_empty()) };
         chat_page(&name, place, &request, &WrittenFields::new(), None).await
     };
     let page = page.await;
@@ -114,7 +114,7 @@ pub(crate) async fn send(
         }
         Err(error) => {
             let page =
-                chat_page(&name, ChatPlace { chat: &chat, before: None }, &request, &written, Some(&error))
+                chat_page(&name, ChatWindow { chat: &chat, before: None }, &request, &written, Some(&error))
                     .await;
             page_or_problem(&request, page.map(|page| page.with_status(error.status())))
         }
@@ -123,7 +123,7 @@ pub(crate) async fn send(
 
 /// A chat, and the part of it that is shown.
 #[derive(Clone, Copy)]
-struct ChatPlace<'a> {
+struct ChatWindow<'a> {
     chat: &'a str,
     before: Option<&'a str>,
 }
@@ -225,7 +225,7 @@ fn text_input(schema: &Value, text: &str) -> Value {
 
 async fn chat_page(
     name: &str,
-    ChatPlace { chat, before }: ChatPlace<'_>,
+    ChatWindow { chat, before }: ChatWindow<'_>,
     request: &PageRequest,
     written: &WrittenFields,
     error: Option<&ConsoleError>,

@@ -15,7 +15,7 @@ use sinew_plan::{
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
 use super::model::{self, CanvasGraph, FileNode, FlowConnection, Work};
-use super::{NAME, subagents, word_check};
+use super::{NAME, subagents, unknown_keys};
 use crate::display::{self, DISPLAY};
 use crate::{LowerOptions, Lowered};
 
@@ -59,7 +59,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     let name = root.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
     let (mut plan, places) =
         plan(&graph, name.unwrap_or(options.default_name), options.agents, root.span, &mut found);
-    word_check::check(root, &mut found);
+    unknown_keys::check(root, &mut found);
     diagnostics.extend(found);
     diagnostics.extend(display::mark_quiet(root.get(DISPLAY), &mut plan.nodes));
     diagnostics.set_dialect(NAME);

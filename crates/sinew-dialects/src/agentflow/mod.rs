@@ -1,6 +1,6 @@
 //! AgentFlow: graphs of a canvas editor, JSON with `nodes` and `connections`.
 //!
-//! Place in the flow: `model` reads the file, `subagents` checks the delegation trees, `word_check` looks for
+//! Place in the flow: `model` reads the file, `subagents` checks the delegation trees, `unknown_keys` looks for
 //! mistyped words, `lower` makes the plan, `adapter` answers the engine; `text` holds the dialect's value rules, `native` and `project` its own result
 //! object and log. Every arriving token runs a node anew (there is no join), a waiting approval freezes the run,
 //! and cycles are legal, which is why every edge has a budget.
@@ -14,7 +14,7 @@ mod portable;
 mod project;
 mod subagents;
 mod text;
-mod word_check;
+mod unknown_keys;
 
 #[cfg(test)]
 mod tests;

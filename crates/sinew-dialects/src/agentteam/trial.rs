@@ -6,7 +6,7 @@ use sinew_source::{Document, Span, did_you_mean};
 
 use super::convert::{self, ConversionResult};
 use super::model;
-use crate::script_place::place_in;
+use crate::script_span::place_in;
 
 /// Result of the function of one connection over a sample.
 #[derive(Clone, Debug, PartialEq)]

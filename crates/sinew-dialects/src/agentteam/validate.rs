@@ -11,7 +11,7 @@ use super::convert::{self, ConversionResult};
 use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, SpecRegistry};
 use super::{expr, operand_check, references, schema};
-use crate::script_place::place_in;
+use crate::script_span::place_in;
 
 /// Fields of several names are looked through for a prompt.
 const LEGACY_EXTRACTION: &str = code::PROMPT_FIELD_NAMES_TRIED.as_str();

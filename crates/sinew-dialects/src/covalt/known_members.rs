@@ -6,7 +6,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, Span, hint_for};
 
 use super::model::CanvasGraph;
-use super::script::{ScriptExpression, UnknownWord};
+use super::script::{ScriptExpression, UnknownIdentifier};
 
 /// An expression reads a member that is not there.
 const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
@@ -80,10 +80,12 @@ pub(super) fn report_unknown_words(
 ) {
     for word in expression.unknown_words() {
         let (code, sub_code, verb, word, known) = match word {
-            UnknownWord::Method(word, known) => {
+            UnknownIdentifier::Method(word, known) => {
                 (code::COVALT_WORD_UNKNOWN.as_str(), "UNKNOWN_METHOD", "calls", word, known)
             }
-            UnknownWord::Name(word, known) => (UNKNOWN_REFERENCE, "UNKNOWN_REFERENCE", "reads", word, known),
+            UnknownIdentifier::Name(word, known) => {
+                (UNKNOWN_REFERENCE, "UNKNOWN_REFERENCE", "reads", word, known)
+            }
         };
         let message = format!("expression in node '{node}' {verb} '{word}', which does not exist");
         let mut warning = Diagnostic::warning(code, message).at(place).sub_code(sub_code);

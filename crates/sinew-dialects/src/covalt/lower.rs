@@ -322,7 +322,7 @@ impl GraphLowering<'_> {
                 node.places.iter().find(|(key, _)| key == "code").map_or(node.span, |(_, span)| *span);
             let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
             let message = format!("the code of node '{}' is not valid{line}: {error}", node.id);
-            let span = crate::script_place::place_in(self.sources, place, source, &error).unwrap_or(place);
+            let span = crate::script_span::place_in(self.sources, place, source, &error).unwrap_or(place);
             self.warned.push(Diagnostic::error(error.code(), message).at(span).sub_code("CODE_INVALID"));
         }
     }

@@ -13,7 +13,7 @@ use sinew_protocol::Fault;
 use sinew_script::{python_repr, python_type};
 use sinew_source::violation_code;
 
-use super::chance::ConditionPlace;
+use super::chance::ConditionPosition;
 use super::execution_state::execution_state;
 use super::lower::{MOST, OUT};
 use super::model::{Strategy, Work};
@@ -149,7 +149,7 @@ impl<'c> StartingNode<'c> {
         }
         if let Some(when) = &self.node.when
             && !self
-                .holds(when, ConditionPlace::When)
+                .holds(when, ConditionPosition::When)
                 .unwrap_or_else(|reason| self.not_evaluated("when", &reason))
         {
             // With its own port only, none of a branching node's targets is chosen.
@@ -171,7 +171,7 @@ impl<'c> StartingNode<'c> {
             }
             Work::Switch { cases, default } => {
                 let hit = self.node.conditions.iter().enumerate().position(|(n, read)| {
-                    self.holds(read, ConditionPlace::Case(n))
+                    self.holds(read, ConditionPosition::Case(n))
                         .unwrap_or_else(|reason| self.not_evaluated(&format!("cases[{n}]"), &reason))
                 });
                 let branch = hit.and_then(|n| cases.get(n)).map(|case| &case.node).or(default.as_ref());
@@ -194,7 +194,7 @@ impl<'c> StartingNode<'c> {
         }
     }
 
-    fn holds(&self, read: &Read, place: ConditionPlace) -> Result<bool, String> {
+    fn holds(&self, read: &Read, place: ConditionPosition) -> Result<bool, String> {
         match read {
             Ok(condition) => condition.holds(&self.view, place),
             Err(unreadable) => Err(unreadable.to_string()),
@@ -202,7 +202,7 @@ impl<'c> StartingNode<'c> {
     }
 
     fn first_condition(&self) -> Result<bool, String> {
-        self.node.conditions.first().map_or(Ok(false), |read| self.holds(read, ConditionPlace::Case(0)))
+        self.node.conditions.first().map_or(Ok(false), |read| self.holds(read, ConditionPosition::Case(0)))
     }
 
     /// A `when` or a case that cannot be evaluated does not hold; operators can read why.
@@ -357,7 +357,7 @@ fn gathered(
             let view = ScopeView::after_iteration(ctx, program, act);
             let goes_on = match node.conditions.first() {
                 Some(Ok(condition)) => {
-                    condition.holds(&view, ConditionPlace::Iteration(done)).map_err(cannot_evaluate)?
+                    condition.holds(&view, ConditionPosition::Iteration(done)).map_err(cannot_evaluate)?
                 }
                 Some(Err(unreadable)) => return Err(cannot_evaluate(unreadable.to_string())),
                 None => false,

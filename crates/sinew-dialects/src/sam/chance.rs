@@ -9,7 +9,7 @@ pub(super) type ChanceSeed = [u8; 32];
 
 /// Place of a condition within the decisions of one activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConditionPlace {
+pub(super) enum ConditionPosition {
     /// Whether the node runs at all.
     When,
     /// A case of a switch by its position, or the only condition of a conditional.
@@ -19,7 +19,7 @@ pub(super) enum ConditionPlace {
 }
 
 /// Digest of a place: each part by itself, so that no two places are one.
-pub(super) fn chance_seed(names: &[&str], ordinal: u32, place: ConditionPlace) -> ChanceSeed {
+pub(super) fn chance_seed(names: &[&str], ordinal: u32, place: ConditionPosition) -> ChanceSeed {
     let mut digest = Sha256::new();
     for name in names {
         digest.update((name.len() as u64).to_be_bytes());
@@ -27,9 +27,9 @@ pub(super) fn chance_seed(names: &[&str], ordinal: u32, place: ConditionPlace) -
     }
     digest.update(ordinal.to_be_bytes());
     let (kind, position) = match place {
-        ConditionPlace::When => (0_u8, 0),
-        ConditionPlace::Case(position) => (1, position),
-        ConditionPlace::Iteration(count) => (2, count),
+        ConditionPosition::When => (0_u8, 0),
+        ConditionPosition::Case(position) => (1, position),
+        ConditionPosition::Iteration(count) => (2, count),
     };
     digest.update([kind]);
     digest.update((position as u64).to_be_bytes());
@@ -71,11 +71,11 @@ mod tests {
         let mut seen = BTreeSet::new();
         let mut tenths = [0_u32; 10];
         for (names, place) in [
-            (["a", "bc"], ConditionPlace::When),
-            (["ab", "c"], ConditionPlace::When),
-            (["a", "bc"], ConditionPlace::Case(0)),
-            (["a", "bc"], ConditionPlace::Case(1)),
-            (["a", "bc"], ConditionPlace::Iteration(1)),
+            (["a", "bc"], ConditionPosition::When),
+            (["ab", "c"], ConditionPosition::When),
+            (["a", "bc"], ConditionPosition::Case(0)),
+            (["a", "bc"], ConditionPosition::Case(1)),
+            (["a", "bc"], ConditionPosition::Iteration(1)),
         ] {
             for ordinal in 0..2 {
                 let seed = || chance_seed(&names, ordinal, place);

@@ -54,7 +54,7 @@ pub struct WorkflowDefinition {
     #[serde(skip)]
     pub(super) display: Option<Node>,
     #[serde(skip)]
-    pub(super) places: KeyPlaces,
+    pub(super) places: KeySpans,
 }
 
 /// Settings of the application file beside the definition.
@@ -155,7 +155,7 @@ pub struct NodeDef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     #[serde(skip)]
-    pub(super) places: KeyPlaces,
+    pub(super) places: KeySpans,
 }
 
 /// Operation of a node.
@@ -288,7 +288,7 @@ pub struct Branch {
     /// Key of its output in the fork's output.
     pub output_key: String,
     #[serde(skip)]
-    pub(super) places: KeyPlaces,
+    pub(super) places: KeySpans,
 }
 
 /// How many nodes a join waits for.
@@ -368,14 +368,14 @@ impl Work {
 
 /// Where things stand in the file, by key (`id`, `depends_on[1]`, `cases[0].node`).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct KeyPlaces {
+pub(super) struct KeySpans {
     /// The whole object.
     pub(super) whole: Span,
     /// Its values.
     pub(super) keys: BTreeMap<String, Span>,
 }
 
-impl KeyPlaces {
+impl KeySpans {
     /// The place of a key, else of the whole.
     pub(super) fn of(&self, key: &str) -> Span {
         self.keys.get(key).copied().unwrap_or(self.whole)

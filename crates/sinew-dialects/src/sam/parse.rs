@@ -5,7 +5,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, Member, Node, did_you_mean};
 
 use super::model::{
-    Branch, Call, Case, ExitHandlers, KeyPlaces, NodeDef, RetryBackoff, RetryStrategy, Strategy, Work,
+    Branch, Call, Case, ExitHandlers, KeySpans, NodeDef, RetryBackoff, RetryStrategy, Strategy, Work,
     WorkflowDefinition, WorkflowSettings,
 };
 use super::read::{Keys, ObjectFields, ParseFindings, wrong_type};
@@ -65,7 +65,7 @@ pub(super) fn definition(
     found: &mut ParseFindings,
 ) -> Option<WorkflowDefinition> {
     let mut fields = ObjectFields::open(node, format!("workflow '{name}'"), found)?;
-    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
+    let mut places = KeySpans { whole: node.span, ..KeySpans::default() };
     if bare {
         for key in AROUND {
             fields.get(std::slice::from_ref(key), found);
@@ -141,13 +141,13 @@ fn version(node: &Node, found: &mut ParseFindings) -> Option<String> {
     }
 }
 
-fn note(places: &mut KeyPlaces, key: &str, node: Option<&Node>) {
+fn note(places: &mut KeySpans, key: &str, node: Option<&Node>) {
     if let Some(node) = node {
         places.keys.insert(key.to_owned(), node.span);
     }
 }
 
-fn exits(node: &Node, places: &mut KeyPlaces, found: &mut ParseFindings) -> ExitHandlers {
+fn exits(node: &Node, places: &mut KeySpans, found: &mut ParseFindings) -> ExitHandlers {
     if let Some(id) = node.as_str() {
         places.keys.insert("on_exit.always".to_owned(), node.span);
         // Messages name the key as it was written.
@@ -245,7 +245,7 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     let kind = kind(&mut fields, node.as_object().unwrap_or_default(), found)?;
     let id = id?;
     fields.what = format!("{kind} {shown}");
-    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
+    let mut places = KeySpans { whole: node.span, ..KeySpans::default() };
     note(&mut places, "id", node.get("id"));
     let depends_on = match fields.get(DEPENDS_ON, found) {
         Some(one) if one.as_str().is_some() => {
@@ -312,7 +312,7 @@ fn list_of_names(
     fields: &mut ObjectFields<'_>,
     keys: Keys,
     list: Option<&[Node]>,
-    places: &mut KeyPlaces,
+    places: &mut KeySpans,
     found: &mut ParseFindings,
 ) -> Vec<String> {
     let mut ids = Vec::new();
@@ -338,7 +338,7 @@ fn placed(
     fields: &mut ObjectFields<'_>,
     keys: Keys,
     needed: bool,
-    places: &mut KeyPlaces,
+    places: &mut KeySpans,
     found: &mut ParseFindings,
 ) -> Option<String> {
     let text = if needed { fields.required_text(keys, found) } else { fields.text(keys, found) };
@@ -350,7 +350,7 @@ fn work(
     kind: &'static str,
     id: &str,
     fields: &mut ObjectFields<'_>,
-    places: &mut KeyPlaces,
+    places: &mut KeySpans,
     found: &mut ParseFindings,
 ) -> Option<Work> {
     Some(match kind {
@@ -423,7 +423,7 @@ fn work(
     })
 }
 
-fn call(id: &str, fields: &mut ObjectFields<'_>, places: &mut KeyPlaces, found: &mut ParseFindings) -> Call {
+fn call(id: &str, fields: &mut ObjectFields<'_>, places: &mut KeySpans, found: &mut ParseFindings) -> Call {
     let input = fields.object(&["input"], found);
     note(places, "input", fields.get(&["input"], &mut Vec::new()));
     let instruction = placed(fields, &["instruction"], false, places, found);
@@ -440,7 +440,7 @@ fn call(id: &str, fields: &mut ObjectFields<'_>, places: &mut KeyPlaces, found: 
     }
 }
 
-fn case(node: &Node, n: usize, id: &str, places: &mut KeyPlaces, found: &mut ParseFindings) -> Option<Case> {
+fn case(node: &Node, n: usize, id: &str, places: &mut KeySpans, found: &mut ParseFindings) -> Option<Case> {
     let mut fields = ObjectFields::open(node, format!("case {n} of switch '{id}'"), found)?;
     let condition = fields.required_text(&["condition", "when"], found);
     let target = fields.required_text(&["node", "then"], found);
@@ -452,7 +452,7 @@ fn case(node: &Node, n: usize, id: &str, places: &mut KeyPlaces, found: &mut Par
 
 fn branch(node: &Node, n: usize, id: &str, found: &mut ParseFindings) -> Option<Branch> {
     let mut fields = ObjectFields::open(node, format!("branch {n} of fork '{id}'"), found)?;
-    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
+    let mut places = KeySpans { whole: node.span, ..KeySpans::default() };
     let branch_id = placed(&mut fields, &["id"], true, &mut places, found);
     let agent_name = placed(&mut fields, &["agent_name"], true, &mut places, found);
     let input = fields.object(&["input"], found);
@@ -466,7 +466,7 @@ fn branch(node: &Node, n: usize, id: &str, found: &mut ParseFindings) -> Option<
 fn items(
     id: &str,
     fields: &mut ObjectFields<'_>,
-    places: &mut KeyPlaces,
+    places: &mut KeySpans,
     found: &mut ParseFindings,
 ) -> Option<Value> {
     let given: Vec<&Node> = [&["items"][..], &["with_param", "withParam"], &["with_items", "withItems"]]
@@ -522,7 +522,7 @@ fn join_count(
     node: Option<&Node>,
     strategy: Option<Strategy>,
     count: usize,
-    places: &KeyPlaces,
+    places: &KeySpans,
     found: &mut ParseFindings,
 ) -> Option<u32> {
     let wrong = match (strategy, node.map(Node::as_i64)) {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::chance::{ChanceSeed, ConditionPlace};
+use super::chance::{ChanceSeed, ConditionPosition};
 use crate::fill::filled_bytes;
 
 /// A parsed path.
@@ -98,7 +98,7 @@ pub(super) trait TemplateScope {
     /// A node's output.
     fn node(&self, id: &str) -> NodeLookup<'_>;
     /// Digest of the place of a decision, which chance is drawn from: the same for every owner of an execution.
-    fn chance_seed(&self, _place: ConditionPlace) -> ChanceSeed {
+    fn chance_seed(&self, _place: ConditionPosition) -> ChanceSeed {
         ChanceSeed::default()
     }
     /// True if missing fields are null: in a dry run agents answer nothing.

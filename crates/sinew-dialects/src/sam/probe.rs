@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::chance::ConditionPlace;
+use super::chance::ConditionPosition;
 use super::condition::Condition;
 use super::path::{MissingField, NodeLookup, TemplateScope};
 use super::template::Template;
@@ -35,7 +35,7 @@ impl TemplateScope for Data<'_> {
 /// Whether a condition holds for this data, or why it cannot be read or evaluated.
 pub fn condition(text: &str, data: &Value) -> Result<bool, String> {
     let condition = Condition::parse(text).map_err(|error| error.to_string())?;
-    condition.holds(&Data(data), ConditionPlace::When)
+    condition.holds(&Data(data), ConditionPosition::When)
 }
 
 /// A value with its templates filled from this data, or which of them cannot be.

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeId, SharedJson};
 use sinew_plan::{NodeIndex, NodeOperation};
 
-use super::chance::{ChanceSeed, ConditionPlace, chance_seed};
+use super::chance::{ChanceSeed, ConditionPosition, chance_seed};
 use super::path::{NodeLookup, TemplateScope};
 use super::program::CompiledPlan;
 
@@ -153,7 +153,7 @@ impl TemplateScope for ScopeView<'_> {
         }
     }
 
-    fn chance_seed(&self, place: ConditionPlace) -> ChanceSeed {
+    fn chance_seed(&self, place: ConditionPosition) -> ChanceSeed {
         let execution = self.ctx.execution_id().unwrap_or_default();
         let Some(act) = self.act else { return chance_seed(&[execution], 0, place) };
         let (node, label) = (&self.ctx.node_of(act).id, name(self.ctx, act));

@@ -140,7 +140,7 @@ pub(super) struct GraphFindings {
 pub(super) fn graph(workflow: &Workflow, root: &Node) -> GraphFindings {
     let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
     let ids = members.iter().rev().map(|member| (member.key.as_str(), member.key_span)).collect();
-    let places = Places { root, ids };
+    let places = IdSpans { root, ids };
     let mut check = GraphChecker { workflow, places, fatal: false, items: Vec::new() };
     check.references();
     if check.items.is_empty() {
@@ -151,13 +151,13 @@ pub(super) fn graph(workflow: &Workflow, root: &Node) -> GraphFindings {
     GraphFindings { fatal: check.fatal, items: check.items }
 }
 
-struct Places<'a> {
+struct IdSpans<'a> {
     root: &'a Node,
-    /// Places of the ids of nodes.
+    /// IdSpans of the ids of nodes.
     ids: BTreeMap<&'a str, Span>,
 }
 
-impl Places<'_> {
+impl IdSpans<'_> {
     fn node(&self, id: &str) -> Span {
         self.ids.get(id).copied().unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Places<'_> {
 
 struct GraphChecker<'a> {
     workflow: &'a Workflow,
-    places: Places<'a>,
+    places: IdSpans<'a>,
     fatal: bool,
     items: Vec<Diagnostic>,
 }

@@ -85,7 +85,7 @@ impl WorkflowEndpoints {
         Ok(TaskListResponse { tasks, next_page_token: last.unwrap_or_default(), page_size: size, total_size })
     }
 
-    async fn open_ones(&self, workflow: &str, caller: &Token) -> Result<Vec<Place>, A2aError> {
+    async fn open_ones(&self, workflow: &str, caller: &Token) -> Result<Vec<ListPosition>, A2aError> {
         let open = self.client.open().await.map_err(|error| failed(&error))?;
         // An execution that was set aside cannot be folded here, and must not keep the others from being listed.
         let is_held =
@@ -103,7 +103,7 @@ impl WorkflowEndpoints {
                 let asks = super::task::asks(&known.folded);
                 let state = if asks { TaskState::InputRequired } else { TaskState::Working };
                 if !known.folded.state().ended {
-                    places.push(Place(
+                    places.push(ListPosition(
                         known.folded.state().at,
                         known.record.meta.execution.to_string(),
                         state,
@@ -119,7 +119,7 @@ impl WorkflowEndpoints {
         workflow: &str,
         caller: &Token,
         since: Option<u64>,
-    ) -> Result<Vec<Place>, A2aError> {
+    ) -> Result<Vec<ListPosition>, A2aError> {
         let filter = HistoryFilter {
             workflow: Some(workflow.to_owned()),
             caller: Some(caller.to_string()),
@@ -134,11 +134,11 @@ impl WorkflowEndpoints {
         };
         Ok(closed
             .into_iter()
-            .map(|it| Place(it.ended, it.execution.to_string(), state(&it.status)))
+            .map(|it| ListPosition(it.ended, it.execution.to_string(), state(&it.status)))
             .collect())
     }
 
-    async fn tasks(&self, places: &[Place]) -> Result<Vec<(Place, Task)>, A2aError> {
+    async fn tasks(&self, places: &[ListPosition]) -> Result<Vec<(ListPosition, Task)>, A2aError> {
         let read = places.iter().map(|place| async move {
             let Ok(execution) = ExecutionId::parse(&place.1) else { return Ok(None) };
             let Some(known) = self.find(&execution).await? else { return Ok(None) };
@@ -151,20 +151,20 @@ impl WorkflowEndpoints {
 
 /// When a task's status was last new, its id, and that status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place(u64, String, TaskState);
+struct ListPosition(u64, String, TaskState);
 
-impl Ord for Place {
+impl Ord for ListPosition {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.0, &self.1).cmp(&(other.0, &other.1))
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for ListPosition {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-fn before(place: &Place, after: &(u64, String)) -> bool {
+fn before(place: &ListPosition, after: &(u64, String)) -> bool {
     (place.0, &place.1) < (after.0, &after.1)
 }

@@ -7,11 +7,11 @@ mod announce;
 mod list;
 mod serving;
 mod start;
-mod story;
 mod task;
+mod task_events;
 
 pub(crate) use serving::serve;
-pub use story::{TaskEvent, count_task_events, task_events};
+pub use task_events::{TaskEvent, count_task_events, task_events};
 
 use sinew_protocol::code;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sinew_mesh::a2a_endpoint::{
-    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, CallPlaces,
+    A2aAnswer, A2aCall, A2aEndpoint, A2aOutcome, A2aService, AnswerMoment, CallPermits,
 };
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
@@ -68,7 +68,7 @@ struct WorkflowEndpoints {
     client: Client,
     /// Executions whose events are republished, and until when somebody is believed to listen.
     told: Mutex<HashMap<ExecutionId, Instant>>,
-    places: CallPlaces,
+    places: CallPermits,
     stop: CancellationToken,
 }
 
@@ -112,7 +112,7 @@ impl A2aService for WorkflowTasks {
         self.until_stopped(async {
             let known = self.endpoints.theirs(&self.workflow, &call.caller, &params.id).await?;
             let task = self.endpoints.task(&known).await?;
-            Ok(A2aAnswer::of(&task).with_seq(story::length(&known.folded)))
+            Ok(A2aAnswer::of(&task).with_seq(task_events::length(&known.folded)))
         })
         .await
     }
@@ -160,7 +160,7 @@ impl WorkflowTasks {
 impl WorkflowEndpoints {
     fn new(shared: Arc<EndpointContext>, stop: CancellationToken) -> Arc<Self> {
         let client = Client::over(shared.mesh.clone(), shared.programs.clone());
-        Arc::new(Self { shared, client, told: Mutex::default(), places: CallPlaces::default(), stop })
+        Arc::new(Self { shared, client, told: Mutex::default(), places: CallPermits::default(), stop })
     }
 
     /// Answers calls of one workflow until it is `closed`.
@@ -245,7 +245,7 @@ impl WorkflowEndpoints {
         if moment == AnswerMoment::Streamed && !known.folded.state().ended {
             return self.stream(workflow, known).await;
         }
-        let seq = story::length(&known.folded);
+        let seq = task_events::length(&known.folded);
         Ok(A2aAnswer::of_task(&self.task(&known).await?).with_seq(seq))
     }
 
@@ -269,7 +269,7 @@ impl WorkflowEndpoints {
         let known = ended.map_err(|_| failed(&ClientError::Undecided(CANCEL_PATIENCE)))??;
         let task = self.task(&known).await?;
         debug_assert!(is_terminal(task.status.state));
-        Ok(A2aAnswer::of(&task).with_seq(story::length(&known.folded)))
+        Ok(A2aAnswer::of(&task).with_seq(task_events::length(&known.folded)))
     }
 
     /// An execution of this id, whoever started it.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sinew_engine::{WaitingFor, execution_status, waiting};
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_protocol::a2a::{
     A2aError, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus, format_timestamp,
 };
@@ -57,7 +57,7 @@ impl WorkflowEndpoints {
         let large = bytes.len() > INLINE_LIMIT;
         let (app, user, id) =
             (meta.workflow.as_str(), meta.caller.as_str(), workflow_task_id(execution, &meta.workflow));
-        let place = Place { app, user, execution, task: &id };
+        let place = ArtifactOwner { app, user, execution, task: &id };
         // The same bytes have the same key, whoever stores them and how often.
         let stored = self.shared.artifacts.put(&place, name, 0, "application/json", bytes).await;
         let stored = stored.map_err(|error| broker(&error))?;

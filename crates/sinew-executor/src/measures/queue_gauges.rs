@@ -21,7 +21,7 @@ const MAX_QUEUES: usize = 1_024;
 /// Tells the lengths of all queues until the handle is dropped.
 pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut told = ToldQueues::default();
+        let mut told = ReportedQueues::default();
         let mut is_refused = false;
         let mut turns = interval(QUEUE_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -47,9 +47,9 @@ pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
 
 /// Labels that have a value. They say zero once another executor tells them.
 #[derive(Debug, Default)]
-struct ToldQueues(BTreeSet<String>);
+struct ReportedQueues(BTreeSet<String>);
 
-impl ToldQueues {
+impl ReportedQueues {
     fn tell(&mut self, lengths: impl Iterator<Item = (String, u64)>) {
         let mut by_label: BTreeMap<String, u64> = BTreeMap::new();
         for (agent, queued) in lengths {
@@ -66,7 +66,7 @@ impl ToldQueues {
     }
 }
 
-impl Drop for ToldQueues {
+impl Drop for ReportedQueues {
     fn drop(&mut self) {
         for label in &self.0 {
             set_gauge(label, 0);

@@ -46,7 +46,7 @@ pub(super) async fn call(
     back: mpsc::UnboundedSender<BackInput>,
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
-    let gate = shared.gate(&agent);
+    let limit = shared.limit(&agent);
     // Kept while the agent is asked again about what it works on already.
     let mut place = None;
     let mut failures = 0;
@@ -54,7 +54,7 @@ pub(super) async fn call(
     let mut patience = REPEAT_INTERVAL.0;
     let result = loop {
         if place.is_none() {
-            place = gate.enter().await;
+            place = limit.enter().await;
         }
         let sent = shared.message(&call, &meta).await;
         let (mut headers, params) = match sent {
@@ -80,7 +80,7 @@ pub(super) async fn call(
                 },
                 Err(fault) if fault.code == NO_ROOM => {
                     if let Some(place) = place.take() {
-                        gate.refused(place);
+                        limit.refused(place);
                     }
                     tokio::time::sleep(SOONEST).await;
                 }
@@ -116,7 +116,7 @@ pub(super) async fn call(
         }
     };
     if let Some(place) = place {
-        gate.ended(place);
+        limit.ended(place);
     }
     let task = call.task.clone();
     let _ = back.send(input_of(&shared, call, Token::of(&agent), result).await);

@@ -5,13 +5,13 @@ use sinew_shard::Outgoing;
 use super::intake::Handle;
 use super::node_calls::NodeCalls;
 use super::outbox::Job;
-use super::store_desk::StoreDesk;
+use super::store_publisher::StorePublisher;
 
 /// Sends one message of a stored commit; gives back what the outbox has to do.
 pub(super) async fn send(
     shared: &Handle,
     calls: &mut NodeCalls,
-    stores: &mut StoreDesk,
+    stores: &mut StorePublisher,
     outgoing: Outgoing,
 ) -> Option<Job> {
     let rest = match outgoing {

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tracing::debug;
 
 use super::Shared;
-use super::read_room::{MAX_TURN_BYTES, SMALL_RECORD_BYTES};
+use super::read_permits::{MAX_TURN_BYTES, SMALL_RECORD_BYTES};
 
 /// Attempts to quarantine a message before it is dropped; each takes up to half a minute.
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, SharedJson, TaskRequest};
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_mesh::card::AnnouncedCard;
 use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest};
@@ -26,7 +26,7 @@ use sinew_source::violation_code;
 
 use super::Shared;
 use super::intake::broke;
-use super::read_room::memory_of;
+use super::read_permits::memory_of;
 use crate::measures::execution_facts;
 use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
@@ -233,7 +233,7 @@ impl Shared {
             return Ok((Value::clone(&call.ask.input), None));
         }
         let name = ArtifactName::parse(&format!("input_{}.json", &sha256(call.label.as_bytes())[..12]))?;
-        let place = Place {
+        let place = ArtifactOwner {
             app: &meta.workflow,
             user: meta.caller.as_str(),
             execution: &call.execution,
@@ -312,7 +312,7 @@ impl Shared {
             Ok(value) => {
                 let bytes: Bytes = serde_json::to_vec(&value).unwrap_or_default().into();
                 let (app, user) = (meta.workflow.as_str(), meta.caller.as_str());
-                let place = Place { app, user, execution: &parent.execution, task: &parent.task };
+                let place = ArtifactOwner { app, user, execution: &parent.execution, task: &parent.task };
                 let stored = self.artifacts.put(&place, name, 0, JSON, bytes).await?;
                 let content = Content::of(&stored.part).unwrap_or(Content::Data(value));
                 (Ok(stored.meta.reference()), vec![ResultArtifact { meta: stored.meta, content }])

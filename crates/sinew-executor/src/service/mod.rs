@@ -6,10 +6,10 @@
 
 mod agent_queues;
 mod caller_check;
+mod concurrency_limit;
 mod direct;
 mod dispatch;
 mod effects;
-mod gate;
 mod intake;
 mod lost_results;
 mod messages;
@@ -18,15 +18,15 @@ mod outbox;
 mod output_check;
 mod periodic_checks;
 mod questions;
-mod read_room;
+mod read_permits;
 mod shard;
 mod shard_end;
 mod shard_keeper;
-mod start_desk;
-mod store_desk;
+mod start_server;
+mod store_publisher;
 mod takeover_notes;
 mod task_renewal;
-mod timer_gate;
+mod timer_guard;
 mod withdrawal;
 
 use std::collections::BTreeMap;
@@ -55,8 +55,8 @@ pub use sinew_shard::summary::{ended, words};
 use crate::endpoint::{self, EndpointContext};
 use crate::measures::execution_facts;
 use agent_queues::{KnownQueues, QueueViews};
-use gate::Gate;
-use read_room::ReadRoom;
+use concurrency_limit::ConcurrencyLimit;
+use read_permits::ReadPermits;
 use shard::NOTE_TIMEOUT;
 use shard_keeper::ShardKeeper;
 use takeover_notes::clear_own_note;
@@ -142,22 +142,22 @@ struct Shared {
     queues: KnownQueues,
     queue_views: QueueViews,
     /// The ways to agents that are called directly.
-    gates: DashMap<String, Arc<Gate>>,
+    limits: DashMap<String, Arc<ConcurrencyLimit>>,
     /// Tells this process from the one that had its name before.
     process: String,
     /// Room in memory for what is stored.
-    reads: ReadRoom,
+    reads: ReadPermits,
     /// Held by the shard that has a suspect in hand.
     suspect_work: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shared {
     /// The way to an agent that is called directly.
-    fn gate(&self, agent: &str) -> Arc<Gate> {
-        if let Some(gate) = self.gates.get(agent) {
-            return Arc::clone(&gate);
+    fn limit(&self, agent: &str) -> Arc<ConcurrencyLimit> {
+        if let Some(limit) = self.limits.get(agent) {
+            return Arc::clone(&limit);
         }
-        Arc::clone(&self.gates.entry(agent.to_owned()).or_insert_with(|| Arc::new(Gate::new())))
+        Arc::clone(&self.limits.entry(agent.to_owned()).or_insert_with(|| Arc::new(ConcurrencyLimit::new())))
     }
 
     /// Whether a task is in its agent's queue and no process was given it. False if that is not known.
@@ -264,9 +264,9 @@ impl Service {
             may_serve_starts,
             queues: KnownQueues::default(),
             queue_views: QueueViews::default(),
-            gates: DashMap::new(),
+            limits: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),
-            reads: ReadRoom::default(),
+            reads: ReadPermits::default(),
             suspect_work: Arc::default(),
             mesh,
         });

@@ -66,7 +66,7 @@ struct NodeCall {
     meta: Arc<ExecutionMeta>,
     chain: Vec<String>,
     body: Bytes,
-    place: CallPlace,
+    place: CallPhase,
     /// When it is asked again; `None` while it waits in line.
     due: Option<Instant>,
     /// Delay before it is sent again without an answer.
@@ -85,7 +85,7 @@ struct CancelledCall {
 
 /// Where a call stands with its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallPlace {
+enum CallPhase {
     /// It waits for a place in the agent's line.
     Waits,
     /// It has a place.
@@ -143,7 +143,7 @@ impl NodeCalls {
         if self.calls.contains_key(&token) {
             return None;
         }
-        let (place, due, resent, repeat_after) = (CallPlace::Waits, None, 0, REPEAT_INTERVAL.0);
+        let (place, due, resent, repeat_after) = (CallPhase::Waits, None, 0, REPEAT_INTERVAL.0);
         let is_repeated = self.is_opening;
         let waiting = NodeCall { call, meta, chain, body, place, due, repeat_after, resent, is_repeated };
         self.calls.insert(token.clone(), waiting);
@@ -168,7 +168,7 @@ impl NodeCalls {
         }
         self.is_absent = false;
         let now = Instant::now();
-        let absent = self.calls.iter().filter(|(_, call)| call.place == CallPlace::Absent);
+        let absent = self.calls.iter().filter(|(_, call)| call.place == CallPhase::Absent);
         for token in absent.map(|(token, _)| token.clone()).collect::<Vec<_>>() {
             self.schedule(&token, now);
         }
@@ -193,7 +193,7 @@ impl NodeCalls {
             NodeReplyBody::NobodyListens => {
                 debug!(agent, "no such agent is there; its task waits");
                 self.is_absent = true;
-                self.postpone(&token, LOOK_AGAIN, CallPlace::Absent);
+                self.postpone(&token, LOOK_AGAIN, CallPhase::Absent);
                 return None;
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
@@ -206,14 +206,14 @@ impl NodeCalls {
                     if let Some(line) = self.lines.get_mut(agent) {
                         line.refuse();
                     }
-                    self.postpone(&token, SOONEST, CallPlace::Pauses);
+                    self.postpone(&token, SOONEST, CallPhase::Pauses);
                     return None;
                 }
                 // This replica stops: another one may take the task under the same id.
                 Ok(NodeAnswer::Refused(fault)) if fault.retryable => {
                     debug!(agent, %fault, "refused for now");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
-                    self.postpone(&token, wait.clamp(SOONEST, REPEAT_INTERVAL.1), CallPlace::Inside);
+                    self.postpone(&token, wait.clamp(SOONEST, REPEAT_INTERVAL.1), CallPhase::Inside);
                     return None;
                 }
                 Ok(NodeAnswer::Refused(fault)) => {
@@ -247,7 +247,7 @@ impl NodeCalls {
     /// Returns true if a task waits for its turn or for an agent that was not reached: no process has it.
     pub(super) fn is_waiting(&self, task: &TaskId) -> bool {
         let call = self.calls.get(&ResultToken::of(&self.shared.key, task));
-        call.is_some_and(|call| call.place != CallPlace::Inside)
+        call.is_some_and(|call| call.place != CallPhase::Inside)
     }
 
     /// Forgets a task that is given up, except for the usage that its agent may still report.
@@ -313,8 +313,8 @@ impl NodeCalls {
                 if let Some(NodeCall { call, meta, chain, .. }) = self.end(&token) {
                     others.push(Outgoing::Task { call, meta, chain });
                 }
-            } else if call.place == CallPlace::Pauses {
-                call.place = CallPlace::Waits;
+            } else if call.place == CallPhase::Pauses {
+                call.place = CallPhase::Waits;
                 self.enter(token);
             } else {
                 self.ready.push(token);
@@ -330,7 +330,7 @@ impl NodeCalls {
         if std::mem::replace(&mut self.connections, connections) == connections {
             return;
         }
-        let inside = self.calls.iter_mut().filter(|(_, call)| call.place == CallPlace::Inside);
+        let inside = self.calls.iter_mut().filter(|(_, call)| call.place == CallPhase::Inside);
         let again: Vec<_> = inside
             .map(|(token, call)| {
                 // An agent whose answers break the connection is asked ever more rarely.
@@ -349,7 +349,7 @@ impl NodeCalls {
         let Some(call) = self.calls.get_mut(&token) else { return };
         let line = self.lines.entry(call.call.ask.target.name().to_owned()).or_default();
         if line.enter(&token) {
-            call.place = CallPlace::Inside;
+            call.place = CallPhase::Inside;
             self.ready.push(token);
         }
     }
@@ -361,7 +361,7 @@ impl NodeCalls {
             self.due.remove(&(due, token.clone()));
         }
         let agent = ended.call.ask.target.name();
-        if matches!(ended.place, CallPlace::Inside | CallPlace::Absent)
+        if matches!(ended.place, CallPhase::Inside | CallPhase::Absent)
             && let Some(line) = self.lines.get_mut(agent)
         {
             line.end();
@@ -374,8 +374,8 @@ impl NodeCalls {
     fn let_in(&mut self, agent: &str) {
         let Some(line) = self.lines.get_mut(agent) else { return };
         while let Some(token) = line.admit_next() {
-            if let Some(call) = self.calls.get_mut(&token).filter(|call| call.place == CallPlace::Waits) {
-                call.place = CallPlace::Inside;
+            if let Some(call) = self.calls.get_mut(&token).filter(|call| call.place == CallPhase::Waits) {
+                call.place = CallPhase::Inside;
                 self.ready.push(token);
             } else {
                 line.leave();
@@ -386,7 +386,7 @@ impl NodeCalls {
         }
     }
 
-    fn postpone(&mut self, token: &ResultToken, wait: Duration, place: CallPlace) {
+    fn postpone(&mut self, token: &ResultToken, wait: Duration, place: CallPhase) {
         if let Some(call) = self.calls.get_mut(token) {
             call.place = place;
         }
@@ -406,8 +406,8 @@ impl NodeCalls {
         for token in std::mem::take(&mut self.ready) {
             let now = Instant::now();
             let Some(call) = self.calls.get_mut(&token) else { continue };
-            if call.place == CallPlace::Absent {
-                call.place = CallPlace::Inside;
+            if call.place == CallPhase::Absent {
+                call.place = CallPhase::Inside;
             }
             let is_stalled = self.stalled.is_some_and(|until| until > now);
             let agent = call.call.ask.target.name();
@@ -417,7 +417,7 @@ impl NodeCalls {
                 // With an observer on all subjects, NATS does not report that there are no responders: an
                 // agent that did not answer and has no card is asked again as soon as it has one.
                 if call.is_repeated && self.cards.get(agent).is_none() {
-                    call.place = CallPlace::Absent;
+                    call.place = CallPhase::Absent;
                     self.is_absent = true;
                 }
                 call.is_repeated = true;

@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use super::intake::{BackInput, Handle};
 use super::lost_results::{self, StoredTask};
-use super::store_desk::closed_execution;
+use super::store_publisher::closed_execution;
 use super::withdrawal::{self, Withdrawals};
 use super::{Shared, direct};
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
@@ -301,8 +301,8 @@ async fn store_task(
     let sent = Box::pin(insist(|| send(&shared, &call, &meta, &chain))).await;
     drop(permit);
     match sent {
-        Ok(TaskPlace::Waiting) => Done::Stored(task, None),
-        Ok(TaskPlace::PassedOver(place)) => {
+        Ok(SendOutcome::Waiting) => Done::Stored(task, None),
+        Ok(SendOutcome::PassedOver(place)) => {
             Done::Stored(task, Some(Box::new(StoredTask { call, meta, place })))
         }
         Err(error) => {
@@ -370,7 +370,7 @@ async fn report_wait(shared: &Shared, report: WaitReport) -> bool {
 }
 
 /// Fate of the message of a task.
-enum TaskPlace {
+enum SendOutcome {
     /// It is stored by this executor, and whoever it is for will read it.
     Waiting,
     /// It was stored before, or where its reader has been already; with its place in the stream of tasks, which the start of a
@@ -384,11 +384,11 @@ async fn send(
     call: &Call,
     meta: &ExecutionMeta,
     chain: &[String],
-) -> Result<TaskPlace, MeshError> {
+) -> Result<SendOutcome, MeshError> {
     if shared.is_workflow(call) {
         return Ok(match start_child(shared, call, meta, chain).await? {
-            PutOutcome::New => TaskPlace::Waiting,
-            PutOutcome::Same | PutOutcome::Taken => TaskPlace::PassedOver(None),
+            PutOutcome::New => SendOutcome::Waiting,
+            PutOutcome::Same | PutOutcome::Taken => SendOutcome::PassedOver(None),
         });
     }
     let (headers, body) = shared.task(call, meta).await?;
@@ -398,7 +398,7 @@ async fn send(
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
     let (outcome, place) = shared.mesh.tasks().put_task(&subject, headers, body).await?;
     let is_waiting = outcome == PutOutcome::New && !shared.queues.passes_over(call.ask.target.name(), place);
-    Ok(if is_waiting { TaskPlace::Waiting } else { TaskPlace::PassedOver(Some(place)) })
+    Ok(if is_waiting { SendOutcome::Waiting } else { SendOutcome::PassedOver(Some(place)) })
 }
 
 async fn start_child(

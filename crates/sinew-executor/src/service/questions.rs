@@ -79,7 +79,7 @@ impl AnswerDraft {
 }
 
 /// The questions of one shard.
-pub(super) struct QuestionDesk {
+pub(super) struct QueryServer {
     questions: mpsc::Receiver<ReceivedQuery>,
     answers: mpsc::Sender<(ReceivedQuery, AnswerDraft)>,
     /// Reads questions and sends answers; ends with the desk.
@@ -99,7 +99,7 @@ impl OpenQuestion {
     }
 }
 
-impl QuestionDesk {
+impl QueryServer {
     /// Opens the desk for these questions.
     pub(super) fn new(queries: ShardQueries) -> Self {
         let (asks, questions) = mpsc::channel(MAX_WAITING_QUESTIONS);

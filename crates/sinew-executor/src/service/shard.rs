@@ -15,7 +15,7 @@ use sinew_protocol::journal::Commit;
 use sinew_protocol::{ExecutionId, Subject, code};
 use sinew_shard::{
     DueTask, JournalReader, MAX_CAREFUL_BATCH, Outgoing, PendingCommit, ShardInput, ShardOpening,
-    ShardReport, ShardState, TakeoverCare, WorkGroup,
+    ShardReport, ShardState, TakeoverGuard, WorkGroup,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinHandle, yield_now};
@@ -29,12 +29,12 @@ use super::intake::{self, BackInput, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::periodic_checks::PeriodicChecks;
-use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
+use super::questions::{AnswerDraft, OpenQuestion, QueryServer};
 use super::shard_end::End;
-use super::start_desk::StartDesk;
-use super::store_desk::StoreDesk;
+use super::start_server::StartServer;
+use super::store_publisher::StorePublisher;
 use super::takeover_notes::{StoredNote, clear_own_note};
-use super::timer_gate::{HAND_IN_MS, Outage, TimerGate, sleep, until};
+use super::timer_guard::{HAND_IN_MS, Outage, TimerGuard, sleep, until};
 use crate::measures::execution_gauges::ExecutionGauges;
 use crate::measures::queue_gauges::{TELLING_SHARD, tell_queue_lengths};
 use crate::measures::round_time::RoundTime;
@@ -64,8 +64,8 @@ pub(super) struct Shard {
     pub(super) state: ShardState,
     outbox: Outbox,
     calls: NodeCalls,
-    stores: StoreDesk,
-    starts: StartDesk,
+    stores: StorePublisher,
+    starts: StartServer,
     back: mpsc::UnboundedReceiver<BackInput>,
     /// Room for the stored values of arrivals that are not decided yet.
     arrived: Vec<OwnedSemaphorePermit>,
@@ -73,8 +73,8 @@ pub(super) struct Shard {
     left: VecDeque<ReceivedMessage>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
-    timers: TimerGate,
-    care: TakeoverCare,
+    timers: TimerGuard,
+    guard: TakeoverGuard,
     note: StoredNote,
     /// The purge of the journal that is under way.
     purge: Option<JoinHandle<Result<(), MeshError>>>,
@@ -132,7 +132,7 @@ pub(super) async fn run(
         Err(end) => {
             shard.outbox.abandon();
             // An owner that loses its shard and lives is not a death.
-            shard.note.leave(&mut shard.care, NOTE_TIMEOUT).await;
+            shard.note.leave(&mut shard.guard, NOTE_TIMEOUT).await;
             end
         }
     }
@@ -159,17 +159,17 @@ impl Shard {
             .await?;
         // Behind the stored positions if a stream was made anew: what is read twice is known by its ids.
         let positions = shared.mesh.commands().current_positions(id, reader.positions()).await?;
-        let (note, care) = StoredNote::open(&shared, id, died).await?;
+        let (note, guard) = StoredNote::open(&shared, id, died).await?;
         let (entries, position) = (reader.entry_count(), journal.position().unwrap_or_default());
         let config = Arc::new(shared.shard_config(id));
-        let mut opening = ShardOpening::new(config, reader, care, positions, position, bytes);
+        let mut opening = ShardOpening::new(config, reader, guard, positions, position, bytes);
         for held in opening.held() {
             let (execution, reason) = (&held.execution, &held.hold.reason);
             error!(%execution, code = code::EXECUTION_QUARANTINED.as_str(), reason, "an execution is set aside");
             metrics::counter!("sinew_executions_set_aside_total").increment(1);
         }
         crash::point("open.replayed");
-        let mut stores = StoreDesk::open(&shared).await?;
+        let mut stores = StorePublisher::open(&shared).await?;
         let sequence = stores.append(&mut journal, opening.claim()).await?;
         opening.handle_claimed(sequence);
         crash::point("open.claimed");
@@ -177,18 +177,18 @@ impl Shard {
         let (sender, back) = mpsc::unbounded_channel();
         let calls = NodeCalls::open(&shared, sender.clone()).await?;
         let outbox = Outbox::open(Arc::clone(&shared), sender);
-        let mut desk = OpeningDesk { outbox, calls, stores, note };
-        desk.fold(&shared, &mut opening).await?;
-        let OpeningDesk { outbox, calls, stores, note } = desk;
-        let (mut state, mut care) = opening.finish();
+        let mut senders = OpeningSenders { outbox, calls, stores, note };
+        senders.fold(&shared, &mut opening).await?;
+        let OpeningSenders { outbox, calls, stores, note } = senders;
+        let (mut state, mut guard) = opening.finish();
         state.handle_outage(clock.now(), HAND_IN_MS);
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.commands().inbox(id, state.positions()).await?;
-        let starts = StartDesk::open(&shared, id).await?;
+        let starts = StartServer::open(&shared, id).await?;
         // The input that ended the last owner is in the first batch behind its last commit.
-        care.expect(inbox.waiting().min(2 * BATCH as u64));
+        guard.expect(inbox.waiting().min(2 * BATCH as u64));
         debug!(
             shard = id,
             executions = state.open_count(),
@@ -197,7 +197,7 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
-        let timers = TimerGate::new(stores.connections());
+        let timers = TimerGuard::new(stores.connections());
         let checks = PeriodicChecks::new(&shared);
         let queue_lengths = (id == TELLING_SHARD).then(|| tell_queue_lengths(shared.mesh.clone()));
         Ok(Self {
@@ -215,7 +215,7 @@ impl Shard {
             left: VecDeque::new(),
             clock,
             timers,
-            care,
+            guard,
             note,
             purge: None,
             gauges: ExecutionGauges::new(id),
@@ -229,15 +229,15 @@ impl Shard {
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
         self.calls.handle_opened();
         let shared = Arc::clone(&self.shared);
-        let mut desk = QuestionDesk::new(shared.mesh.services().serve_queries(self.id).await?);
+        let mut queries = QueryServer::new(shared.mesh.services().serve_queries(self.id).await?);
         // Closings wait for the next commit, for at most LINGER.
         let mut closing: Vec<ShardInput> = Vec::new();
         // A point in time, not a while: questions and other wake-ups must not put it off.
         let mut latest = tokio::time::Instant::now();
         loop {
             let due = self.check_timers().await;
-            if self.care.check_end(due.is_some_and(|due| due.is_zero())) {
-                self.note.release(&mut self.care).await?;
+            if self.guard.check_end(due.is_some_and(|due| due.is_zero())) {
+                self.note.release(&mut self.guard).await?;
             }
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
             self.gauges.tell(&self.state);
@@ -271,8 +271,8 @@ impl Shard {
                     self.tell_rest().await;
                     continue;
                 }
-                Some(question) = desk.next() => {
-                    self.answer_turn(&mut desk, Some(question));
+                Some(question) = queries.next() => {
+                    self.answer_turn(&mut queries, Some(question));
                     continue;
                 }
             }
@@ -291,7 +291,7 @@ impl Shard {
                 continue;
             }
             arrivals.append(&mut closing);
-            if self.care.is_needed(arrivals.iter().filter_map(ShardInput::execution)) {
+            if self.guard.is_needed(arrivals.iter().filter_map(ShardInput::execution)) {
                 // A start that ends its owner is known by its place in the stream of commands.
                 for request in requests {
                     self.starts.refer(request).await;
@@ -303,7 +303,7 @@ impl Shard {
             }
             self.arrived.clear();
             // Work comes first in the choice above, so questions get their turn here while there is work without end.
-            self.answer_turn(&mut desk, None);
+            self.answer_turn(&mut queries, None);
         }
     }
 
@@ -342,7 +342,7 @@ impl Shard {
 
     /// Takes the starts that have been asked for, as many as one turn may have.
     fn take_requests(&mut self, requests: &mut Vec<StartRequest>) {
-        while requests.len() < self.care.batch(BATCH)
+        while requests.len() < self.guard.batch(BATCH)
             && let Some(request) = self.starts.try_next()
         {
             requests.push(request);
@@ -361,26 +361,26 @@ impl Shard {
         };
         let mut left = Vec::new();
         // Groups with messages come last, and have nothing else.
-        for group in self.care.split_turn(due, inputs, messages, work_item) {
+        for group in self.guard.split_turn(due, inputs, messages, work_item) {
             let WorkGroup { items, due, inputs, messages } = group;
             if !left.is_empty() {
                 // A position may not pass a message that was left.
                 left.extend(messages);
                 continue;
             }
-            self.note.hold(&mut self.care, &items).await?;
+            self.note.hold(&mut self.guard, &items).await?;
             let taken = messages.len();
             left = self.round(messages, Vec::new(), inputs, DueWork::Of(due)).await?;
             self.tell_rest().await;
-            if self.care.note().is_suspicious() {
+            if self.guard.note().is_suspicious() {
                 self.stores.settle(SETTLE_TIMEOUT).await;
                 self.outbox.settle(SETTLE_TIMEOUT).await;
             }
-            self.care.took(taken - left.len());
-            self.care.pass();
+            self.guard.took(taken - left.len());
+            self.guard.pass();
         }
         self.leave(left);
-        self.note.release(&mut self.care).await
+        self.note.release(&mut self.guard).await
     }
 
     /// Keeps messages for the next turn. They stand before those that were left earlier.
@@ -409,7 +409,7 @@ impl Shard {
             DueWork::None => Vec::new(),
             DueWork::All | DueWork::Of(_) => self.untaken_tasks().await,
         };
-        let note = self.care.note();
+        let note = self.guard.note();
         let shared = Arc::clone(&self.shared);
         let mut turn = intake::read_all(&shared, &self.state, note, &messages, starts).await;
         let left = messages.split_off(turn.read);
@@ -485,7 +485,7 @@ impl Shard {
     /// Takes the answers that have come, and asks again where it is time to.
     async fn hear_calls(&mut self, first: Option<NodeReply>, arrivals: &mut Vec<ShardInput>) {
         let mut reply = first;
-        while arrivals.len() < self.care.batch(BATCH)
+        while arrivals.len() < self.guard.batch(BATCH)
             && let Some(heard) = reply.take().or_else(|| self.calls.try_next())
         {
             arrivals.extend(self.calls.take(heard));
@@ -496,7 +496,7 @@ impl Shard {
 
     /// Takes messages that were left, and those that have come.
     fn take_messages(&mut self, messages: &mut Vec<ReceivedMessage>) -> Result<(), MeshError> {
-        while messages.len() < self.care.batch(BATCH) {
+        while messages.len() < self.guard.batch(BATCH) {
             let received = match self.left.pop_front() {
                 Some(received) => received,
                 None => match self.inbox.try_next()? {
@@ -590,7 +590,7 @@ impl Shard {
     }
 
     /// Answers some of the questions that wait, beginning with `first`.
-    fn answer_turn(&mut self, desk: &mut QuestionDesk, first: Option<OpenQuestion>) {
+    fn answer_turn(&mut self, queries: &mut QueryServer, first: Option<OpenQuestion>) {
         let (id, owner, position) = (self.id, &self.shared.owner, self.journal.position());
         let status = |state: &ShardState| {
             serde_json::json!({
@@ -607,7 +607,7 @@ impl Shard {
             })
         };
         let mut rows = None;
-        desk.turn(first, |question| {
+        queries.turn(first, |question| {
             let draft = AnswerDraft::of(&question.asked.query, &mut self.state, &mut rows, &status);
             question.answer(draft);
         });
@@ -640,25 +640,25 @@ impl Shard {
 }
 
 /// The parts of a shard that send while it is opened.
-struct OpeningDesk {
+struct OpeningSenders {
     outbox: Outbox,
     calls: NodeCalls,
-    stores: StoreDesk,
+    stores: StorePublisher,
     note: StoredNote,
 }
 
-impl OpeningDesk {
+impl OpeningSenders {
     /// Folds what is open, group by group, and does again what has no end.
     async fn fold(&mut self, shared: &Handle, opening: &mut ShardOpening) -> Result<(), End> {
         self.outbox.send(opening.rejected_children().into_iter().map(Job::Send).collect());
         if opening.is_without_work() {
-            if opening.care().is_stale() {
-                self.note.release(opening.care()).await?;
+            if opening.guard().is_stale() {
+                self.note.release(opening.guard()).await?;
             }
             return Ok(());
         }
         while let Some(items) = opening.next_group() {
-            self.note.hold(opening.care(), &items).await?;
+            self.note.hold(opening.guard(), &items).await?;
             let mut programs = HashMap::new();
             for plan in opening.group_plans() {
                 if let Ok(program) = intake::retry_transient(|| shared.programs.by_digest(&plan)).await {
@@ -670,9 +670,9 @@ impl OpeningDesk {
                 effects::count(outgoing);
                 match outgoing {
                     Outgoing::Task { call, .. } if shared.is_direct(call) => {
-                        opening.care().watch(call.execution.clone());
+                        opening.guard().watch(call.execution.clone());
                     }
-                    Outgoing::Evaluation { call, .. } => opening.care().watch(call.execution.clone()),
+                    Outgoing::Evaluation { call, .. } => opening.guard().watch(call.execution.clone()),
                     _ => {}
                 }
             }
@@ -683,8 +683,8 @@ impl OpeningDesk {
             self.outbox.send(rest);
             self.stores.settle(SETTLE_TIMEOUT).await;
             self.outbox.settle(SETTLE_TIMEOUT).await;
-            opening.care().pass();
+            opening.guard().pass();
         }
-        self.note.release(opening.care()).await
+        self.note.release(opening.guard()).await
     }
 }

@@ -1,6 +1,6 @@
 //! The notes of this process in the executors' bucket about the work that its shards have in hand.
 //!
-//! [`TakeoverCare`] says what a note contains and when it is written; a revision that another owner has moved on fences
+//! [`TakeoverGuard`] says what a note contains and when it is written; a revision that another owner has moved on fences
 //! this one.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_mesh::{MeshError, crash};
-use sinew_shard::{TakeoverCare, WorkItem, own_note_cleared};
+use sinew_shard::{TakeoverGuard, WorkItem, own_note_cleared};
 use tokio::sync::OwnedMutexGuard;
 use tracing::warn;
 
@@ -40,43 +40,43 @@ pub(super) struct StoredNote {
 
 impl StoredNote {
     /// Reads the note of the predecessor. `died` says that a loop of this process ended in a panic.
-    pub(super) async fn open(shared: &Handle, shard: u32, died: bool) -> Result<(Self, TakeoverCare), End> {
+    pub(super) async fn open(shared: &Handle, shard: u32, died: bool) -> Result<(Self, TakeoverGuard), End> {
         let (body, revision) = shared.mesh.fleet().takeover_note(shard).await?;
-        let care = TakeoverCare::new(&body, &shared.process, died);
-        if care.note().is_suspicious() {
+        let guard = TakeoverGuard::new(&body, &shared.process, died);
+        if guard.note().is_suspicious() {
             warn!(shard, "the last owner ended while it caught up; its work is taken up in small groups");
         }
-        Ok((Self { shared: Arc::clone(shared), shard, revision, alone: None }, care))
+        Ok((Self { shared: Arc::clone(shared), shard, revision, alone: None }, guard))
     }
 
     /// Notes that these items are in hand. Nothing of them may be touched before.
-    pub(super) async fn hold(&mut self, care: &mut TakeoverCare, items: &[WorkItem]) -> Result<(), End> {
-        if care.note().is_suspicious() && self.alone.is_none() {
+    pub(super) async fn hold(&mut self, guard: &mut TakeoverGuard, items: &[WorkItem]) -> Result<(), End> {
+        if guard.note().is_suspicious() && self.alone.is_none() {
             self.alone = Some(Arc::clone(&self.shared.suspect_work).lock_owned().await);
         }
-        let body = care.hold(if crash::is_told() { &[] } else { items });
-        self.write(care, body).await
+        let body = guard.hold(if crash::is_told() { &[] } else { items });
+        self.write(guard, body).await
     }
 
     /// Notes that nothing is in hand.
-    pub(super) async fn release(&mut self, care: &mut TakeoverCare) -> Result<(), End> {
-        let body = care.release();
-        self.write(care, body).await?;
+    pub(super) async fn release(&mut self, guard: &mut TakeoverGuard) -> Result<(), End> {
+        let body = guard.release();
+        self.write(guard, body).await?;
         self.alone = None;
         Ok(())
     }
 
     /// Says that this owner lives and has nothing in hand, if the broker can be told in time.
-    pub(super) async fn leave(&mut self, care: &mut TakeoverCare, limit: Duration) {
-        if care.is_stale() {
-            let _ = tokio::time::timeout(limit, self.release(care)).await;
+    pub(super) async fn leave(&mut self, guard: &mut TakeoverGuard, limit: Duration) {
+        if guard.is_stale() {
+            let _ = tokio::time::timeout(limit, self.release(guard)).await;
         }
     }
 
-    async fn write(&mut self, care: &mut TakeoverCare, body: Bytes) -> Result<(), End> {
+    async fn write(&mut self, guard: &mut TakeoverGuard, body: Bytes) -> Result<(), End> {
         let stored = self.shared.mesh.fleet().put_takeover_note(self.shard, body, self.revision).await?;
         self.revision = stored.ok_or(End::Fenced)?;
-        care.handle_stored();
+        guard.handle_stored();
         Ok(())
     }
 }

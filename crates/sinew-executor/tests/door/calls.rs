@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context, Delivery};
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_protocol::a2a::PartContent;
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::command::{ApproveCommand, Command};
@@ -67,7 +67,7 @@ async fn a_workflow_is_called_like_an_agent() {
     let name = ArtifactName::parse("in.json").unwrap();
     let activation = ActivationKey::of::<&str>(&execution, "n", &[], 0);
     let id = TaskId::of(&execution, &activation, 1);
-    let place = Place { app: "ada", user: "ada", execution: &execution, task: &id };
+    let place = ArtifactOwner { app: "ada", user: "ada", execution: &execution, task: &id };
     let bytes = json!({"value": "from a file"}).to_string().into();
     let stored = ada.artifacts().put_object(&place, name, 0, "application/json", bytes).await.unwrap();
     let PartContent::Url(address) = stored.part.content else { panic!("it was stored") };

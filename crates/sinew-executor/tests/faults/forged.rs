@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sinew_agent::Delivery;
 use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::ArtifactOwner;
 use sinew_mesh::{HeaderMap, PutOutcome};
 use sinew_protocol::a2a::PartContent;
 use sinew_protocol::artifact::ArtifactName;
@@ -317,7 +317,7 @@ async fn stored_values_that_are_not_json_hold_up_nobody() {
     ];
     for (nth, (bytes, code)) in bodies.into_iter().enumerate() {
         let held = scene.held(&format!("stored{nth}")).await;
-        let place = Place { app: "one", user: "test", execution: &held.execution, task: &held.task };
+        let place = ArtifactOwner { app: "one", user: "test", execution: &held.execution, task: &held.task };
         let name = ArtifactName::parse("bad.json").unwrap();
         let stored = store.put(&place, name, 0, "application/json", Bytes::from(bytes)).await.unwrap();
         let PartContent::Url(address) = stored.part.content.clone() else { panic!("it is stored inline") };
@@ -361,7 +361,8 @@ async fn stored_values_that_are_large_in_memory_are_read_in_turns() {
     scene.executor.kill9().await;
     let one = scene.mesh.connect("one").await;
     let owner = ExecutionId::parse("owner").unwrap();
-    let place = Place { app: "one", user: "test", execution: &owner, task: &TaskId::parse("task").unwrap() };
+    let place =
+        ArtifactOwner { app: "one", user: "test", execution: &owner, task: &TaskId::parse("task").unwrap() };
     let text = format!(r#"{{"value":[{}1]}}"#, "1,".repeat(600_000));
     let name = ArtifactName::parse("large.json").unwrap();
     let stored = one.artifacts().put(&place, name, 0, "application/json", text.into()).await.unwrap();

@@ -22,7 +22,7 @@ use crate::access::CallerIdentity;
 use crate::http_error::HttpProblem;
 use crate::operations::{A2aOperations, short};
 use crate::request_body::{BodyError, is_json, read_body_within};
-use crate::request_places::{PlacesOfRequest, RequestPlaces};
+use crate::request_permits::{RequestPermits, WeakRequestPermits};
 use crate::state::GatewayState;
 
 /// Most values of a body of JSON, in arrays and objects: each takes 72 bytes of memory or more, however short it is.
@@ -41,7 +41,7 @@ pub(super) struct ApiCall {
     pub(super) body: Bytes,
     /// Places of a large body, until the request is answered and all work on the body has ended.
     body_places: Option<Arc<OwnedSemaphorePermit>>,
-    places: PlacesOfRequest,
+    places: WeakRequestPermits,
 }
 
 impl ApiCall {
@@ -55,7 +55,7 @@ impl ApiCall {
     ) -> Result<Self, HttpProblem> {
         let (parts, body) = request.into_parts();
         let body_places = state.take_body_places(&body, body_bytes)?.map(Arc::new);
-        let places = PlacesOfRequest::find(&parts.extensions);
+        let places = WeakRequestPermits::find(&parts.extensions);
         let body = read_body_within(&state.limits, body_bytes, body).await.map_err(|error| match error {
             BodyError::TooLarge(text) => {
                 HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
@@ -140,7 +140,7 @@ impl ApiCall {
     }
 
     /// Waits for a place to compute. A client that goes away meanwhile waits no longer.
-    pub(super) async fn computation(&self) -> Result<ComputationPlace, HttpProblem> {
+    pub(super) async fn computation(&self) -> Result<ComputationPermit, HttpProblem> {
         let computation = Arc::clone(&self.state.computations).acquire_owned().await.map_err(|_| {
             HttpProblem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -149,7 +149,7 @@ impl ApiCall {
             )
         })?;
         let (request, body) = (self.places.hold(), self.body_places.clone());
-        Ok(ComputationPlace { _computation: computation, _request: request, _body: body })
+        Ok(ComputationPermit { _computation: computation, _request: request, _body: body })
     }
 
     /// Does work that takes a processor for long, once there is a place for it.
@@ -198,13 +198,13 @@ impl ApiCall {
 
 /// A place among the computations of the gateway, with all places of its request: work that was begun goes on when the client
 /// has gone, so the places are given back when it ends.
-pub(super) struct ComputationPlace {
+pub(super) struct ComputationPermit {
     _computation: OwnedSemaphorePermit,
-    _request: Option<Arc<RequestPlaces>>,
+    _request: Option<Arc<RequestPermits>>,
     _body: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-impl ComputationPlace {
+impl ComputationPermit {
     /// Does work that takes a processor for long beside the threads that answer requests.
     pub(super) async fn compute<T: Send + 'static>(
         self,

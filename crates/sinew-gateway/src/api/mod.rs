@@ -8,8 +8,8 @@ mod answer_schemas;
 mod api_call;
 mod approvals;
 mod change_stream;
-mod desk;
 mod drawings;
+mod editor;
 mod event_stream;
 mod executions;
 mod figures;
@@ -83,7 +83,7 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::StartExecution => steering::start(call).await,
         ApiOperation::DescribeExecution => executions::describe(call).await,
         ApiOperation::GetRecord => executions::record(call).await,
-        ApiOperation::GetRecordedCase => desk::recorded_case(call).await,
+        ApiOperation::GetRecordedCase => editor::recorded_case(call).await,
         ApiOperation::GetTree => executions::tree(call).await,
         ApiOperation::GetTimeline => executions::timeline(call).await,
         ApiOperation::CompareExecutions => executions::compare(call).await,
@@ -119,8 +119,8 @@ async fn perform(operation: ApiOperation, call: ApiCall) -> Result<Response, Htt
         ApiOperation::InspectExport => inspections::inspect(call).await,
         ApiOperation::ListTools => agents::tools(call).await,
         ApiOperation::CompareExports => inspections::compare(call).await,
-        ApiOperation::RunCases => desk::run_cases(call).await,
-        ApiOperation::DryRunFile => desk::dry_run_file(call).await,
+        ApiOperation::RunCases => editor::run_cases(call).await,
+        ApiOperation::DryRunFile => editor::dry_run_file(call).await,
         ApiOperation::GetSource => workflows::source(call).await,
         ApiOperation::ListExecutionAgents => executions::agents(call).await,
         ApiOperation::ListAgentProcesses => agents::processes(call).await,

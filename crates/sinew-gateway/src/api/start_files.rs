@@ -9,7 +9,7 @@ use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
 use super::api_call::{ApiCall, bad_request};
 use crate::http_error::HttpProblem;
 use crate::operations::message_files::decode;
-use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
+use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact, StoredArtifact};
 use sinew_operations::execution_artifacts::INPUT_FILES;
 
 /// Files of one start.
@@ -80,7 +80,7 @@ impl ReadFile {
         let activation = ActivationKey::of::<&str>(execution, Token::of(workflow).as_str(), &[], 0);
         let task = TaskId::of(execution, &activation, 1);
         let mesh = call.operator.mesh();
-        let place = Place { app: workflow, user: mesh.caller().as_str(), execution, task: &task };
+        let place = ArtifactOwner { app: workflow, user: mesh.caller().as_str(), execution, task: &task };
         let Self { name, media_type, bytes } = self;
         let prepared = mesh.artifacts().prepare(&place, name, 0, &media_type, bytes.into()).await;
         let prepared = prepared.map_err(|error| bad_request(format!("files: {error}")))?;

@@ -9,7 +9,7 @@ use super::executions::{
     TimelineQuery, TreeQuery,
 };
 use super::steering::{CommandBody, ForkBody, ResumeBody, RetryBody, StartBody};
-use super::{agents, approvals, desk, figures, inspections, mesh_views, workflows};
+use super::{agents, approvals, editor, figures, inspections, mesh_views, workflows};
 
 /// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,7 @@ pub(crate) const API_ROUTES: [ApiRoute; 56] = [
         ApiOperation::GetRecordedCase,
         "Test file with a case in which agents answer as they did in an execution that has ended",
     )
-    .with_query(schema::<desk::RecordedCaseQuery>),
+    .with_query(schema::<editor::RecordedCaseQuery>),
     get("/executions/{id}/tree", ApiOperation::GetTree, "Nodes of an execution")
         .with_query(schema::<TreeQuery>),
     get("/executions/{id}/timeline", ApiOperation::GetTimeline, "Times of the activations by kind of time")
@@ -384,13 +384,13 @@ pub(crate) const API_ROUTES: [ApiRoute; 56] = [
         "/tests",
         ApiOperation::RunCases,
         "Run the cases of a test file on a workflow file or a model agent, in virtual time",
-        Json(schema::<desk::CasesBody>),
+        Json(schema::<editor::CasesBody>),
     ),
     post(
         "/dry-runs",
         ApiOperation::DryRunFile,
         "Say which agents a workflow file would ask, with what",
-        Json(schema::<desk::DryRunBody>),
+        Json(schema::<editor::DryRunBody>),
     ),
     post("/workflows", ApiOperation::DeployWorkflow, "Deploy the workflows of a file", Text)
         .with_query(schema::<workflows::FileQuery>),

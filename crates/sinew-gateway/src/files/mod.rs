@@ -6,8 +6,8 @@
 mod byte_range;
 mod download;
 mod file_link;
-mod file_place;
+mod file_permits;
 
 pub(crate) use download::{FileBytes, saved_as, serve};
 pub(crate) use file_link::FileLinks;
-pub(crate) use file_place::take_place;
+pub(crate) use file_permits::take_place;

@@ -44,7 +44,7 @@ use super::list_changes::{serve_subscription, tell_lists};
 use super::offer_output::OfferOutput;
 use super::offers::{OfferLists, card_of, completions_of, find_card, find_resource};
 use super::open_calls::{OpenCall, OpenCalls};
-use super::resource_uri::{ARTIFACT_TEMPLATE, ResourcePlace, TASK_TEMPLATE, task_uri};
+use super::resource_uri::{ARTIFACT_TEMPLATE, ResourceLocation, TASK_TEMPLATE, task_uri};
 use super::resource_watch::ResourceWatch;
 use super::tool_list::{input_of, tool_of};
 use super::tool_result::{
@@ -629,9 +629,9 @@ impl ServerHandler for McpHandler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let (operations, call) = (self.operations(&context)?, self.operation_call(&context)?);
         let uri = request.uri.clone();
-        let read = match ResourcePlace::parse(&request.uri) {
-            Some(ResourcePlace::Task(id)) => self.read_task(&operations, &call, uri, &id).await,
-            Some(ResourcePlace::Artifact(address)) => {
+        let read = match ResourceLocation::parse(&request.uri) {
+            Some(ResourceLocation::Task(id)) => self.read_task(&operations, &call, uri, &id).await,
+            Some(ResourceLocation::Artifact(address)) => {
                 self.read_artifact(&operations, &call, uri, &address).await
             }
             None => return self.read_offered(&operations, request, &context).await,

@@ -194,7 +194,7 @@ impl McpEndpoint {
     }
 
     /// Place of a session that a caller begins, or the refusal of one too many.
-    async fn place_of_session(&self, caller: Option<&Token>) -> Result<Option<SessionPlace>, Box<Response>> {
+    async fn place_of_session(&self, caller: Option<&Token>) -> Result<Option<SessionPermit>, Box<Response>> {
         let open = self.sessions.sessions.read().await;
         if open.len() >= self.limits.sessions {
             let text = "as many sessions are open at this gateway as may be; try again in a moment";
@@ -213,7 +213,7 @@ impl McpEndpoint {
             return Err(Box::new(problem.into_response()));
         }
         *begun += 1;
-        Ok(Some(SessionPlace {
+        Ok(Some(SessionPermit {
             beginning: Arc::clone(&self.beginning),
             caller: caller.clone(),
             is_held: true,
@@ -256,13 +256,13 @@ struct IdMember {
 }
 
 /// Place of a session that its caller is about to begin.
-struct SessionPlace {
+struct SessionPermit {
     beginning: Arc<Mutex<HashMap<Token, usize>>>,
     caller: Token,
     is_held: bool,
 }
 
-impl SessionPlace {
+impl SessionPermit {
     /// Gives the place back while nobody counts, once the session counts by itself.
     fn give_back(mut self, counts: impl FnOnce()) {
         let beginning = Arc::clone(&self.beginning);
@@ -273,7 +273,7 @@ impl SessionPlace {
     }
 }
 
-impl Drop for SessionPlace {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         if self.is_held {
             release(&mut self.beginning.lock().unwrap_or_else(PoisonError::into_inner), &self.caller);

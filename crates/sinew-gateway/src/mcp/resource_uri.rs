@@ -19,7 +19,7 @@ const ID_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove
 
 /// A resource by its address.
 #[derive(Debug, PartialEq)]
-pub(super) enum ResourcePlace {
+pub(super) enum ResourceLocation {
     /// A task, by the id that the client knows.
     Task(String),
     /// An artifact in the store of the mesh.
@@ -31,7 +31,7 @@ pub(super) fn task_uri(task: &str) -> String {
     format!("{TASK_PREFIX}{}", utf8_percent_encode(task, ID_SEGMENT))
 }
 
-impl ResourcePlace {
+impl ResourceLocation {
     /// Reads an address. None if it is not an address of a resource of this server.
     pub(super) fn parse(uri: &str) -> Option<Self> {
         if uri.len() > MAX_URI_BYTES {
@@ -54,12 +54,17 @@ mod tests {
     #[test]
     fn addresses_of_tasks_are_read_back() {
         for task in ["x7f3", "one.t-1", "a b", "ä%2F"] {
-            assert_eq!(ResourcePlace::parse(&task_uri(task)), Some(ResourcePlace::Task(task.to_owned())));
+            assert_eq!(
+                ResourceLocation::parse(&task_uri(task)),
+                Some(ResourceLocation::Task(task.to_owned()))
+            );
         }
         let hash = "0f".repeat(32);
         let key = "A".repeat(43);
         let address = format!("artifact://orders/u/e1/in.json?version=0&task=t1&sha256={hash}&key={key}");
-        let Some(ResourcePlace::Artifact(read)) = ResourcePlace::parse(&address) else { panic!("{address}") };
+        let Some(ResourceLocation::Artifact(read)) = ResourceLocation::parse(&address) else {
+            panic!("{address}")
+        };
         assert_eq!(read.to_string(), address);
     }
 
@@ -83,7 +88,7 @@ mod tests {
             &keyless,
             &long,
         ] {
-            assert_eq!(ResourcePlace::parse(uri), None, "{uri}");
+            assert_eq!(ResourceLocation::parse(uri), None, "{uri}");
         }
     }
 }

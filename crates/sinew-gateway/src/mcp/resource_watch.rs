@@ -7,7 +7,7 @@ use sinew_protocol::jsonrpc::raw;
 use tokio::sync::watch;
 
 use super::offers::{OfferLists, find_resource};
-use super::resource_uri::ResourcePlace;
+use super::resource_uri::ResourceLocation;
 use crate::operations::{A2aOperations, OperationCall, OperationReply, StreamItem, TaskStream};
 
 /// A resource that is watched.
@@ -28,8 +28,8 @@ impl ResourceWatch {
         offers: &watch::Receiver<OfferLists>,
         address: &str,
     ) -> Result<Option<Self>, A2aError> {
-        match ResourcePlace::parse(address) {
-            Some(ResourcePlace::Task(id)) => {
+        match ResourceLocation::parse(address) {
+            Some(ResourceLocation::Task(id)) => {
                 let params = raw(&json!({"id": id}));
                 match operations.perform(call, CoreMethod::SubscribeToTask, &params).await {
                     Ok(OperationReply::Stream(mut events)) => {
@@ -43,7 +43,7 @@ impl ResourceWatch {
                     Err(error) => Err(error),
                 }
             }
-            Some(ResourcePlace::Artifact(_)) => Ok(Some(Self::Settled)),
+            Some(ResourceLocation::Artifact(_)) => Ok(Some(Self::Settled)),
             None if find_resource(operations, address).await?.is_some() => {
                 let offers = offers.clone();
                 let seen = Box::new(offered(&offers.borrow(), address));

@@ -17,7 +17,7 @@ use sinew_runtime::Execution;
 use tokio::time::Instant;
 
 use super::peer::{client_failed, mesh_failed};
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, short};
 
 /// How long the decision of an executor is waited for.
@@ -38,7 +38,7 @@ const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
 /// Decision of a person, as a message words it.
 #[derive(Debug, PartialEq)]
-pub(super) struct WordedDecision {
+pub(super) struct DecisionText {
     /// Node that the decision is for; None if only one waits.
     pub(super) node: Option<String>,
     pub(super) data: Value,
@@ -52,7 +52,7 @@ impl A2aOperations {
     pub(super) async fn was_decided(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         message_id: &str,
     ) -> Result<bool, A2aError> {
         let execution = execution_of(place)?;
@@ -82,14 +82,14 @@ impl A2aOperations {
     pub(super) async fn decide(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         message: &Message,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
         let client = self.shared.client.on_behalf_of(call.caller.clone());
         let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
         let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
-        let decision = WordedDecision::of(message)?;
+        let decision = DecisionText::of(message)?;
         let target = awaited(&execution, &folded, decision.node.as_deref())?;
         self.send_decision(call, target, decision, &message.id.0).await
     }
@@ -99,7 +99,7 @@ impl A2aOperations {
         &self,
         call: &OperationCall,
         AskingNode { execution, node, activation }: AskingNode,
-        decision: WordedDecision,
+        decision: DecisionText,
         message_id: &str,
     ) -> Result<(), A2aError> {
         let client = self.shared.client.on_behalf_of(call.caller.clone());
@@ -120,7 +120,7 @@ impl A2aOperations {
     }
 
     /// Waits until the execution has ended or waits for a person, for at most the time of a blocking call.
-    pub(super) async fn wait_settled(&self, place: &TaskPlace) -> Result<(), A2aError> {
+    pub(super) async fn wait_settled(&self, place: &TaskLocation) -> Result<(), A2aError> {
         self.wait_until(place, |folded| {
             let state = folded.state();
             state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
@@ -131,7 +131,7 @@ impl A2aOperations {
     /// Waits until an execution is as wanted or gone, for at most the time of a blocking call.
     pub(super) async fn wait_until(
         &self,
-        place: &TaskPlace,
+        place: &TaskLocation,
         is_wanted: impl Fn(&Execution) -> bool + Send + Sync,
     ) -> Result<(), A2aError> {
         let execution = execution_of(place)?;
@@ -158,7 +158,7 @@ fn command_of(message_id: &str) -> Token {
     Token::of(&format!("a2a-{}", &sha256(message_id.as_bytes())[..32]))
 }
 
-pub(super) fn execution_of(place: &TaskPlace) -> Result<ExecutionId, A2aError> {
+pub(super) fn execution_of(place: &TaskLocation) -> Result<ExecutionId, A2aError> {
     ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
 }
 
@@ -242,7 +242,7 @@ fn not_awaited(text: &str) -> A2aError {
     error
 }
 
-impl WordedDecision {
+impl DecisionText {
     /// Reads the only part of a message: a data part (`approved` or `decision`, `node`, `comment`, `data`), or a text that begins
     /// with yes or no. A second part could say something else, and would be lost.
     fn of(message: &Message) -> Result<Self, A2aError> {
@@ -287,8 +287,8 @@ impl WordedDecision {
         })?;
         let approved = match (read.approved, read.decision) {
             (Some(approved), None) => approved,
-            (None, Some(DecisionWord::Approve)) => true,
-            (None, Some(DecisionWord::Reject)) => false,
+            (None, Some(DecisionKind::Approve)) => true,
+            (None, Some(DecisionKind::Reject)) => false,
             _ => return Err(undecided()),
         };
         Ok(Self { node: read.node, data: read.data, comment: read.comment, reject: !approved })
@@ -301,7 +301,7 @@ impl WordedDecision {
 struct DecisionMembers {
     approved: Option<bool>,
     /// The word of the REST API, in place of `approved`.
-    decision: Option<DecisionWord>,
+    decision: Option<DecisionKind>,
     node: Option<String>,
     comment: Option<String>,
     #[serde(default)]
@@ -310,7 +310,7 @@ struct DecisionMembers {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum DecisionWord {
+enum DecisionKind {
     Approve,
     Reject,
 }
@@ -328,9 +328,9 @@ mod tests {
     #[test]
     fn messages_carry_decisions() {
         let check = |part: Part, node: Option<&str>, data: Value, comment: Option<&str>, reject: bool| {
-            let read = WordedDecision::of(&Message::user("m", vec![part.clone()])).unwrap();
+            let read = DecisionText::of(&Message::user("m", vec![part.clone()])).unwrap();
             let (node, comment) = (node.map(str::to_owned), comment.map(str::to_owned));
-            assert_eq!(read, WordedDecision { node, data, comment, reject }, "{part:?}");
+            assert_eq!(read, DecisionText { node, data, comment, reject }, "{part:?}");
         };
         check(Part::text("yes"), None, Value::Null, None, false);
         check(Part::text("Approved, go on"), None, Value::Null, Some("go on"), false);
@@ -346,7 +346,7 @@ mod tests {
         );
         // A part without a word says nothing.
         let parts = vec![Part::text(" "), Part::text("no")];
-        assert!(WordedDecision::of(&Message::user("m", parts)).unwrap().reject);
+        assert!(DecisionText::of(&Message::user("m", parts)).unwrap().reject);
         let answer = json!({"approved": true, "data": {"limit": 5}});
         check(Part::data(answer), None, json!({"limit": 5}), None, false);
     }
@@ -374,7 +374,7 @@ mod tests {
             vec![],
         ];
         for parts in parts.map(|part| vec![part]).chain(several) {
-            assert!(WordedDecision::of(&Message::user("m", parts.clone())).is_err(), "{parts:?}");
+            assert!(DecisionText::of(&Message::user("m", parts.clone())).is_err(), "{parts:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use sinew_protocol::a2a::{
 };
 use sinew_protocol::card;
 
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, trim_history};
 
 /// Tasks on a page that names no size.
@@ -38,7 +38,7 @@ enum PageOfAgent {
 }
 
 /// Time of a task's status in milliseconds since 1970, and the id that the client sees.
-type ListPlace = (u64, String);
+type ListCursor = (u64, String);
 
 impl A2aOperations {
     pub(super) async fn list(
@@ -72,7 +72,7 @@ impl A2aOperations {
         let (params, after) = (&params, &after);
         let pages = stream::iter(agents)
             .map(|(agent, is_workflow)| async move {
-                let place = TaskPlace::new(&call.endpoint, agent, is_workflow, String::new());
+                let place = TaskLocation::new(&call.endpoint, agent, is_workflow, String::new());
                 let token = after.as_ref().map(|after| place_token(after, &place));
                 let wanted = ListTasksParams {
                     tenant: None,
@@ -126,7 +126,7 @@ impl A2aOperations {
     async fn page_of(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         params: &ListTasksParams,
         is_one: bool,
     ) -> Result<PageOfAgent, A2aError> {
@@ -147,18 +147,18 @@ impl A2aOperations {
     }
 }
 
-fn read_token(token: &str) -> Result<ListPlace, A2aError> {
+fn read_token(token: &str) -> Result<ListCursor, A2aError> {
     let place = token.split_once('~').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
     place.ok_or_else(|| A2aError::invalid_params("pageToken: not a token of this gateway"))
 }
 
-fn list_place(task: &Task) -> ListPlace {
+fn list_place(task: &Task) -> ListCursor {
     let at = task.status.timestamp.as_deref().and_then(parse_timestamp);
     (at.and_then(|at| u64::try_from(at).ok()).unwrap_or(0), task.id.0.clone())
 }
 
 /// The page token by which an agent gives its tasks behind a place in the whole list.
-fn place_token((at, id): &ListPlace, place: &TaskPlace) -> String {
+fn place_token((at, id): &ListCursor, place: &TaskLocation) -> String {
     let prefix = place.shown_prefix();
     let own = match id.strip_prefix(prefix) {
         Some(own) => own,

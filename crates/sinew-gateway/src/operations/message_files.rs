@@ -4,7 +4,7 @@
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 use sinew_mesh::Mesh;
-use sinew_mesh::artifact::{Place, PreparedArtifact, StoredArtifact};
+use sinew_mesh::artifact::{ArtifactOwner, PreparedArtifact, StoredArtifact};
 use sinew_operations::execution_artifacts::INPUT_FILES;
 use sinew_protocol::a2a::{A2aError, Message, Part, PartContent, part_data};
 use sinew_protocol::jsonrpc::error_of;
@@ -113,7 +113,8 @@ async fn prepare_part(
     let media_type = part.media_type.as_deref().unwrap_or("application/octet-stream");
     let name = part.filename.clone().unwrap_or_else(|| format!("file-{}", nth + 1));
     let name = ArtifactName::parse(&name).map_err(|error| bad(nth, &format!("filename: {error}")))?;
-    let place = Place { app: owner.agent, user: owner.caller, execution: owner.execution, task: owner.task };
+    let place =
+        ArtifactOwner { app: owner.agent, user: owner.caller, execution: owner.execution, task: owner.task };
     let prepared = mesh.artifacts().prepare(&place, name, 0, media_type, bytes.into()).await;
     prepared.map_err(|error| bad(nth, &error.to_string()))
 }

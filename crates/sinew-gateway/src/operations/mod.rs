@@ -11,9 +11,9 @@ mod peer;
 mod push_configs;
 mod questions;
 mod sending;
-mod story;
 mod stream;
 mod target;
+mod task_events;
 mod task_in_error;
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use sinew_protocol::{ExecutionId, Fault, Token, code};
 use crate::access::CallerIdentity;
 use crate::options::GatewayOptions;
 
-use story::StoryHub;
+use task_events::TaskEventHub;
 use task_in_error::show_task_in_error;
 
 pub(crate) use client_input::{AgentAnswer, AskedInput};
@@ -98,7 +98,7 @@ pub struct A2aOperations {
 struct OperationsState {
     client: Client,
     cards: Cards,
-    stories: StoryHub,
+    logs: TaskEventHub,
     exposed: Vec<String>,
     default_agent: Option<String>,
     /// How long a blocking call waits for the end of its task.
@@ -134,7 +134,7 @@ impl A2aOperations {
         webhooks: Option<WebClient>,
     ) -> Self {
         let shared = Arc::new(OperationsState {
-            stories: StoryHub::new(client.clone()),
+            logs: TaskEventHub::new(client.clone()),
             cards: client.cards().clone(),
             client,
             exposed: options.expose.clone(),

@@ -13,7 +13,7 @@ use sinew_protocol::jsonrpc::{Method, Request, Response, error_of, fault_of};
 use sinew_protocol::{Fault, code, header};
 use tokio::time::Instant;
 
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, short};
 
 /// How long one request waits for its answer. Executors answer again when asked again, so a lost answer costs no more.
@@ -146,7 +146,7 @@ impl A2aOperations {
     pub(super) async fn ask_for_task(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         method: CoreMethod,
         params: &impl Serialize,
     ) -> Result<PeerReply, PeerError> {
@@ -165,7 +165,7 @@ impl A2aOperations {
     pub(super) async fn task_of_peer(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
     ) -> Result<NumberedTask, A2aError> {
         let params = TaskQueryParams { tenant: None, id: place.id.clone(), history_length: None };
         let reply = self.ask_for_task(call, place, CoreMethod::GetTask, &params).await?;

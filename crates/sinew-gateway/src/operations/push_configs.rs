@@ -14,7 +14,7 @@ use sinew_protocol::push::PushSubscription;
 use sinew_protocol::{Fault, Subject, Token, code};
 
 use super::peer::mesh_failed;
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, MAX_TEXT, OperationCall, short};
 use crate::push_address::webhook_problem;
 
@@ -52,7 +52,7 @@ impl A2aOperations {
     pub(super) async fn store_push(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         (shown, origin): (&str, PushOrigin),
         mut config: TaskPushNotificationConfig,
     ) -> Result<Box<RawValue>, A2aError> {
@@ -177,7 +177,7 @@ impl A2aOperations {
     async fn own_push(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         id: &str,
     ) -> Result<(PushSubscription, u64), A2aError> {
         // The specification has one code for a task and for a config that is not there.
@@ -195,7 +195,7 @@ impl A2aOperations {
     async fn pushes_of(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
     ) -> Result<Vec<(PushSubscription, u64)>, A2aError> {
         self.check_readable()?;
         let (agent, task) = (Token::of(&place.agent), Token::of(&place.id));
@@ -214,12 +214,12 @@ impl A2aOperations {
 }
 
 /// Id of a config that came without one: the same for the same task, caller and address.
-fn derived_id(call: &OperationCall, place: &TaskPlace, url: &str) -> String {
+fn derived_id(call: &OperationCall, place: &TaskLocation, url: &str) -> String {
     let parts = [place.agent.as_ref(), place.id.as_str(), call.caller.as_str(), url];
     sha256(parts.join("\n").as_bytes())[..32].to_owned()
 }
 
-fn push_subject(place: &TaskPlace, id: &str) -> Subject {
+fn push_subject(place: &TaskLocation, id: &str) -> Subject {
     Subject::Push { agent: Token::of(&place.agent), task: Token::of(&place.id), id: Token::of(id) }
 }
 

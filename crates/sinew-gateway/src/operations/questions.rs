@@ -11,9 +11,9 @@ use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token, code};
 use sinew_runtime::Execution;
 
-use super::decision::{AskingNode, WordedDecision, asking_nodes, execution_of};
+use super::decision::{AskingNode, DecisionText, asking_nodes, execution_of};
 use super::peer::{client_failed, mesh_failed};
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, Endpoint, OperationCall, is_settled};
 
 /// Member of a question's data: the schema of its answer.
@@ -71,7 +71,7 @@ impl A2aOperations {
             return ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message).to_string();
         }
         let (_, task) = self.own_ids(call, agent, message);
-        let place = TaskPlace::new(&Endpoint::Mesh, agent.into(), false, String::new());
+        let place = TaskLocation::new(&Endpoint::Mesh, agent.into(), false, String::new());
         format!("{}{task}", place.shown_prefix())
     }
 
@@ -136,7 +136,7 @@ impl A2aOperations {
         let own = AskingNode { execution, node: node.clone(), activation };
         let message =
             format!("{id} {node} {activation} {approved} {data} {}", comment.as_deref().unwrap_or_default());
-        let decision = WordedDecision { node: None, data, comment, reject: !approved };
+        let decision = DecisionText { node: None, data, comment, reject: !approved };
         let message = sha256(message.as_bytes());
         self.send_decision(call, target.unwrap_or(own), decision, &message).await
     }

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use super::message_files::{self, FileOwner};
 use super::peer::{PeerError, REPLICA_TRIES, mesh_failed, unanswered};
 use super::push_configs::PushOrigin;
-use super::stream::{StreamBeginning, TaskStream};
-use super::target::TaskPlace;
+use super::stream::{StreamStart, TaskStream};
+use super::target::TaskLocation;
 use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
 
 /// Time between two looks at the task of an agent that did not answer.
@@ -73,7 +73,7 @@ impl A2aOperations {
     async fn store_push_of(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         answer: &PeerAnswer,
         push: TaskPushNotificationConfig,
     ) -> Result<Option<String>, A2aError> {
@@ -89,7 +89,7 @@ impl A2aOperations {
     async fn store_push_beside(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         params: &SendMessageRequest,
         push: Option<TaskPushNotificationConfig>,
     ) -> Result<(), A2aError> {
@@ -126,7 +126,7 @@ impl A2aOperations {
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
         let feed = self.shared.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
         let feed = feed.map_err(|error| mesh_failed(&error))?;
-        let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
+        let place = TaskLocation::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let answer = self.send_to_agent(call, &place, CoreMethod::SendStreamingMessage, &params).await?;
         if let Some(push) = push {
             self.store_push_of(call, &place, &answer, push).await?;
@@ -179,17 +179,17 @@ impl A2aOperations {
         call: &OperationCall,
         agent: Arc<str>,
         params: &SendMessageRequest,
-    ) -> Result<(TaskPlace, PeerAnswer), A2aError> {
+    ) -> Result<(TaskLocation, PeerAnswer), A2aError> {
         if self.is_workflow(&agent) {
             let id = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), &params.message.id.0);
-            let place = TaskPlace::new(&call.endpoint, agent, true, id.as_str().to_owned());
+            let place = TaskLocation::new(&call.endpoint, agent, true, id.as_str().to_owned());
             let reply = self.ask_again(call, &place.agent, CoreMethod::SendMessage, params).await;
             let reply = reply.map_err(PeerError::of_work)?;
             self.remember(&place);
             return Ok((place, PeerAnswer { seq: reply.seq, response: reply.read()? }));
         }
         let (_, task) = self.own_ids(call, &agent, &params.message.id.0);
-        let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
+        let place = TaskLocation::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let answer = self.send_to_agent(call, &place, CoreMethod::SendMessage, params).await?;
         Ok((place, answer))
     }
@@ -199,7 +199,7 @@ impl A2aOperations {
     async fn send_to_agent(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         method: CoreMethod,
         params: &SendMessageRequest,
     ) -> Result<PeerAnswer, A2aError> {
@@ -231,7 +231,7 @@ impl A2aOperations {
     async fn send_to_task(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         mut params: SendMessageRequest,
         (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<Box<RawValue>, A2aError> {
@@ -262,7 +262,7 @@ impl A2aOperations {
     async fn check_message_to(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         task: &Task,
         params: &SendMessageRequest,
     ) -> Result<bool, A2aError> {
@@ -277,7 +277,7 @@ impl A2aOperations {
     async fn stream_to_task(
         &self,
         call: &OperationCall,
-        place: TaskPlace,
+        place: TaskLocation,
         mut params: SendMessageRequest,
         (history, push): (Option<u32>, Option<TaskPushNotificationConfig>),
     ) -> Result<TaskStream, A2aError> {
@@ -303,7 +303,7 @@ impl A2aOperations {
     fn stream_answer(
         &self,
         call: &OperationCall,
-        mut place: TaskPlace,
+        mut place: TaskLocation,
         answer: PeerAnswer,
         feed: Option<sinew_mesh::live::ProgressFeed>,
         history: Option<u32>,
@@ -321,7 +321,7 @@ impl A2aOperations {
         let ended = is_terminal(task.status.state);
         place.show(&mut task);
         let first = named_task(&task);
-        let beginning = StreamBeginning { first: Some(first), seq: answer.seq.unwrap_or(0), ended, feed };
+        let beginning = StreamStart { first: Some(first), seq: answer.seq.unwrap_or(0), ended, feed };
         self.follow(call, place, beginning)
     }
 
@@ -436,7 +436,7 @@ fn accepts_mode(wanted: &str, mode: &str) -> bool {
     }
 }
 
-fn show_answer(place: &TaskPlace, answer: PeerAnswer, history: Option<u32>) -> Box<RawValue> {
+fn show_answer(place: &TaskLocation, answer: PeerAnswer, history: Option<u32>) -> Box<RawValue> {
     match answer.response {
         SendMessageResponse::Task(mut task) => {
             trim_history(&mut task, history);

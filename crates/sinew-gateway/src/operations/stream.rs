@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::decision::execution_of;
 use super::peer::mesh_failed;
-use super::target::TaskPlace;
+use super::target::TaskLocation;
 use super::{A2aOperations, OperationCall, named_task, short};
 
 /// Events that wait for a client that reads slowly.
@@ -82,7 +82,7 @@ impl TaskStream {
 }
 
 /// The beginning of a stream.
-pub(super) struct StreamBeginning {
+pub(super) struct StreamStart {
     /// First event; None if the client has it.
     pub(super) first: Option<Box<RawValue>>,
     /// Number of the last event that the client has, or that the first event contains.
@@ -124,20 +124,20 @@ impl A2aOperations {
         let ended = is_terminal(found.task.status.state);
         if let Some(last) = call.last_event {
             let beginning =
-                StreamBeginning { first: None, seq: last.min(seq), ended: ended && last >= seq, feed: None };
+                StreamStart { first: None, seq: last.min(seq), ended: ended && last >= seq, feed: None };
             return self.follow(call, place, beginning);
         }
         if ended {
             return Err(nothing_follows());
         }
-        let beginning = StreamBeginning { first: Some(named_task(&found.task)), seq, ended, feed: None };
+        let beginning = StreamStart { first: Some(named_task(&found.task)), seq, ended, feed: None };
         self.follow(call, place, beginning)
     }
 
     async fn subscribe_to_agent(
         &self,
         call: &OperationCall,
-        place: TaskPlace,
+        place: TaskLocation,
     ) -> Result<TaskStream, A2aError> {
         let feed = self.feed_of(&place).await?;
         let params = TaskIdParams { tenant: None, id: place.id.clone() };
@@ -161,11 +161,11 @@ impl A2aOperations {
         place.show(&mut task);
         let has_all = call.last_event.is_some_and(|last| last >= seq);
         let first = (!has_all).then(|| named_task(&task));
-        self.follow(call, place, StreamBeginning { first, seq, ended, feed: Some(feed) })
+        self.follow(call, place, StreamStart { first, seq, ended, feed: Some(feed) })
     }
 
     /// The events that an agent tells of a task from now on.
-    async fn feed_of(&self, place: &TaskPlace) -> Result<ProgressFeed, A2aError> {
+    async fn feed_of(&self, place: &TaskLocation) -> Result<ProgressFeed, A2aError> {
         let task = TaskId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))?;
         let feed = self.shared.client.mesh().tasks().watch_progress(None, Some(&task)).await;
         feed.map_err(|error| mesh_failed(&error))
@@ -175,15 +175,15 @@ impl A2aOperations {
     pub(super) fn follow(
         &self,
         call: &OperationCall,
-        place: TaskPlace,
-        beginning: StreamBeginning,
+        place: TaskLocation,
+        beginning: StreamStart,
     ) -> Result<TaskStream, A2aError> {
         let (items, receiver) = mpsc::channel(MAX_WAITING);
         let writer = StreamWriter { items, slow_client: self.shared.slow_client };
         let (operations, call) = (self.clone(), call.clone());
         let execution = if place.is_workflow { Some(execution_of(&place)?) } else { None };
         tokio::spawn(async move {
-            let StreamBeginning { first, seq, ended, feed } = beginning;
+            let StreamStart { first, seq, ended, feed } = beginning;
             if let Some(first) = first
                 && writer.event(seq, bytes_of(first)).await.is_err()
             {
@@ -211,12 +211,12 @@ impl A2aOperations {
 
     async fn tell_workflow(
         &self,
-        place: &TaskPlace,
+        place: &TaskLocation,
         execution: &sinew_protocol::ExecutionId,
         after: u64,
         writer: &StreamWriter,
     ) -> Result<(), ClientGone> {
-        let mut reader = self.shared.stories.listen(execution, self.vocabulary_of(place), after);
+        let mut reader = self.shared.logs.listen(execution, self.vocabulary_of(place), after);
         while let Some(event) = reader.next().await {
             match event {
                 Ok(event) => {
@@ -235,7 +235,7 @@ impl A2aOperations {
     async fn tell_agent(
         &self,
         call: &OperationCall,
-        place: &TaskPlace,
+        place: &TaskLocation,
         feed: Option<ProgressFeed>,
         after: u64,
         writer: &StreamWriter,
@@ -291,7 +291,7 @@ impl A2aOperations {
     }
 
     /// The words that the executors of a workflow write, as its card says.
-    fn vocabulary_of(&self, place: &TaskPlace) -> Vocabulary {
+    fn vocabulary_of(&self, place: &TaskLocation) -> Vocabulary {
         let announced = self.shared.cards.get(&place.agent);
         let params = announced.as_ref().and_then(|it| extension_params(&it.card, card::DELIVERY));
         match params.and_then(|params| params.get("vocabulary")?.as_str()) {
@@ -310,7 +310,7 @@ fn bytes_of(json: Box<RawValue>) -> Bytes {
 }
 
 /// An event of an agent with the ids that the client knows; None if it is not an event.
-fn shown_event(place: &TaskPlace, body: Bytes) -> Option<Bytes> {
+fn shown_event(place: &TaskLocation, body: Bytes) -> Option<Bytes> {
     let mut event: StreamResponse = serde_json::from_slice(&body).ok()?;
     if !place.renames() && !body.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
         return Some(body);

@@ -34,7 +34,7 @@ pub enum Endpoint {
 
 /// A task, and the agent that has it.
 #[derive(Clone, Debug)]
-pub(super) struct TaskPlace {
+pub(super) struct TaskLocation {
     /// Agent or workflow.
     pub(super) agent: Arc<str>,
     /// Whether the agent is a workflow, whose task has the id of its execution.
@@ -45,7 +45,7 @@ pub(super) struct TaskPlace {
     prefix: String,
 }
 
-impl TaskPlace {
+impl TaskLocation {
     pub(super) fn new(endpoint: &Endpoint, agent: Arc<str>, is_workflow: bool, id: String) -> Self {
         let prefix = match endpoint {
             Endpoint::Mesh if !is_workflow => format!("{}.", Token::of(&agent)),
@@ -252,7 +252,7 @@ impl A2aOperations {
     }
 
     /// The place of a task by the id that the client has. Whether the task exists is known by its agent only.
-    pub(super) async fn locate(&self, call: &OperationCall, id: &str) -> Result<TaskPlace, A2aError> {
+    pub(super) async fn locate(&self, call: &OperationCall, id: &str) -> Result<TaskLocation, A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         if id.is_empty() {
             return Err(A2aError::invalid_params("id: expected the id of a task"));
@@ -269,7 +269,7 @@ impl A2aOperations {
             {
                 return Err(absent());
             }
-            return Ok(TaskPlace::new(&call.endpoint, name.as_str().into(), is_workflow, id.to_owned()));
+            return Ok(TaskLocation::new(&call.endpoint, name.as_str().into(), is_workflow, id.to_owned()));
         }
         if let Some((agent, task)) = id.split_once('.') {
             let token = Token::parse(agent).map_err(|_| absent())?;
@@ -279,12 +279,12 @@ impl A2aOperations {
             if !self.offers(&name) || self.is_workflow(&name) {
                 return Err(absent());
             }
-            return Ok(TaskPlace::new(&call.endpoint, name.into(), false, task.to_owned()));
+            return Ok(TaskLocation::new(&call.endpoint, name.into(), false, task.to_owned()));
         }
         let execution = ExecutionId::parse(id).map_err(|_| absent())?;
         let opens = self.opens_execution(&execution).await? == Some(true);
         let workflow = self.workflow_of(&execution).await?.filter(|_| opens);
-        Ok(TaskPlace::new(&call.endpoint, workflow.ok_or_else(absent)?, true, id.to_owned()))
+        Ok(TaskLocation::new(&call.endpoint, workflow.ok_or_else(absent)?, true, id.to_owned()))
     }
 
     /// The workflow of an execution; None if there is no such execution.
@@ -302,7 +302,7 @@ impl A2aOperations {
     }
 
     /// Remembers the workflow of an execution.
-    pub(super) fn remember(&self, place: &TaskPlace) {
+    pub(super) fn remember(&self, place: &TaskLocation) {
         if let (true, Ok(execution)) = (place.is_workflow, ExecutionId::parse(&place.id)) {
             self.shared.workflow_of.insert(execution, Arc::clone(&place.agent));
         }

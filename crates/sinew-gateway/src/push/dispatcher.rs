@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::delivery::{DeliveryOutcome, backoff, deliver, is_last};
 use super::fair_share::fair_share;
-use crate::access::{AccessGate, now_ms};
+use crate::access::{Authenticator, now_ms};
 use crate::files::FileLinks;
 use crate::gateway_signer::GatewaySigner;
 use crate::operations::{A2aOperations, Endpoint, OperationCall, StreamItem};
@@ -57,7 +57,7 @@ impl KnownPush {
 struct PushShared {
     mesh: Mesh,
     operations: A2aOperations,
-    gate: Arc<AccessGate>,
+    authenticator: Arc<Authenticator>,
     web: WebClient,
     signer: Arc<GatewaySigner>,
     /// Addresses of files in events.
@@ -88,7 +88,7 @@ impl PushDispatcher {
     /// Begins to deliver. Fails without the right to read the webhooks of a mesh.
     pub(crate) async fn start(
         operations: A2aOperations,
-        gate: Arc<AccessGate>,
+        authenticator: Arc<Authenticator>,
         web: WebClient,
         signer: Arc<GatewaySigner>,
         base: &str,
@@ -103,7 +103,8 @@ impl PushDispatcher {
         });
         let own = Token::of(&uuid::Uuid::new_v4().simple().to_string());
         let links = FileLinks::new(Arc::clone(&signer), base);
-        let shared = Arc::new(PushShared { mesh, operations, gate, web, signer, links, own, draining });
+        let shared =
+            Arc::new(PushShared { mesh, operations, authenticator, web, signer, links, own, draining });
         Ok(Self(tokio::spawn(dispatch(shared, view))))
     }
 }
@@ -280,7 +281,7 @@ impl HeldPush {
     /// Delivers one event, however often that has to be tried.
     async fn deliver(&mut self, seq: u64, body: &Bytes) -> Result<(), LeaseLost> {
         loop {
-            if self.record.key.as_ref().is_some_and(|key| self.shared.gate.has_revoked(key)) {
+            if self.record.key.as_ref().is_some_and(|key| self.shared.authenticator.has_revoked(key)) {
                 log_limited!(
                     20,
                     info,

@@ -65,12 +65,12 @@ impl A2aCall {
 
 /// Places for the calls of one process: those that are answered, and those that wait.
 #[derive(Clone, Debug)]
-pub struct CallPlaces {
+pub struct CallPermits {
     answering: Arc<Semaphore>,
     waiting: Arc<WaitingCalls>,
 }
 
-impl Default for CallPlaces {
+impl Default for CallPermits {
     fn default() -> Self {
         Self { answering: Arc::new(Semaphore::new(MAX_CALLS)), waiting: Arc::default() }
     }
@@ -167,7 +167,7 @@ pub struct A2aEndpoint<S> {
     calls: RpcServer,
     /// Entry for `nats micro`, if the endpoint is listed; counts calls.
     listed: Option<Arc<Listed>>,
-    places: CallPlaces,
+    places: CallPermits,
     answering: TaskTracker,
 }
 
@@ -178,14 +178,14 @@ impl<S: A2aService> A2aEndpoint<S> {
             service,
             calls,
             listed: listed.map(Arc::new),
-            places: CallPlaces::default(),
+            places: CallPermits::default(),
             answering: TaskTracker::new(),
         }
     }
 
     /// The same endpoint, which shares its places with others of the process.
     #[must_use]
-    pub fn within(mut self, places: CallPlaces) -> Self {
+    pub fn within(mut self, places: CallPermits) -> Self {
         self.places = places;
         self
     }
@@ -230,7 +230,7 @@ impl<S: A2aService> A2aEndpoint<S> {
     }
 }
 
-impl CallPlaces {
+impl CallPermits {
     /// A call that has a place; its headers and body are still those of the request.
     fn call(&self, request: &RpcRequest, place: OwnedSemaphorePermit) -> A2aCall {
         A2aCall {
@@ -246,14 +246,14 @@ impl CallPlaces {
 /// Answers calls that other processes of an agent took, checked and passed on.
 pub struct ForwardedCalls<S> {
     service: Arc<S>,
-    places: CallPlaces,
+    places: CallPermits,
     answering: TaskTracker,
 }
 
 impl<S: A2aService> ForwardedCalls<S> {
     /// Calls that this service answers, counted among the work that goes on.
     pub fn new(service: Arc<S>, answering: TaskTracker) -> Self {
-        Self { service, places: CallPlaces::default(), answering }
+        Self { service, places: CallPermits::default(), answering }
     }
 
     /// Has a call answered; refuses it if too many are being answered.

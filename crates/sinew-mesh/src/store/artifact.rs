@@ -13,7 +13,7 @@ use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskI
 
 pub use crate::store::object::LARGEST_OBJECT;
 use crate::store::object::{StoredObject, digest_of};
-use crate::store::sealed::{ObjectPlace, SealedObjects};
+use crate::store::sealed::{ObjectLocation, SealedObjects};
 use crate::{Mesh, MeshError};
 
 /// The longest address, in bytes.
@@ -23,7 +23,7 @@ const LONGEST_MEDIA_TYPE: usize = 255;
 
 /// Owner of an artifact to store: agent, execution and task.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ArtifactOwner<'a> {
     /// The agent or workflow.
     pub app: &'a str,
     /// The user.
@@ -92,7 +92,7 @@ impl ArtifactStore {
     /// Makes bytes ready to travel: inside the part up to the limit ([`sinew_protocol::stream::INLINE_LIMIT`]), else stored and named by address.
     pub async fn put(
         &self,
-        place: &Place<'_>,
+        place: &ArtifactOwner<'_>,
         name: ArtifactName,
         version: u32,
         media_type: &str,
@@ -108,7 +108,7 @@ impl ArtifactStore {
     /// Stores bytes of any size as an object.
     pub async fn put_object(
         &self,
-        place: &Place<'_>,
+        place: &ArtifactOwner<'_>,
         name: ArtifactName,
         version: u32,
         media_type: &str,
@@ -120,7 +120,7 @@ impl ArtifactStore {
     /// Checks what can be known of an artifact before it is stored, and stores nothing.
     pub async fn prepare(
         &self,
-        place: &Place<'_>,
+        place: &ArtifactOwner<'_>,
         name: ArtifactName,
         version: u32,
         media_type: &str,
@@ -215,8 +215,8 @@ impl ArtifactStore {
     }
 }
 
-fn place_of(address: &StoredAt) -> ObjectPlace<'_> {
-    ObjectPlace { execution: &address.execution, id: address.object(), key: address.key.clone() }
+fn place_of(address: &StoredAt) -> ObjectLocation<'_> {
+    ObjectLocation { execution: &address.execution, id: address.object(), key: address.key.clone() }
 }
 
 /// Reads an address that came as text.

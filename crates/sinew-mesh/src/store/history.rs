@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::card::stream_name;
 use crate::store::object::{LARGEST_OBJECT, digest_of};
-use crate::store::sealed::{ObjectPlace, SealedObjects};
+use crate::store::sealed::{ObjectLocation, SealedObjects};
 use crate::stream::follow;
 use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{pause, redirected};
@@ -275,7 +275,7 @@ impl HistoryStore<'_> {
             }
             return Ok(Some((closed, message.payload)));
         };
-        let object = ObjectPlace::named(execution, reference.as_str())?;
+        let object = ObjectLocation::named(execution, reference.as_str())?;
         // The object must be this execution's and have these bytes, whatever the message says.
         let other = || damaged("the object it names is another one");
         if !object.id.starts_with(&record_id(execution, "")) {

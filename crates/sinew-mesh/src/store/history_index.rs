@@ -24,7 +24,7 @@ const CLOCK_DRIFT_MS: (u64, u64) = (250, 5_000);
 
 /// Place in a list of closed executions, those started last first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryPlace {
+pub struct HistoryCursor {
     /// When the execution at this place began, milliseconds since 1970 UTC.
     pub started: u64,
     /// Id of the execution at this place.
@@ -92,7 +92,7 @@ impl HistoryIndex {
         &self,
         mesh: &Mesh,
         wants: &HistoryPredicate<'_>,
-        behind: Option<&HistoryPlace>,
+        behind: Option<&HistoryCursor>,
         limit: usize,
     ) -> Result<Vec<ClosedExecution>, MeshError> {
         if limit == 0 {
@@ -248,11 +248,11 @@ impl KnownPart {
     fn page(
         &self,
         wants: &HistoryPredicate<'_>,
-        behind: Option<&HistoryPlace>,
+        behind: Option<&HistoryCursor>,
         limit: usize,
     ) -> Vec<ClosedExecution> {
         let rows = self.rows.iter().map(|((started, _), (_, closed))| (started, closed));
-        let key = |place: &HistoryPlace| (Reverse(place.started), place.execution.clone());
+        let key = |place: &HistoryCursor| (Reverse(place.started), place.execution.clone());
         let begin = behind.map(key);
         let is_behind = |started: &Reverse<u64>, closed: &ClosedExecution| {
             begin.as_ref().is_none_or(|(at, id)| (*started, closed.execution.as_str()) > (*at, id.as_str()))
@@ -302,7 +302,7 @@ impl OlderRecords {
         mesh: &Mesh,
         extent: &HistoryExtent,
         wants: &HistoryPredicate<'_>,
-        behind: Option<&HistoryPlace>,
+        behind: Option<&HistoryCursor>,
         limit: usize,
         mut list: Vec<ClosedExecution>,
     ) -> Result<Vec<ClosedExecution>, MeshError> {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     fn ids(known: &KnownPart, behind: Option<(u64, &str)>, status: Option<&str>, limit: usize) -> String {
-        let behind = behind.map(|(started, id)| HistoryPlace { started, execution: id.to_owned() });
+        let behind = behind.map(|(started, id)| HistoryCursor { started, execution: id.to_owned() });
         let wants = |one: &ClosedExecution| status.is_none_or(|status| one.status == status);
         let found = known.page(&wants, behind.as_ref(), limit);
         found.iter().map(|one| one.execution.as_str()).collect::<Vec<_>>().join(" ")

@@ -30,14 +30,14 @@ const COPY_PAUSE: Duration = Duration::from_millis(400);
 
 /// An object by its id, which begins with its execution, and its key.
 #[derive(Clone, Debug)]
-pub(crate) struct ObjectPlace<'a> {
+pub(crate) struct ObjectLocation<'a> {
     pub(crate) execution: &'a ExecutionId,
     pub(crate) id: String,
     pub(crate) key: ObjectKey,
 }
 
-impl<'a> ObjectPlace<'a> {
-    /// The object that a message names as [`ObjectPlace::reference`] writes it.
+impl<'a> ObjectLocation<'a> {
+    /// The object that a message names as [`ObjectLocation::reference`] writes it.
     pub(crate) fn named(execution: &'a ExecutionId, reference: &str) -> Result<Self, BadArtifact> {
         let no_key = || BadArtifact::NoKey(reference.chars().take(200).collect());
         let (id, key) = reference.rsplit_once('.').ok_or_else(no_key)?;
@@ -88,12 +88,12 @@ impl SealedObjects {
     }
 
     /// The place of an object that this process is going to store.
-    pub(crate) fn place<'a>(&self, execution: &'a ExecutionId, id: String) -> ObjectPlace<'a> {
-        ObjectPlace { execution, key: ObjectKey::derived(self.mesh.object_secret(), &id), id }
+    pub(crate) fn place<'a>(&self, execution: &'a ExecutionId, id: String) -> ObjectLocation<'a> {
+        ObjectLocation { execution, key: ObjectKey::derived(self.mesh.object_secret(), &id), id }
     }
 
     /// Stores bytes. Pieces that an earlier try stored are left as they are.
-    pub(crate) async fn put(&self, place: &ObjectPlace<'_>, bytes: &Bytes) -> Result<(), MeshError> {
+    pub(crate) async fn put(&self, place: &ObjectLocation<'_>, bytes: &Bytes) -> Result<(), MeshError> {
         if bytes.len() > LARGEST_OBJECT {
             let (size, limit) = (bytes.len() as u64, LARGEST_OBJECT as u64);
             return Err(MeshError::TooLarge { what: self.what, size, limit });
@@ -105,7 +105,7 @@ impl SealedObjects {
 
     async fn put_piece(
         &self,
-        place: &ObjectPlace<'_>,
+        place: &ObjectLocation<'_>,
         seal: &LessSafeKey,
         nth: usize,
         bytes: &Bytes,
@@ -130,7 +130,7 @@ impl SealedObjects {
     /// Reads the bytes of an object, at most so many.
     pub(crate) async fn get_within(
         &self,
-        place: &ObjectPlace<'_>,
+        place: &ObjectLocation<'_>,
         max_bytes: usize,
     ) -> Result<StoredObject, MeshError> {
         let seal = place.seal()?;
@@ -165,7 +165,7 @@ impl SealedObjects {
     /// One piece, opened.
     async fn piece(
         &self,
-        place: &ObjectPlace<'_>,
+        place: &ObjectLocation<'_>,
         seal: &LessSafeKey,
         nth: usize,
     ) -> Result<Option<Vec<u8>>, MeshError> {
@@ -189,7 +189,7 @@ impl SealedObjects {
         Ok(Some(piece))
     }
 
-    fn damaged(&self, place: &ObjectPlace<'_>, reason: &str) -> MeshError {
+    fn damaged(&self, place: &ObjectLocation<'_>, reason: &str) -> MeshError {
         MeshError::Damaged { what: self.what, id: place.id.clone(), reason: reason.to_owned() }
     }
 }

@@ -13,7 +13,7 @@ use sinew_protocol::stream::{INLINE_LIMIT, STEPS, bucket};
 use sinew_protocol::{ActivationKey, ExecutionId, Subject, Token, header};
 
 use crate::store::object::digest_of;
-use crate::store::sealed::{ObjectPlace, SealedObjects};
+use crate::store::sealed::{ObjectLocation, SealedObjects};
 use crate::stream::send::PutOutcome;
 use crate::stream::task::TaskExchange;
 use crate::wire::undeliverable;
@@ -159,7 +159,7 @@ impl StepStore {
         if message.headers.get(header::OBJECT).is_none() {
             return Ok(Some(message.payload));
         }
-        let object = ObjectPlace::named(&log.execution, &String::from_utf8_lossy(&message.payload))?;
+        let object = ObjectLocation::named(&log.execution, &String::from_utf8_lossy(&message.payload))?;
         // The object must be this log's and have these bytes, whatever the message says.
         let other = || damaged("the object that it names is another one");
         if !object.id.starts_with(&object_id(log, "")) {

@@ -78,22 +78,22 @@ struct WorkSlots {
 
 /// The places of a queue, for works that give theirs up while they wait.
 #[derive(Clone, Debug)]
-pub struct QueuePlaces(Arc<WorkSlots>);
+pub struct QueueSlots(Arc<WorkSlots>);
 
 /// One more place of a queue, until it is dropped.
 #[derive(Debug)]
-pub struct LentPlace(Arc<WorkSlots>);
+pub struct LentSlot(Arc<WorkSlots>);
 
-impl QueuePlaces {
+impl QueueSlots {
     /// Gives the queue one more place.
-    pub fn lend(&self) -> LentPlace {
+    pub fn lend(&self) -> LentSlot {
         self.0.lent.fetch_add(1, Ordering::AcqRel);
         self.0.freed.notify_one();
-        LentPlace(Arc::clone(&self.0))
+        LentSlot(Arc::clone(&self.0))
     }
 }
 
-impl Drop for LentPlace {
+impl Drop for LentSlot {
     fn drop(&mut self) {
         self.0.lent.fetch_sub(1, Ordering::AcqRel);
     }
@@ -133,9 +133,9 @@ pub struct QueueLength {
 /// How far an agent's queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueProgress {
-    /// Place of the last task that was given out.
+    /// DeliveryInfo of the last task that was given out.
     given_out: u64,
-    /// Place up to which every task was acknowledged.
+    /// DeliveryInfo up to which every task was acknowledged.
     acknowledged: u64,
     /// Whether a task that was given out is not acknowledged.
     has_outstanding: bool,
@@ -314,8 +314,8 @@ impl AgentQueue {
     }
 
     /// The places of this queue.
-    pub fn places(&self) -> QueuePlaces {
-        QueuePlaces(Arc::clone(&self.slots))
+    pub fn places(&self) -> QueueSlots {
+        QueueSlots(Arc::clone(&self.slots))
     }
 
     /// Deliveries that are out.
@@ -373,7 +373,7 @@ impl AgentQueue {
         let body = message.payload;
         if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
             let slot = WorkSlot::take(&self.slots);
-            let place = Place { seq, delivered, time, queue_made: self.made };
+            let place = DeliveryInfo { seq, delivered, time, queue_made: self.made };
             return Some(Delivery {
                 agent,
                 execution,
@@ -505,7 +505,7 @@ async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshEr
 
 /// Where a delivered task comes from.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DeliveryInfo {
     seq: u64,
     delivered: u64,
     time: u64,
@@ -527,7 +527,7 @@ pub struct Delivery {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
-    place: Place,
+    place: DeliveryInfo,
     answers: Answers,
     _slot: WorkSlot,
 }

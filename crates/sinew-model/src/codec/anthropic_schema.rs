@@ -34,15 +34,15 @@ const MAX_PARTS: usize = 10_000;
 
 /// The schema in the words that are enforced. `None` if they cannot say its form.
 pub(crate) fn enforced(schema: &Value) -> Option<Value> {
-    SchemaWording { root: schema, parts: 0 }.word(schema, 0)
+    SchemaText { root: schema, parts: 0 }.word(schema, 0)
 }
 
-struct SchemaWording<'a> {
+struct SchemaText<'a> {
     root: &'a Value,
     parts: usize,
 }
 
-impl SchemaWording<'_> {
+impl SchemaText<'_> {
     fn word(&mut self, schema: &Value, level: usize) -> Option<Value> {
         self.parts += 1;
         let members = schema.as_object().filter(|_| level < MAX_LEVELS && self.parts <= MAX_PARTS)?;

@@ -9,8 +9,8 @@ use super::fixture::{CountingStubs, spec};
 use crate::rehearsal::{crash_everywhere, rehearse};
 use crate::script::ModelScript;
 use crate::{
-    BeginStep, CallPosition, CallResult, CallStatus, ConversationSpec, ConversationState, EffectClass,
-    ModelTurn, NextStep, PromptMessage, RequestedCall, StepBody, StepRecord,
+    CallPosition, CallResult, CallStatus, ConversationSpec, ConversationState, EffectClass, ModelTurn,
+    NextStep, PromptMessage, RequestedCall, StartStep, StepBody, StepRecord,
 };
 
 /// The next prompt of a log answers each call once and in order, right behind the message with the calls.
@@ -63,7 +63,7 @@ fn body_strategy() -> impl Strategy<Value = StepBody> {
         || (0..4_u32, 0..4_u32).prop_map(|(turn, index)| CallPosition { turn, index, key: String::new() });
     let begin = (1..3_u32, prop::bool::weighted(0.2)).prop_map(|(attempt, reset)| {
         let (task, request, agent) = (String::new(), String::new(), String::new());
-        StepBody::Begin(BeginStep { attempt, task, request, agent, reset, delivery: 0, session: Vec::new() })
+        StepBody::Begin(StartStep { attempt, task, request, agent, reset, delivery: 0, session: Vec::new() })
     });
     let done = (position(), 0..5_usize, any::<bool>()).prop_map(|(call, status, open)| {
         use CallStatus::{Failed, Invalid, Refused, Succeeded, Unknown};

@@ -124,7 +124,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
         (guest, guest.account(&tenant.account), passages(&tenant.namespace, &rights), rights)
     });
     let guests: Vec<_> = guests.collect();
-    let mut doors = Doors::default();
+    let mut doors = AccountPassages::default();
     for (_, account, passages, _) in &guests {
         doors.open(account, passages, &[PassageDirection::Answered]);
     }
@@ -152,7 +152,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
         let _ = writeln!(out, "  {}: {{", quoted("account", account)?);
         // Without streams there is nothing that a server could be made to do to one.
         out.push_str("    jetstream: disabled\n");
-        let mut doors = Doors::default();
+        let mut doors = AccountPassages::default();
         doors.open(&tenant.account, passages, &[PassageDirection::Said, PassageDirection::Heard]);
         doors.write(out)?;
         out.push_str("    users: [\n");
@@ -164,12 +164,12 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
 
 /// Imports and exports of an account.
 #[derive(Default)]
-struct Doors<'a> {
+struct AccountPassages<'a> {
     exports: BTreeMap<&'a GuestPassage, Vec<&'a str>>,
     imports: Vec<(&'a str, &'a GuestPassage)>,
 }
 
-impl<'a> Doors<'a> {
+impl<'a> AccountPassages<'a> {
     /// Opens passages to another account: what goes these ways is taken from it, the rest is given to it.
     fn open(&mut self, account: &'a str, passages: &'a [GuestPassage], taken: &[PassageDirection]) {
         for passage in passages {

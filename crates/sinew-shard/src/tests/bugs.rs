@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::script::{check, check_with};
 use super::stories::{children, commands, results, starts, takeovers, timers, waits};
-use super::{care, manager, simulation, state};
+use super::{manager, simulation, state, takeover_guard};
 use crate::bug::{SeededBug, switch};
 
 /// Histories that may be needed to notice a bug.
@@ -25,7 +25,7 @@ const NOT_IN_HISTORIES: &[(SeededBug, &str)] = &[
 /// Whether a story ends otherwise while the bug is switched on.
 fn is_caught() -> bool {
     let tests: [fn(); 2] =
-        [state::a_compacted_journal_keeps_verdicts, care::an_item_is_condemned_at_its_third_death];
+        [state::a_compacted_journal_keeps_verdicts, takeover_guard::an_item_is_condemned_at_its_third_death];
     let shards =
         [starts::ALL, results::ALL, commands::ALL, timers::ALL, takeovers::ALL, children::ALL, waits::ALL];
     let fails = |tell: fn(&str), stories: &'static [&'static str]| {

@@ -29,7 +29,6 @@ use super::kit::{
     read_inbox,
 };
 use crate::call::{Call, TaskKey};
-use crate::care::TakeoverCare;
 use crate::in_flight::ShardReport;
 use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
 use crate::journal_reader::JournalReader;
@@ -37,6 +36,7 @@ use crate::notice::ShardNotice;
 use crate::opening::ShardOpening;
 use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject, wait_command};
 use crate::state::{ShardConfig, ShardState};
+use crate::takeover_guard::TakeoverGuard;
 use crate::timer_check::InboxEnds;
 
 /// A shard with its journal and its archive.
@@ -497,7 +497,7 @@ fn open(config: &Arc<ShardConfig>, journal: &[(u64, Commit)], condemned: &[&str]
     }
     let items: Vec<Value> = condemned.iter().map(|id| json!({ "execution": id })).collect();
     let note = json!({ "process": "before", "condemned": items });
-    let care = TakeoverCare::new(&serde_json::to_vec(&note).unwrap(), "me", false);
+    let guard = TakeoverGuard::new(&serde_json::to_vec(&note).unwrap(), "me", false);
     let (positions, position) = (reader.positions(), journal.last().map_or(0, |(seq, _)| *seq));
-    ShardOpening::new(Arc::clone(config), reader, care, positions, position, bytes)
+    ShardOpening::new(Arc::clone(config), reader, guard, positions, position, bytes)
 }

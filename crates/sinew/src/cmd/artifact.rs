@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use sinew_inspection::words;
-use sinew_mesh::artifact::{LARGEST_OBJECT, Place};
+use sinew_mesh::artifact::{ArtifactOwner, LARGEST_OBJECT};
 use sinew_operations::execution_artifacts::{
     ArtifactRow, LeftArtifact, artifacts, fetch, find_artifact, read_artifact,
 };
@@ -197,7 +197,7 @@ async fn put(args: &PutArgs, output: &Output) -> Result<Exit, Failure> {
     let execution = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
     let activation = ActivationKey::of::<&str>(&execution, "input", &[], 0);
     let task = TaskId::of(&execution, &activation, 1);
-    let place = Place { app: "sinew", user: "", execution: &execution, task: &task };
+    let place = ArtifactOwner { app: "sinew", user: "", execution: &execution, task: &task };
     let guessed = sinew_agents::media_type(name.as_str());
     let media_type = args.media_type.as_deref().unwrap_or(guessed);
     let stored = remote.mesh().artifacts().put_object(&place, name, 0, media_type, bytes.into()).await?;

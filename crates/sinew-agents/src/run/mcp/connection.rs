@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ServerPlace;
+use super::ServerLocation;
 use super::line_limit::LineLimit;
 use super::tool_answer::failure_of;
 use super::tool_choice::ToolChoice;
@@ -101,7 +101,7 @@ impl ClientHandler for McpListener {
 impl McpConnection {
     /// Starts the program or asks the address, and agrees on a version of the protocol.
     pub(super) async fn open(
-        place: &ServerPlace,
+        place: &ServerLocation,
         around: &RunnerSurroundings,
         progress: Option<&UnboundedSender<Value>>,
     ) -> Result<Self, AgentError> {
@@ -112,7 +112,7 @@ impl McpConnection {
             notes: AtomicUsize::new(0),
         };
         match place {
-            ServerPlace::Program { program, arguments, folder, env } => {
+            ServerLocation::Program { program, arguments, folder, env } => {
                 let mut command = tokio::process::Command::new(program);
                 command.args(arguments).current_dir(folder).env_clear();
                 for name in INHERITED {
@@ -154,7 +154,7 @@ impl McpConnection {
                     secrets,
                 })
             }
-            ServerPlace::Address { url, headers, allow_private } => {
+            ServerLocation::Address { url, headers, allow_private } => {
                 let parsed = Url::parse(url).map_err(|error| failed(&error, &secrets))?;
                 check_literal_address(&parsed, *allow_private)?;
                 let mut named = HashMap::new();

@@ -6,7 +6,7 @@
 mod connection;
 mod line_limit;
 mod server;
-mod server_place;
+mod server_location;
 mod server_tool;
 mod tool_announcement;
 mod tool_answer;
@@ -24,7 +24,7 @@ use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 
 pub(crate) use server::McpServer;
-pub(crate) use server_place::{ServerKeys, ServerPlace};
+pub(crate) use server_location::{ServerKeys, ServerLocation};
 pub(crate) use server_tool::McpTool;
 pub(crate) use tool_lock::ToolLock;
 pub use tool_lock::ToolPin;
@@ -35,7 +35,7 @@ use tool_choice::ToolChoice;
 /// An agent whose work is done by tools of a server.
 #[derive(Debug)]
 pub(crate) struct McpAgent {
-    pub(crate) server: ServerPlace,
+    pub(crate) server: ServerLocation,
     /// The only tool; None if the input names one.
     pub(crate) tool: Option<String>,
     /// Patterns of the names of tools that may be called; all if empty.

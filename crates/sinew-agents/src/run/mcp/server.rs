@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use super::ServerPlace;
+use super::ServerLocation;
 use super::connection::McpConnection;
 use super::server_tool::McpTool;
 use super::tool_choice::ToolChoice;
@@ -30,7 +30,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server of tools under supervision.
 #[derive(Debug)]
 pub(crate) struct McpServer {
-    place: Arc<ServerPlace>,
+    place: Arc<ServerLocation>,
     state: Mutex<ServerState>,
 }
 
@@ -52,7 +52,7 @@ impl ServerState {
 }
 
 impl McpServer {
-    pub(crate) fn new(place: Arc<ServerPlace>) -> Arc<Self> {
+    pub(crate) fn new(place: Arc<ServerLocation>) -> Arc<Self> {
         Arc::new(Self { place, state: Mutex::default() })
     }
 

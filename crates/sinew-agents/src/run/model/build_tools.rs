@@ -18,7 +18,7 @@ use crate::model_file::{
     AllowEntry, ApproveEntry, BuiltinName, EffectName, ModelFile, PeerSelector, ScriptTool, ServerLifetime,
     TaintEntry, ToolEntry, TrustName,
 };
-use crate::run::mcp::{McpServer, ServerKeys, ServerPlace};
+use crate::run::mcp::{McpServer, ServerKeys, ServerLocation};
 
 impl ModelBuilder<'_> {
     pub(super) fn tools(
@@ -163,7 +163,7 @@ impl ModelBuilder<'_> {
             headers: &entry.headers,
             allow_private: entry.allow_private == Some(true),
         };
-        let place = match ServerPlace::read(&keys, self.folder) {
+        let place = match ServerLocation::read(&keys, self.folder) {
             Ok(place) => Arc::new(place),
             Err(problems) => {
                 for (key, problem) in problems {

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    BeginStep, CappedResult, ConversationEnd, ConversationSpec, EffectClass, NextStep, PersonQuestion,
-    QuestionReason, StepBody, ToolCall, cap_result,
+    CappedResult, ConversationEnd, ConversationSpec, EffectClass, NextStep, PersonQuestion, QuestionReason,
+    StartStep, StepBody, ToolCall, cap_result,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::{Fault, FaultKind};
@@ -22,10 +22,10 @@ use super::builtin_tools::BuiltinTool;
 use super::conversation_log::{ConversationLog, SharedLog};
 use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::figures::note_replayed_turns;
-use super::nested::{NestedPlace, NestedShare};
+use super::nested::{NestedScope, NestedShare};
 use super::session::{EarlierTurns, leave_turn, session_turn};
 use super::tool_calls::ToolOutcome;
-use super::tools::{ToolPlaces, ToolRule, ToolSettings, ToolSource, ToolTable, need_peers};
+use super::tools::{ToolRule, ToolSettings, ToolSource, ToolSources, ToolTable, need_peers};
 use super::turn_secrets::{hide_in_record, without_secrets};
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
@@ -82,14 +82,14 @@ impl ModelAgent {
         let log = Box::pin(ConversationLog::take_up(steps, &self.begin(call), &earlier)).await?;
         note_replayed_turns(log.replayed);
         call.artifacts.restore(&log.artifacts).await?;
-        let place = ConversationPlace { profile, call, around, clock, nested: None };
+        let place = ConversationScope { profile, call, around, clock, nested: None };
         Ok(self.hold_conversation(place, log).await?.result?)
     }
 
     /// Holds a conversation from where its log ends. Fails if its log cannot be kept, or its tools are not there.
     pub(super) async fn hold_conversation(
         &self,
-        place: ConversationPlace<'_>,
+        place: ConversationScope<'_>,
         log: ConversationLog,
     ) -> Result<HeldConversation, AgentError> {
         let call = place.call;
@@ -150,14 +150,14 @@ impl ModelAgent {
 
     async fn tool_table(
         &self,
-        place: ConversationPlace<'_>,
+        place: ConversationScope<'_>,
         request: &Value,
     ) -> Result<ToolTable, AgentError> {
         let call = place.call;
         let rules = self.rules();
         let servers = self.offered_servers(call, place.around, place.nested.is_some()).await?;
         let peers = if need_peers(&rules) { call.peers.list().await? } else { Vec::new() };
-        let places = ToolPlaces {
+        let places = ToolSources {
             rules: &rules,
             peers: &peers,
             servers: &servers,
@@ -171,10 +171,10 @@ impl ModelAgent {
     }
 
     /// The begin of this attempt.
-    pub(super) fn begin(&self, call: &Call) -> BeginStep {
+    pub(super) fn begin(&self, call: &Call) -> StartStep {
         let text = |key: &str| call.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let request = json!([call.input, call.instruction, call.output_schema, call.context.get("request")]);
-        BeginStep {
+        StartStep {
             attempt: call
                 .context
                 .get("attempt")
@@ -233,13 +233,13 @@ fn activation_of(call: &Call) -> String {
 
 /// Everything around a conversation.
 #[derive(Clone, Copy)]
-pub(super) struct ConversationPlace<'a> {
+pub(super) struct ConversationScope<'a> {
     pub(super) profile: AgentProfile<'a>,
     pub(super) call: &'a Call,
     pub(super) around: &'a RunnerSurroundings,
     pub(super) clock: &'a WaitClock,
     /// The place behind a call of another conversation; none for the conversation of the task itself.
-    pub(super) nested: Option<NestedPlace<'a>>,
+    pub(super) nested: Option<NestedScope<'a>>,
 }
 
 /// A conversation that has ended.
@@ -262,7 +262,7 @@ enum HoldEnd {
 /// A conversation at work.
 pub(super) struct Conversation<'a> {
     pub(super) agent: &'a ModelAgent,
-    pub(super) place: ConversationPlace<'a>,
+    pub(super) place: ConversationScope<'a>,
     pub(super) activation: &'a str,
     pub(super) models: &'a [&'a ModelEndpoint],
     pub(super) headers: &'a [FilledHeaders],
@@ -275,7 +275,7 @@ pub(super) struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     /// The spec of the conversation, with what its session holds.
     fn spec(&self, begun_at: u64) -> Result<ConversationSpec, AgentError> {
-        let ConversationPlace { profile, call, nested, .. } = self.place;
+        let ConversationScope { profile, call, nested, .. } = self.place;
         let tools = Arc::clone(&self.tools.specs);
         let mut spec = self.agent.spec(profile, call, self.models, tools, self.activation, begun_at)?;
         if let Some(nested) = nested {
@@ -374,7 +374,7 @@ impl<'a> Conversation<'a> {
     {
         let (agent, place, tools) = (self.agent, self.place, self.tools);
         let span = tracing::info_span!("tool", tool = call.tool, session = self.activation);
-        let nested = tools.nested(&call.tool).zip(share).map(|(nested, share)| NestedPlace {
+        let nested = tools.nested(&call.tool).zip(share).map(|(nested, share)| NestedScope {
             agent: nested,
             key: &call.position.key,
             share,

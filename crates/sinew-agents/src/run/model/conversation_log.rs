@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_model::{BeginStep, ConversationEnd, ConversationState, KeptArtifact, StepBody, StepRecord};
+use sinew_model::{ConversationEnd, ConversationState, KeptArtifact, StartStep, StepBody, StepRecord};
 use sinew_protocol::{Fault, code};
 use tokio::sync::Mutex;
 
@@ -53,7 +53,7 @@ impl ConversationLog {
     /// Reads the log and writes a begin behind it, unless an earlier delivery of the same task reached the end.
     pub(super) async fn take_up(
         steps: Arc<dyn Steps>,
-        begin: &BeginStep,
+        begin: &StartStep,
         earlier: &EarlierTurns<'_>,
     ) -> Result<Self, AgentError> {
         let by = writer_name();
@@ -74,7 +74,7 @@ impl ConversationLog {
                 log.artifacts.clear();
             }
             // A record that is not seen yet, or one of a process that begins at the same time, is read first.
-            if log.write(StepBody::Begin(BeginStep { reset, session, ..begin.clone() })).await?
+            if log.write(StepBody::Begin(StartStep { reset, session, ..begin.clone() })).await?
                 == StepAppend::Stored
             {
                 return Ok(log);
@@ -101,7 +101,7 @@ impl ConversationLog {
     pub(super) async fn nested(
         shared: &Arc<SharedLog>,
         key: &str,
-        begin: &BeginStep,
+        begin: &StartStep,
     ) -> Result<Self, AgentError> {
         let records = shared.tail.lock().await.nested.remove(key).unwrap_or_default();
         let state = ConversationState::fold_within(&records, Some(key));
@@ -109,7 +109,7 @@ impl ConversationLog {
         let (shared, within) = (Arc::clone(shared), Some(key.to_owned()));
         let mut log = Self { shared, within, state, is_forgotten: false, replayed, artifacts: Vec::new() };
         if let Some(reset) = reset {
-            log.append(StepBody::Begin(BeginStep { reset, ..begin.clone() })).await?;
+            log.append(StepBody::Begin(StartStep { reset, ..begin.clone() })).await?;
         }
         Ok(log)
     }
@@ -177,17 +177,17 @@ impl ConversationLog {
 }
 
 /// Whether a begin makes the turns before it void; none if an earlier delivery of the same task reached the end.
-fn resets(state: &ConversationState, begin: &BeginStep) -> Option<bool> {
+fn resets(state: &ConversationState, begin: &StartStep) -> Option<bool> {
     if ended_before(state, begin) {
         return None;
     }
-    let is_other = |known: &BeginStep| known.request != begin.request || known.agent != begin.agent;
+    let is_other = |known: &StartStep| known.request != begin.request || known.agent != begin.agent;
     Some(state.begin.as_ref().is_some_and(is_other) || state.end.is_some() && !can_go_on(state))
 }
 
 /// Whether an earlier delivery of the same task reached the end.
-fn ended_before(state: &ConversationState, begin: &BeginStep) -> bool {
-    let same = |known: &BeginStep| {
+fn ended_before(state: &ConversationState, begin: &StartStep) -> bool {
+    let same = |known: &StartStep| {
         known.task == begin.task && known.request == begin.request && !begin.task.is_empty()
     };
     state.end.is_some() && state.begin.as_ref().is_some_and(same)

@@ -11,14 +11,14 @@ use sinew_model::EffectClass;
 use super::ModelAgent;
 use super::rehearsal::ToolStubs;
 use super::tools::{
-    ToolPlaces, ToolSettings, ToolSource, ToolTable, fits_pattern, missing_tool, unusable_tools,
+    ToolSettings, ToolSource, ToolSources, ToolTable, fits_pattern, missing_tool, unusable_tools,
 };
 use crate::call::Call;
 use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
 use crate::peers::PeerDescription;
 use crate::run::RunnerSurroundings;
-use crate::run::mcp::{McpServer, McpTool, ServerPlace, ToolLock, ToolPin};
+use crate::run::mcp::{McpServer, McpTool, ServerLocation, ToolLock, ToolPin};
 
 /// Longest description of a tool that a model is told, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
@@ -30,7 +30,7 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 pub(crate) struct McpServerRule {
     /// Name of the server.
     pub(crate) name: String,
-    pub(crate) place: Arc<ServerPlace>,
+    pub(crate) place: Arc<ServerLocation>,
     /// Tools that may be called; the first that fits a name says how.
     pub(crate) allow: Vec<AllowedTools>,
     /// Whether the server's hints about effects are believed.
@@ -214,7 +214,7 @@ impl ModelAgent {
         around: &RunnerSurroundings,
     ) -> Result<AgentTools, AgentError> {
         let AskedServers { servers, pins, lock } = self.server_tools(around).await?;
-        let table = ToolTable::of(&ToolPlaces {
+        let table = ToolTable::of(&ToolSources {
             rules: &self.rules(),
             peers: &self.with_named_peers(peers.to_vec()),
             servers: &servers,

@@ -12,7 +12,7 @@ use sinew_model::{BudgetSpec, ConversationSpec, ConversationState, ToolCall};
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::usage::TaskUsage;
 
-use super::conversation::ConversationPlace;
+use super::conversation::ConversationScope;
 use super::conversation_log::{ConversationLog, SharedLog};
 use super::tool_calls::ToolOutcome;
 use super::{ModelAgent, tools};
@@ -41,7 +41,7 @@ pub(crate) struct NestedAgent {
 
 /// Place of a nested conversation.
 #[derive(Clone, Copy)]
-pub(super) struct NestedPlace<'a> {
+pub(super) struct NestedScope<'a> {
     pub(super) agent: &'a NestedAgent,
     /// Key of the call that it stands behind.
     pub(super) key: &'a str,
@@ -169,8 +169,8 @@ impl ModelAgent {
     /// the model above. Adds events of the call, and of calls below it.
     pub(super) fn run_nested<'a>(
         &'a self,
-        above: ConversationPlace<'a>,
-        nested: NestedPlace<'a>,
+        above: ConversationScope<'a>,
+        nested: NestedScope<'a>,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<(ToolOutcome, Vec<Value>), AgentError>> {
         async move {
@@ -178,7 +178,7 @@ impl ModelAgent {
             let own = nested_call(above.call, nested, task);
             let begin = self.begin(&own);
             let log = ConversationLog::nested(nested.log, nested.key, &begin).await?;
-            let place = ConversationPlace { call: &own, nested: Some(nested), ..above };
+            let place = ConversationScope { call: &own, nested: Some(nested), ..above };
             let mut events = vec![event("subagent_call_start", above, nested, None)];
             let held = self.hold_conversation(place, log).await?;
             let usage = TaskUsage::of(&held.usage).unwrap_or_default().total();
@@ -201,7 +201,7 @@ impl ModelAgent {
 }
 
 /// The task of a nested agent: that of the agent above, with a request of its own.
-fn nested_call(above: &Call, nested: NestedPlace<'_>, task: &str) -> Call {
+fn nested_call(above: &Call, nested: NestedScope<'_>, task: &str) -> Call {
     let mut call = above.clone();
     call.input = json!({ "text": task });
     call.instruction = None;
@@ -224,7 +224,7 @@ fn is_of_nested_agent(event: &Value) -> bool {
 }
 
 /// An event in the words of agentflow's log.
-fn event(kind: &str, above: ConversationPlace<'_>, nested: NestedPlace<'_>, message: Option<&str>) -> Value {
+fn event(kind: &str, above: ConversationScope<'_>, nested: NestedScope<'_>, message: Option<&str>) -> Value {
     let mut event = json!({
         "type": kind,
         "subagentNodeId": nested.agent.node,

@@ -10,7 +10,7 @@ use sinew_model::rehearsal::{
 use sinew_model::script::ModelScript;
 use sinew_model::{ConversationSpec, ToolCall};
 
-use super::tools::{ToolPlaces, ToolSource, ToolTable};
+use super::tools::{ToolSource, ToolSources, ToolTable};
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
 use crate::error::AgentError;
@@ -106,7 +106,7 @@ impl ModelAgent {
         call.context.clone_from(&case.context);
         let request = call.context.get("request").unwrap_or(&Value::Null).clone();
         let servers = self.rehearsed_servers(&case.tools);
-        let places = ToolPlaces {
+        let places = ToolSources {
             rules: &self.rules(),
             peers: &self.with_named_peers(case.peers.clone()),
             servers: &servers,

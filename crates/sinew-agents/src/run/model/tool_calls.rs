@@ -9,7 +9,7 @@ use sinew_script::Function;
 
 use super::argument_contents::with_contents;
 use super::builtin_tools::SkillText;
-use super::conversation::ConversationPlace;
+use super::conversation::ConversationScope;
 use super::tools::{ToolAction, ToolTable};
 use crate::error::AgentError;
 use crate::peers::PeerCall;
@@ -55,7 +55,7 @@ impl ToolTable {
         &self,
         call: &ToolCall,
         left: Duration,
-        place: ConversationPlace<'_>,
+        place: ConversationScope<'_>,
         skills: &[SkillText],
     ) -> ToolOutcome {
         let task = place.call;

@@ -166,7 +166,7 @@ pub(super) enum ToolAction {
 }
 
 /// Everything that the tools of one conversation are made of.
-pub(crate) struct ToolPlaces<'a> {
+pub(crate) struct ToolSources<'a> {
     pub(crate) rules: &'a [ToolRule],
     /// The agents that are there now.
     pub(crate) peers: &'a [PeerDescription],
@@ -183,8 +183,8 @@ pub(crate) struct ToolPlaces<'a> {
 
 impl ToolTable {
     /// The tools of a conversation.
-    pub(crate) fn of(places: &ToolPlaces<'_>) -> Result<Self, Fault> {
-        let ToolPlaces { request, servers, own, .. } = *places;
+    pub(crate) fn of(places: &ToolSources<'_>) -> Result<Self, Fault> {
+        let ToolSources { request, servers, own, .. } = *places;
         let mut table = Self { wanted: WantedTools::of(request), ..Self::default() };
         let others = || places.peers.iter().filter(|peer| peer.name != own);
         for rule in places.rules.iter().filter(|rule| places.depth == 0 || rule.source.is_of_request()) {

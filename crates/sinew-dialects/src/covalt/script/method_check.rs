@@ -61,7 +61,7 @@ const NODE_OUTPUT: &str = "$";
 
 /// A word of an expression that does not exist.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum UnknownWord<'e> {
+pub(in super::super) enum UnknownIdentifier<'e> {
     /// A method or function, and those that there are.
     Method(&'e str, Vec<&'static str>),
     /// The name of a value.
@@ -70,7 +70,7 @@ pub(in super::super) enum UnknownWord<'e> {
 
 impl ScriptExpression {
     /// Words that do not exist, each once.
-    pub(in super::super) fn unknown_words(&self) -> BTreeSet<UnknownWord<'_>> {
+    pub(in super::super) fn unknown_words(&self) -> BTreeSet<UnknownIdentifier<'_>> {
         let (mut found, mut locals) = (BTreeSet::new(), BTreeSet::new());
         self.walk(&mut |part| {
             if let Self::Arrow(names, _) = part {
@@ -90,18 +90,18 @@ fn functions_of(owner: &str) -> Option<&'static [&'static str]> {
     FUNCTIONS.iter().find(|(name, _)| *name == owner).map(|(_, functions)| *functions)
 }
 
-fn unknown_name(name: &str) -> Option<UnknownWord<'_>> {
+fn unknown_name(name: &str) -> Option<UnknownIdentifier<'_>> {
     let functions = functions_of("").unwrap_or_default();
     let owners = FUNCTIONS.iter().map(|(owner, _)| *owner);
     let known: Vec<&'static str> =
         NAMES.into_iter().chain(functions.iter().copied()).chain(owners).chain([NODE_OUTPUT]).collect();
     (!known.contains(&name)).then(|| {
         let offered = known.into_iter().filter(|known| known.len() > NODE_OUTPUT.len()).collect();
-        UnknownWord::Name(name, offered)
+        UnknownIdentifier::Name(name, offered)
     })
 }
 
-fn unknown_method(function: &ScriptExpression) -> Option<UnknownWord<'_>> {
+fn unknown_method(function: &ScriptExpression) -> Option<UnknownIdentifier<'_>> {
     let ScriptExpression::Member(owner, key) = function else { return None };
     let ScriptExpression::Literal(Value::String(method)) = &**key else { return None };
     let known = match &**owner {
@@ -109,7 +109,7 @@ fn unknown_method(function: &ScriptExpression) -> Option<UnknownWord<'_>> {
         _ => None,
     };
     let known = known.unwrap_or(&METHODS);
-    (!known.contains(&method.as_str())).then(|| UnknownWord::Method(method, known.to_vec()))
+    (!known.contains(&method.as_str())).then(|| UnknownIdentifier::Method(method, known.to_vec()))
 }
 
 #[cfg(test)]
@@ -121,8 +121,8 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         let expression = parse(text).unwrap();
-        let word = |word: &UnknownWord<'_>| match word {
-            UnknownWord::Method(word, _) | UnknownWord::Name(word, _) => (*word).to_owned(),
+        let word = |word: &UnknownIdentifier<'_>| match word {
+            UnknownIdentifier::Method(word, _) | UnknownIdentifier::Name(word, _) => (*word).to_owned(),
         };
         expression.unknown_words().iter().map(word).collect()
     }

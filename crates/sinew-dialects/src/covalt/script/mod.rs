@@ -10,7 +10,7 @@ mod parse;
 mod token;
 
 pub(super) use evaluate::{ScriptScope, evaluate};
-pub(super) use method_check::UnknownWord;
+pub(super) use method_check::UnknownIdentifier;
 pub(super) use parse::parse;
 
 /// Longest expression, in bytes.

@@ -30,7 +30,7 @@ mod tests;
 mod text_methods;
 mod translation;
 
-use super::chance::ConditionPlace;
+use super::chance::ConditionPosition;
 use super::path::{Path, TemplateScope, TextPart};
 
 /// A condition, read.
@@ -52,7 +52,7 @@ impl Condition {
     /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
     /// by luck of the order.
     /// `place` tells conditions of one activation apart, for chance.
-    pub(super) fn holds(&self, world: &dyn TemplateScope, place: ConditionPlace) -> Result<bool, String> {
+    pub(super) fn holds(&self, world: &dyn TemplateScope, place: ConditionPosition) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
         values
             .and_then(|values| eval::holds(&self.expr, &values, &|| world.chance_seed(place)))

@@ -21,7 +21,7 @@ pub(super) struct BusMessage {
 }
 
 /// A place in one of the streams.
-pub(super) type MessagePlace = (InputStream, u64);
+pub(super) type MessagePosition = (InputStream, u64);
 
 /// A stored heartbeat.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl Bus {
     }
 
     /// Returns a message of a stream as an executor receives it.
-    pub(super) fn message(&self, (stream, seq): MessagePlace) -> InboxMessage<'_> {
+    pub(super) fn message(&self, (stream, seq): MessagePosition) -> InboxMessage<'_> {
         let message = &self.stream(stream)[seq as usize - 1];
         let subject = Some(&message.subject);
         InboxMessage { stream, seq, subject, body: &message.body, traceparent: None }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sinew_engine::Time;
 
 use super::hostile::{HostileMesh, Interrupt};
-use super::opening::{OpeningLoop, SuspectPlace, leave_place};
+use super::opening::{OpeningLoop, SuspectPosition, leave_place};
 use super::shard_loop::ShardLoop;
 use super::{LEASE, SHARDS};
 use crate::manager::{LoopEnd, ManagerAction, ShardManager};
@@ -39,7 +39,7 @@ pub(super) struct SimulatedExecutor {
     pub(super) stopped_until: Time,
     is_told_to_leave: bool,
     is_leaving: bool,
-    place: SuspectPlace,
+    place: SuspectPosition,
 }
 
 enum LoopStage {

@@ -39,7 +39,7 @@ use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionRecord, Positio
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, ResultToken, Subject, TaskId};
 
-use super::bus::{Bus, MessagePlace};
+use super::bus::{Bus, MessagePosition};
 use super::model::{Model, ModelAttempt, ModelExecution};
 use super::{LEASE, ReachedCounts};
 use crate::call::Call;
@@ -64,7 +64,7 @@ pub(super) struct Invariants {
     /// The broker's time of the newest commit.
     now: Time,
     positions: BTreeMap<u32, Positions>,
-    quarantined: BTreeSet<MessagePlace>,
+    quarantined: BTreeSet<MessagePosition>,
     /// Deaths of processes with an item in a stored note.
     deaths: BTreeMap<(u32, WorkItem), u32>,
     /// Shards whose streams are read from the beginning at the next opening.
@@ -140,7 +140,7 @@ impl Invariants {
         self.replayed(shard, &reader);
     }
 
-    pub(super) fn quarantined(&mut self, place: MessagePlace) {
+    pub(super) fn quarantined(&mut self, place: MessagePosition) {
         self.reach("quarantined");
         self.quarantined.insert(place);
     }

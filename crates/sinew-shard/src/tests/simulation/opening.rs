@@ -7,11 +7,11 @@ use sinew_protocol::journal::Commit;
 use super::SHARDS;
 use super::hostile::{HostileMesh, Interrupt};
 use super::shard_loop::ShardLoop;
-use crate::care::TakeoverCare;
 use crate::journal_reader::JournalReader;
 use crate::opening::ShardOpening;
 use crate::outgoing::Outgoing;
 use crate::state::ShardConfig;
+use crate::takeover_guard::TakeoverGuard;
 use crate::tests::kit::{config, program_by_digest};
 
 /// Bytes above which journals are compacted: few, so that it happens.
@@ -38,15 +38,15 @@ enum OpeningStep {
 }
 
 /// The shard of a process that has a suspect in hand: of two shards with one, neither could be told from the other.
-pub(super) type SuspectPlace = Option<u32>;
+pub(super) type SuspectPosition = Option<u32>;
 
 /// Returns true if a shard may take work in hand now.
-pub(super) fn may_hold(place: &mut SuspectPlace, shard: u32, care: &TakeoverCare) -> bool {
-    !care.note().is_suspicious() || *place.get_or_insert(shard) == shard
+pub(super) fn may_hold(place: &mut SuspectPosition, shard: u32, guard: &TakeoverGuard) -> bool {
+    !guard.note().is_suspicious() || *place.get_or_insert(shard) == shard
 }
 
 /// Gives the place back.
-pub(super) fn leave_place(place: &mut SuspectPlace, shard: u32) {
+pub(super) fn leave_place(place: &mut SuspectPosition, shard: u32) {
     place.take_if(|taken| *taken == shard);
 }
 
@@ -63,14 +63,14 @@ impl OpeningLoop {
         let positions = mesh.invariants.positions_to_read(shard, reader.positions());
         let (note, revision) = mesh.bus.note(shard);
         mesh.invariants.note_read(shard, &note, process);
-        let care = TakeoverCare::new(&note, process, died);
+        let guard = TakeoverGuard::new(&note, process, died);
         let config = ShardConfig {
             compaction_threshold_bytes: COMPACTION_BYTES,
             memory_limit_bytes: MEMORY_BYTES,
             ..config(id, shard, SHARDS)
         };
         let position = mesh.bus.position(shard);
-        let opening = ShardOpening::new(Arc::new(config), reader, care, positions, position, bytes);
+        let opening = ShardOpening::new(Arc::new(config), reader, guard, positions, position, bytes);
         Self { opening, revision, step: OpeningStep::Claim, again: Vec::new() }
     }
 
@@ -78,7 +78,7 @@ impl OpeningLoop {
     pub(super) fn step(
         &mut self,
         mesh: &mut HostileMesh,
-        place: &mut SuspectPlace,
+        place: &mut SuspectPosition,
         shard: u32,
     ) -> Result<bool, Interrupt> {
         let opening = &mut self.opening;
@@ -87,17 +87,17 @@ impl OpeningLoop {
                 let seq = mesh.append(shard, &opening.claim())?;
                 opening.handle_claimed(seq);
                 self.again = opening.rejected_children();
-                match (opening.is_without_work(), opening.care().is_stale()) {
+                match (opening.is_without_work(), opening.guard().is_stale()) {
                     (true, false) => OpeningStep::Done,
                     (true, true) => OpeningStep::Release,
                     (false, _) => OpeningStep::NoteGroup,
                 }
             }
             OpeningStep::NoteGroup => match opening.next_group() {
-                Some(items) if may_hold(place, shard, opening.care()) => {
-                    let body = opening.care().hold(&items);
+                Some(items) if may_hold(place, shard, opening.guard()) => {
+                    let body = opening.guard().hold(&items);
                     mesh.put_note(shard, body, &mut self.revision)?;
-                    opening.care().handle_stored();
+                    opening.guard().handle_stored();
                     OpeningStep::FoldGroup
                 }
                 Some(_) => OpeningStep::NoteGroup,
@@ -109,17 +109,17 @@ impl OpeningLoop {
                     if let Outgoing::Task { call, .. } = &outgoing
                         && call.ask.target.name() == "direct"
                     {
-                        opening.care().watch(call.execution.clone());
+                        opening.guard().watch(call.execution.clone());
                     }
                     self.again.push(outgoing);
                 }
-                opening.care().pass();
+                opening.guard().pass();
                 OpeningStep::NoteGroup
             }
             OpeningStep::Release => {
-                let body = opening.care().release();
+                let body = opening.guard().release();
                 mesh.put_note(shard, body, &mut self.revision)?;
-                opening.care().handle_stored();
+                opening.guard().handle_stored();
                 leave_place(place, shard);
                 OpeningStep::Done
             }
@@ -130,7 +130,7 @@ impl OpeningLoop {
 
     /// Returns the open shard.
     pub(super) fn finish(self, mesh: &HostileMesh) -> ShardLoop {
-        let (state, care) = self.opening.finish();
-        ShardLoop::new(mesh, state, care, self.revision, self.again)
+        let (state, guard) = self.opening.finish();
+        ShardLoop::new(mesh, state, guard, self.revision, self.again)
     }
 }

@@ -8,15 +8,15 @@ use sinew_engine::Time;
 use sinew_protocol::journal::Positions;
 use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject};
 
-use super::bus::{Bus, BusMessage, MessagePlace};
+use super::bus::{Bus, BusMessage, MessagePosition};
 use super::hostile::{HostileMesh, Interrupt};
-use super::opening::{SuspectPlace, leave_place, may_hold};
+use super::opening::{SuspectPosition, leave_place, may_hold};
 use super::outbox::{Sending, SimulatedOutbox};
-use crate::care::{TakeoverCare, WorkGroup};
 use crate::intake::{Found, InputStream, Lookup, ShardInput};
 use crate::manager::LoopEnd;
 use crate::outgoing::Outgoing;
 use crate::state::{PendingCommit, ShardState};
+use crate::takeover_guard::{TakeoverGuard, WorkGroup};
 use crate::takeover_note::WorkItem;
 use crate::tests::kit::{FactCounter, NoSchemas, key, library, program_by_digest};
 use crate::timer_check::InboxEnds;
@@ -27,13 +27,13 @@ const MAX_BATCH: u64 = 6;
 /// An open shard.
 pub(super) struct ShardLoop {
     state: ShardState,
-    care: TakeoverCare,
+    guard: TakeoverGuard,
     revision: u64,
     read: Positions,
     outbox: SimulatedOutbox,
     /// The commit that is stored next.
     pending: Option<PendingCommit>,
-    groups: VecDeque<WorkGroup<MessagePlace>>,
+    groups: VecDeque<WorkGroup<MessagePosition>>,
     /// Whether the first of the groups was noted.
     is_noted: bool,
     /// Whether the note has to be released.
@@ -47,7 +47,7 @@ impl ShardLoop {
     pub(super) fn new(
         mesh: &HostileMesh,
         state: ShardState,
-        mut care: TakeoverCare,
+        mut guard: TakeoverGuard,
         revision: u64,
         again: Vec<Outgoing>,
     ) -> Self {
@@ -58,14 +58,14 @@ impl ShardLoop {
             messages.filter(|message| is_of_shard(message, shard)).count() as u64
         };
         let commands = waiting(InputStream::Commands, read.commands);
-        care.expect(commands + waiting(InputStream::Results, read.results));
+        guard.expect(commands + waiting(InputStream::Results, read.results));
         let mut outbox = SimulatedOutbox::new(state.config().owner.clone());
         for outgoing in again {
             outbox.push(Sending::New(outgoing));
         }
         Self {
             state,
-            care,
+            guard,
             revision,
             read,
             outbox,
@@ -104,7 +104,7 @@ impl ShardLoop {
     pub(super) fn step(
         &mut self,
         mesh: &mut HostileMesh,
-        place: &mut SuspectPlace,
+        place: &mut SuspectPosition,
         is_stopped: bool,
     ) -> Result<(), Interrupt> {
         self.outbox.hear_calls(mesh);
@@ -124,7 +124,7 @@ impl ShardLoop {
         }
         if self.releases {
             self.releases = false;
-            let body = self.care.release();
+            let body = self.guard.release();
             self.put_note(mesh, body)?;
             leave_place(place, self.shard());
             return Ok(());
@@ -143,17 +143,17 @@ impl ShardLoop {
     /// Takes what has come in, or begins to take it in groups.
     fn begin_turn(&mut self, mesh: &mut HostileMesh) -> Result<(), Interrupt> {
         let is_due = self.state.next_timeout().is_some_and(|due| due <= mesh.bus.now);
-        if self.care.check_end(is_due) {
+        if self.guard.check_end(is_due) {
             self.releases = true;
             return Ok(());
         }
         let messages = self.receive(mesh);
         let count = mesh.dice.roll(self.outbox.back.len() as u64 + 1) as usize;
         let inputs: Vec<ShardInput> = self.outbox.back.drain(..count).collect();
-        if self.care.is_needed(inputs.iter().filter_map(ShardInput::execution)) {
+        if self.guard.is_needed(inputs.iter().filter_map(ShardInput::execution)) {
             let due = self.state.due_executions(&self.inbox_ends(&mesh.bus), 64);
-            let item = |place: &MessagePlace| mesh.bus.message(*place).work_item();
-            self.groups = self.care.split_turn(due, inputs, messages, item).into();
+            let item = |place: &MessagePosition| mesh.bus.message(*place).work_item();
+            self.groups = self.guard.split_turn(due, inputs, messages, item).into();
             self.is_noted = false;
             self.releases = !self.groups.is_empty();
             return Ok(());
@@ -161,13 +161,13 @@ impl ShardLoop {
         self.decide(mesh, &messages, inputs, None)
     }
 
-    fn step_group(&mut self, mesh: &mut HostileMesh, place: &mut SuspectPlace) -> Result<(), Interrupt> {
+    fn step_group(&mut self, mesh: &mut HostileMesh, place: &mut SuspectPosition) -> Result<(), Interrupt> {
         if !self.is_noted {
             let shard = self.shard();
-            if may_hold(place, shard, &self.care)
+            if may_hold(place, shard, &self.guard)
                 && let Some(group) = self.groups.front()
             {
-                let body = self.care.hold(&group.items);
+                let body = self.guard.hold(&group.items);
                 self.put_note(mesh, body)?;
                 self.is_noted = true;
             }
@@ -183,7 +183,7 @@ impl ShardLoop {
     fn decide(
         &mut self,
         mesh: &mut HostileMesh,
-        messages: &[MessagePlace],
+        messages: &[MessagePosition],
         inputs: Vec<ShardInput>,
         due: Option<&[ExecutionId]>,
     ) -> Result<(), Interrupt> {
@@ -228,13 +228,13 @@ impl ShardLoop {
     }
 
     /// Makes an input of a message.
-    fn read(&self, mesh: &mut HostileMesh, place: MessagePlace) -> Result<ShardInput, Interrupt> {
+    fn read(&self, mesh: &mut HostileMesh, place: MessagePosition) -> Result<ShardInput, Interrupt> {
         let item = mesh.bus.message(place).work_item();
-        if !self.state.refuses(self.care.note(), &item) {
+        if !self.state.refuses(self.guard.note(), &item) {
             mesh.touch([&item])?;
         }
         let message = mesh.bus.message(place);
-        let mut pending = self.state.decode_with_care(self.care.note(), &message);
+        let mut pending = self.state.decode_with_care(self.guard.note(), &message);
         if pending.take_quarantine().is_some() {
             mesh.invariants.quarantined(place);
         }
@@ -273,8 +273,8 @@ impl ShardLoop {
 
     fn end_turn(&mut self, mesh: &mut HostileMesh) {
         if let Some(taken) = self.taken.take() {
-            self.care.took(taken);
-            self.care.pass();
+            self.guard.took(taken);
+            self.guard.pass();
         }
         if let Some(keep) = self.state.end_turn() {
             let shard = self.shard();
@@ -301,12 +301,12 @@ impl ShardLoop {
 
     fn put_note(&mut self, mesh: &mut HostileMesh, body: Bytes) -> Result<(), Interrupt> {
         mesh.put_note(self.shard(), body, &mut self.revision)?;
-        self.care.handle_stored();
+        self.guard.handle_stored();
         Ok(())
     }
 
     /// Returns messages that are delivered now: each stream in its order, some of what is there.
-    fn receive(&mut self, mesh: &mut HostileMesh) -> Vec<MessagePlace> {
+    fn receive(&mut self, mesh: &mut HostileMesh) -> Vec<MessagePosition> {
         let shard = self.shard();
         let mut places = Vec::new();
         for stream in [InputStream::Commands, InputStream::Results] {

@@ -8,24 +8,24 @@ use sinew_mesh::Provision;
 use tempfile::TempDir;
 
 use crate::brokers::{BrokerOptions, Brokers};
-use crate::roles::Place;
+use crate::roles::MeshArgs;
 use crate::{Fallible, workflows};
 
 /// Where a run takes place.
-pub(crate) struct Site {
+pub(crate) struct ChaosCluster {
     pub(crate) brokers: Brokers,
-    pub(crate) place: Place,
+    pub(crate) place: MeshArgs,
     pub(crate) client: Client,
     _temporary: Option<TempDir>,
 }
 
-impl Site {
+impl ChaosCluster {
     /// A fresh one with one server, in this folder or in a temporary one, with both workflows deployed.
     pub(crate) async fn new(folder: Option<PathBuf>, shards: u32, sync_always: bool) -> Fallible<Self> {
         Self::with_brokers(folder, shards, BrokerOptions::one(sync_always)).await
     }
 
-    /// As [`Site::new`], with other brokers.
+    /// As [`ChaosCluster::new`], with other brokers.
     pub(crate) async fn with_brokers(
         folder: Option<PathBuf>,
         shards: u32,
@@ -34,7 +34,7 @@ impl Site {
         Self::with_users(folder, shards, options, None).await
     }
 
-    /// As [`Site::with_brokers`], where the brokers know who may do what: their configuration, and the password of all.
+    /// As [`ChaosCluster::with_brokers`], where the brokers know who may do what: their configuration, and the password of all.
     pub(crate) async fn with_users(
         folder: Option<PathBuf>,
         shards: u32,
@@ -50,7 +50,7 @@ impl Site {
         std::fs::create_dir_all(&folder)?;
         let (rights, password) = users.unzip();
         let brokers = Brokers::start(folder.join("nats"), options, rights).await?;
-        let place = Place { url: brokers.url(), namespace: "chaos".to_owned(), folder, password };
+        let place = MeshArgs { url: brokers.url(), namespace: "chaos".to_owned(), folder, password };
         let mesh = place.connect("chaos").await?;
         let shards = NonZeroU32::new(shards);
         mesh.admin()

@@ -38,7 +38,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// One event of the story before it is worded.
-enum Told {
+enum TaskUpdate {
     /// An event of the execution.
     Event(Box<MeshMessage>),
     /// A person is asked.
@@ -64,20 +64,20 @@ pub(super) fn length(folded: &Execution) -> u64 {
 }
 
 /// The events of one fact.
-fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<Told> {
+fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<TaskUpdate> {
     match fact {
-        Fact::Awaited { wait, .. } => vec![Told::Asked(wait.prompt.clone())],
-        Fact::CalleeWaits { wait: Some(wait), .. } => vec![Told::Asked(wait.prompt.clone())],
-        Fact::CalleeWaits { wait: None, .. } => vec![Told::Continued],
+        Fact::Awaited { wait, .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
+        Fact::CalleeWaits { wait: Some(wait), .. } => vec![TaskUpdate::Asked(wait.prompt.clone())],
+        Fact::CalleeWaits { wait: None, .. } => vec![TaskUpdate::Continued],
         Fact::Ended => {
             let small = ctx.outcome().is_some_and(|outcome| {
                 serde_json::to_vec(&result_content(outcome)).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT)
             });
-            if small { vec![Told::Result, Told::End] } else { vec![Told::End] }
+            if small { vec![TaskUpdate::Result, TaskUpdate::End] } else { vec![TaskUpdate::End] }
         }
         fact => {
             let events = sinew_shard::events::project(ctx, execution, fact).into_iter();
-            events.map(|event| Told::Event(Box::new(event))).collect()
+            events.map(|event| TaskUpdate::Event(Box::new(event))).collect()
         }
     }
 }
@@ -127,7 +127,7 @@ pub fn task_events(
 fn line(
     meta: &ExecutionMeta,
     seq: u64,
-    told: &Told,
+    told: &TaskUpdate,
     last: Option<&Task>,
     at: u64,
     vocabulary: Vocabulary,
@@ -141,9 +141,9 @@ fn line(
     let working = |part| status(TaskState::Working, part);
     let mut end = None;
     let event = match (told, last) {
-        (Told::Event(message), _) => working(Some(message.to_part(vocabulary))),
-        (Told::Asked(prompt), _) => status(TaskState::InputRequired, Some(Part::text(prompt.clone()))),
-        (Told::Result, Some(task)) => match task.artifacts.iter().flatten().next() {
+        (TaskUpdate::Event(message), _) => working(Some(message.to_part(vocabulary))),
+        (TaskUpdate::Asked(prompt), _) => status(TaskState::InputRequired, Some(Part::text(prompt.clone()))),
+        (TaskUpdate::Result, Some(task)) => match task.artifacts.iter().flatten().next() {
             Some(artifact) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
                 task_id: TaskId::new(meta.execution.as_str()),
                 context_id: ContextId::new(session(meta)),
@@ -154,11 +154,11 @@ fn line(
             }),
             None => working(None),
         },
-        (Told::End, Some(task)) => {
+        (TaskUpdate::End, Some(task)) => {
             end = Some(word(task.status.state));
             update(meta, task.status.clone(), task.metadata.clone())
         }
-        (Told::Result | Told::End, None) | (Told::Continued, _) => working(None),
+        (TaskUpdate::Result | TaskUpdate::End, None) | (TaskUpdate::Continued, _) => working(None),
     };
     let small = |event: &StreamResponse| {
         let body = serde_json::to_vec(event).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(crate) const DECISIONS: usize = 24;
 pub(crate) const LARGE_NODES: usize = 10_000;
 
 /// A server, executors, agents and the driver, each a process of its own.
-pub(crate) struct BenchSite {
+pub(crate) struct BenchCluster {
     server: Server,
     pub(crate) sync_always: bool,
     pub(crate) driver: BenchProcess,
@@ -60,7 +60,7 @@ pub(crate) struct CpuCost {
     pub(crate) client: f64,
 }
 
-impl BenchSite {
+impl BenchCluster {
     /// Starts everything and waits until it answers.
     pub(crate) async fn start(
         sync_always: bool,
@@ -84,11 +84,11 @@ impl BenchSite {
         driver.read::<MeasuredTime>().await?;
         let (executors, ports) = (Vec::new(), Vec::new());
         let talkers = None;
-        let mut site =
+        let mut cluster =
             Self { server, sync_always, driver, agent, echo, talkers, executors, ports, threads, url };
-        site.executor()?;
-        site.driver.ask::<MeasuredTime>(&DriverOrder::Owned).await?;
-        Ok(site)
+        cluster.executor()?;
+        cluster.driver.ask::<MeasuredTime>(&DriverOrder::Owned).await?;
+        Ok(cluster)
     }
 
     /// Address of the server.

@@ -11,7 +11,7 @@ const FEWEST: usize = 64;
 const MORE_AFTER: usize = 32;
 
 /// The way to one agent.
-pub(super) struct Gate {
+pub(super) struct ConcurrencyLimit {
     places: Arc<Semaphore>,
     width: Mutex<Width>,
 }
@@ -24,9 +24,9 @@ struct Width {
 }
 
 /// A place in the gate; given back when it is dropped.
-pub(super) struct Place(OwnedSemaphorePermit);
+pub(super) struct Permit(OwnedSemaphorePermit);
 
-impl Gate {
+impl ConcurrencyLimit {
     /// A gate that is open.
     pub(super) fn new() -> Self {
         let places = Semaphore::MAX_PERMITS;
@@ -34,12 +34,12 @@ impl Gate {
     }
 
     /// Waits in line for a place; none when the gate is gone.
-    pub(super) async fn enter(&self) -> Option<Place> {
-        Arc::clone(&self.places).acquire_owned().await.ok().map(Place)
+    pub(super) async fn enter(&self) -> Option<Permit> {
+        Arc::clone(&self.places).acquire_owned().await.ok().map(Permit)
     }
 
     /// The agent took the call, and it has ended.
-    pub(super) fn ended(&self, place: Place) {
+    pub(super) fn ended(&self, place: Permit) {
         drop(place);
         let Ok(mut width) = self.width.lock() else { return };
         if width.places == Semaphore::MAX_PERMITS {
@@ -53,7 +53,7 @@ impl Gate {
     }
 
     /// The agent had no room for the call: there are no more places than those that others have.
-    pub(super) fn refused(&self, place: Place) {
+    pub(super) fn refused(&self, place: Permit) {
         let Ok(mut width) = self.width.lock() else { return };
         width.places -= self.places.forget_permits(Semaphore::MAX_PERMITS);
         if width.places > FEWEST {
@@ -78,24 +78,24 @@ mod tests {
     use super::*;
 
     /// As many as can enter now.
-    fn enter(gate: &Gate, most: usize) -> Vec<Place> {
-        std::iter::from_fn(|| gate.enter().now_or_never()).map(Option::unwrap).take(most).collect()
+    fn enter(limit: &ConcurrencyLimit, most: usize) -> Vec<Permit> {
+        std::iter::from_fn(|| limit.enter().now_or_never()).map(Option::unwrap).take(most).collect()
     }
 
     #[test]
     fn as_many_as_were_taken() {
-        let gate = Gate::new();
-        let mut inside = enter(&gate, 300);
+        let limit = ConcurrencyLimit::new();
+        let mut inside = enter(&limit, 300);
         assert_eq!(inside.len(), 300, "nobody is held back before a refusal");
         for place in inside.split_off(200) {
-            gate.refused(place);
+            limit.refused(place);
         }
-        assert!(enter(&gate, 1).is_empty(), "the agent has as many as it takes");
+        assert!(enter(&limit, 1).is_empty(), "the agent has as many as it takes");
         for _ in 0..MORE_AFTER {
-            gate.ended(inside.pop().unwrap());
+            limit.ended(inside.pop().unwrap());
         }
         assert_eq!(
-            enter(&gate, 300).len(),
+            enter(&limit, 300).len(),
             MORE_AFTER + 1,
             "for each that ended another, and one more is tried"
         );
@@ -103,22 +103,22 @@ mod tests {
 
     #[test]
     fn a_few_are_never_held_back() {
-        let gate = Gate::new();
+        let limit = ConcurrencyLimit::new();
         for _ in 0..200 {
-            let place = enter(&gate, 1).pop().unwrap();
-            gate.refused(place);
+            let place = enter(&limit, 1).pop().unwrap();
+            limit.refused(place);
         }
-        assert_eq!(enter(&gate, 300).len(), FEWEST);
+        assert_eq!(enter(&limit, 300).len(), FEWEST);
     }
 
     #[test]
     fn who_gives_up_leaves_its_place() {
-        let gate = Gate::new();
-        let mut inside = enter(&gate, 101);
-        gate.refused(inside.pop().unwrap());
-        let waiting = Box::pin(gate.enter());
+        let limit = ConcurrencyLimit::new();
+        let mut inside = enter(&limit, 101);
+        limit.refused(inside.pop().unwrap());
+        let waiting = Box::pin(limit.enter());
         drop(waiting);
         drop(inside);
-        assert_eq!(enter(&gate, 300).len(), 100);
+        assert_eq!(enter(&limit, 300).len(), 100);
     }
 }

@@ -9,7 +9,7 @@ pub(super) const DEFAULT_NAME: &str = "workflow.yaml";
 
 /// The desk, as its form sends it.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct DeskForm {
+pub(crate) struct EditorForm {
     #[serde(default)]
     pub(super) name: String,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(crate) struct DeskForm {
     pub(super) input: String,
 }
 
-impl DeskForm {
+impl EditorForm {
     pub(super) fn file_name(&self) -> &str {
         let name = self.name.trim();
         if name.is_empty() { DEFAULT_NAME } else { name }
@@ -77,7 +77,7 @@ mod tests {
             ("plain", "plain.test.yaml", "sinew workflow validate plain"),
             ("", "workflow.test.yaml", "sinew workflow validate workflow.yaml"),
         ] {
-            let form = DeskForm { name: name.to_owned(), ..DeskForm::default() };
+            let form = EditorForm { name: name.to_owned(), ..EditorForm::default() };
             assert_eq!(
                 (form.cases_name().as_str(), form.check_command().to_string().as_str()),
                 (cases, command)

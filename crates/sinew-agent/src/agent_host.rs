@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
 use crate::feed::{EventFeed, OutgoingEvents, state_word};
 use crate::node_tasks::NodeTasks;
-use crate::parking::AgentPlaces;
+use crate::parking::AgentSlots;
 use crate::peers::Peers;
 use crate::reply;
 use crate::request::{Asked, Input, Request};
@@ -32,7 +32,7 @@ use crate::work::{EndedTask, GivenUp, time_left, work};
 pub(crate) const MOST_WAITING: usize = 1_024;
 
 /// One agent in one process.
-pub(crate) struct Site {
+pub(crate) struct AgentHost {
     pub(crate) mesh: Mesh,
     pub(crate) agent: CompiledAgent,
     pub(crate) token: Token,
@@ -49,11 +49,11 @@ pub(crate) struct Site {
     /// Cancelled tasks that may still arrive.
     pub(crate) cancelled: CancelledTasks,
     /// Places of tasks that are worked on.
-    pub(crate) places: AgentPlaces,
+    pub(crate) places: AgentSlots,
     pub(crate) outgoing: OutgoingEvents,
 }
 
-impl Site {
+impl AgentHost {
     pub(crate) fn new(mesh: Mesh, agent: CompiledAgent) -> Self {
         Self {
             token: Token::of(&agent.agent.name),
@@ -64,7 +64,7 @@ impl Site {
             going_on: TaskTracker::new(),
             nodes: NodeTasks::default(),
             cancelled: CancelledTasks::default(),
-            places: AgentPlaces {
+            places: AgentSlots {
                 working: Arc::new(Semaphore::new(agent.agent.concurrency)),
                 queue: Arc::default(),
             },
@@ -101,7 +101,7 @@ impl Site {
             if self.cancelled.contains(&request.about.execution, &request.about.task) {
                 entry.cancel.cancel();
             }
-            let (site, entry) = (Arc::clone(self), Arc::clone(entry));
+            let (host, entry) = (Arc::clone(self), Arc::clone(entry));
             let about = &request.about;
             let span = tracing::info_span!(
                 "task",
@@ -111,14 +111,14 @@ impl Site {
                 attempt = about.attempt,
                 trace_parent = about.trace_parent,
             );
-            self.going_on.spawn(async move { site.carry_out(entry, request).await }.instrument(span));
+            self.going_on.spawn(async move { host.carry_out(entry, request).await }.instrument(span));
         }
         begin
     }
 
     async fn carry_out(&self, entry: Arc<Entry>, request: Request) {
         // However this ends, nobody waits for it in vain.
-        let open = Open { site: self, entry: Some(entry) };
+        let open = Open { host: self, entry: Some(entry) };
         let Some(entry) = open.entry.as_ref() else { return };
         let about = request.about.clone();
         let context = Context::of_entry(about, entry, self.peers.clone());
@@ -211,7 +211,7 @@ impl Site {
 
 /// A task that is being carried out; it is forgotten when this is dropped without an end.
 struct Open<'a> {
-    site: &'a Site,
+    host: &'a AgentHost,
     entry: Option<Arc<Entry>>,
 }
 
@@ -219,7 +219,7 @@ impl Open<'_> {
     async fn end(mut self, task: Task) {
         if let Some(entry) = self.entry.take() {
             let task = Arc::new(task);
-            self.site.table.end(&entry, Arc::clone(&task));
+            self.host.table.end(&entry, Arc::clone(&task));
             entry.feed.ended(&task).await;
         }
     }
@@ -228,7 +228,7 @@ impl Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            self.site.table.forget(&entry);
+            self.host.table.forget(&entry);
         }
     }
 }

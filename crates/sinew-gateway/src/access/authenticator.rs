@@ -81,7 +81,7 @@ impl AccessRefusal {
 }
 
 /// Knows the callers of a gateway.
-pub(crate) struct AccessGate {
+pub(crate) struct Authenticator {
     is_required: bool,
     own: CallerIdentity,
     /// `None`: the gateway's user may not read them, and requests need none.
@@ -92,7 +92,7 @@ pub(crate) struct AccessGate {
     ended: Option<EndedSessions>,
 }
 
-impl AccessGate {
+impl Authenticator {
     /// The gate of a mesh. Fails where requests need credentials that cannot be checked.
     pub(crate) async fn open(mesh: &Mesh, options: &AccessOptions) -> Result<Self, GatewayError> {
         let own = CallerIdentity::own(mesh.caller().clone());
@@ -172,7 +172,7 @@ impl AccessGate {
         key.is_some_and(|key| key.standing(now_ms()) == KeyStanding::Revoked)
     }
 
-    /// Like [`AccessGate::owner_of`], also for a key that was made while the view of the keys could
+    /// Like [`Authenticator::owner_of`], also for a key that was made while the view of the keys could
     /// not be fed.
     async fn find_owner(&self, presented: &PresentedKey) -> Result<CallerIdentity, AccessRefusal> {
         let keys = self.keys.as_ref().ok_or(AccessRefusal::NoKeys)?;

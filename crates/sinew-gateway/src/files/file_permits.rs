@@ -19,7 +19,7 @@ use crate::state::GatewayState;
 /// Waits for the place of a file. Fails if there is none in time.
 pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePermit, HttpProblem> {
     let busy = |text: String| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
-    let place = Arc::clone(&state.file_places).acquire_owned();
+    let place = Arc::clone(&state.file_permits).acquire_owned();
     match tokio::time::timeout(state.limits.file_wait, place).await {
         Ok(place) => place.map_err(|error| busy(error.to_string())),
         Err(_) => Err(busy("as many files are on their way as may be; try again in a moment".to_owned())),

@@ -22,12 +22,12 @@ pub(crate) struct ConversionErrorDocument {
     pub(crate) code: String,
     #[serde(default)]
     pub(crate) message: String,
-    pub(crate) place: ConversionPlaceDocument,
+    pub(crate) place: ConversionSpanDocument,
 }
 
 /// Place in a file.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ConversionPlaceDocument {
+pub(crate) struct ConversionSpanDocument {
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
 }

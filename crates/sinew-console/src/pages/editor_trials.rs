@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use sinew_inspection::words;
 
-use super::desk_form::DeskForm;
+use super::editor_form::EditorForm;
 use crate::api_client::ApiPath;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::desk_documents::{CaseDocument, CasesDocument, ConversionDocument, DryRunDocument};
 use crate::documents::{FindingDocument, NodeSocketsDocument, SocketDocument};
+use crate::editor_documents::{CaseDocument, CasesDocument, ConversionDocument, DryRunDocument};
 use crate::page_frame::{code_link, problem_box};
 use crate::page_request::PageRequest;
 use crate::shown_text::{self, command_line, duration, value_block, value_line};
@@ -19,7 +19,7 @@ use crate::status_mark::status_mark;
 const MAX_ROWS: usize = 200;
 /// Trials that a form asked for.
 #[derive(Default)]
-pub(super) struct DeskTrials {
+pub(super) struct EditorTrials {
     conversion: Option<Result<ConversionDocument, ConsoleError>>,
     cases: Option<Result<CasesDocument, ConsoleError>>,
     dry_run: Option<Result<DryRunDocument, ConsoleError>>,
@@ -31,14 +31,14 @@ fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| if text.is_empty() { Value::Null } else { json!(text) })
 }
 
-impl DeskTrials {
+impl EditorTrials {
     /// Whether cases were run.
     pub(super) const fn has_cases(&self) -> bool {
         self.cases.is_some()
     }
 
     /// Does what the button of a form asks for.
-    pub(super) async fn of(request: &PageRequest, form: &DeskForm) -> Self {
+    pub(super) async fn of(request: &PageRequest, form: &EditorForm) -> Self {
         let mut trials = Self::default();
         let file = json!({ "name": form.file_name(), "text": form.file_text() });
         let with = |members: Value| {
@@ -70,7 +70,7 @@ impl DeskTrials {
 }
 
 /// The form of a conversion, and what came of it: output, or the line that failed.
-pub(super) fn conversion_part(form: &DeskForm, trials: &DeskTrials) -> Markup {
+pub(super) fn conversion_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         details open[trials.conversion.is_some()] {
             summary { "Try a conversion of a connection (agentteam)" }
@@ -108,7 +108,7 @@ fn place_button(line: u32, column: u32) -> Markup {
 }
 
 /// Cases of a test file, and how they went.
-pub(super) fn cases_part(form: &DeskForm, trials: &DeskTrials) -> Markup {
+pub(super) fn cases_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         div.head {
             h2 { "Test cases" }
@@ -161,7 +161,7 @@ fn case_item(case: &CaseDocument) -> Markup {
 }
 
 /// The input of a dry run, and the tasks that would be sent.
-pub(super) fn dry_run_part(form: &DeskForm, trials: &DeskTrials) -> Markup {
+pub(super) fn dry_run_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         details open[trials.dry_run.is_some()] {
             summary { "Dry run: which agents would be asked, with what" }

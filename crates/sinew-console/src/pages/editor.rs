@@ -12,17 +12,17 @@ use serde_json::Value;
 use sinew_inspection::words;
 use sinew_source::escape_text;
 
-use super::desk_form::{DEFAULT_NAME, DeskForm};
-use super::desk_samples::{AGENT_CASES, AGENT_FILE, AGENT_NAME, WORKFLOW_CASES, WORKFLOW_FILE};
-use super::desk_trials::{DeskTrials, cases_part, conversion_part, dry_run_part, sockets_part};
+use super::editor_form::{DEFAULT_NAME, EditorForm};
+use super::editor_samples::{AGENT_CASES, AGENT_FILE, AGENT_NAME, WORKFLOW_CASES, WORKFLOW_FILE};
+use super::editor_trials::{EditorTrials, cases_part, conversion_part, dry_run_part, sockets_part};
 use super::read_execution;
 use super::recorded_case::read_case;
 use crate::api_client::ApiPath;
 use crate::assets::EDITOR;
 use crate::command_text::CommandText;
 use crate::console_error::ConsoleError;
-use crate::desk_documents::SourceDocument;
 use crate::documents::{DeployedDocument, FindingDocument, ValidationDocument};
+use crate::editor_documents::SourceDocument;
 use crate::page_frame::{
     ConsolePage, ConsoleSection, DrawingUse, code_link, drawing, live_part, may_steer, page_or_problem,
     problem_box, token_field,
@@ -39,30 +39,30 @@ pub(crate) async fn show(request: PageRequest) -> Response {
         }
         let form = first_form(&request).await?;
         let checked = check(&request, &form).await;
-        Ok(desk_page(&request, &form, &checked, None, &DeskTrials::default()))
+        Ok(desk_page(&request, &form, &checked, None, &EditorTrials::default()))
     };
     let page = page.await;
     page_or_problem(&request, page)
 }
 
 /// The form as the desk opens: with the file of a deployed workflow if the address names one, else with one to begin with.
-async fn first_form(request: &PageRequest) -> Result<DeskForm, ConsoleError> {
-    let DeskChoice { workflow, version, kind, execution, node } = request.query()?;
+async fn first_form(request: &PageRequest) -> Result<EditorForm, ConsoleError> {
+    let EditorChoice { workflow, version, kind, execution, node } = request.query()?;
     let (name, text, cases) = match kind.as_deref() {
         Some("agent") => (AGENT_NAME, AGENT_FILE, AGENT_CASES),
         _ => (DEFAULT_NAME, WORKFLOW_FILE, WORKFLOW_CASES),
     };
-    let sample = DeskForm {
+    let sample = EditorForm {
         name: name.to_owned(),
         text: text.to_owned(),
         cases: cases.to_owned(),
-        ..DeskForm::default()
+        ..EditorForm::default()
     };
     if let Some(id) = execution.filter(|id| !id.is_empty()) {
         let execution = read_execution(request, &id).await?;
         let cases = read_case(request, &id, node.as_deref().filter(|node| !node.is_empty())).await?;
         let form = deployed_form(request, &execution.workflow, Some(&execution.version)).await?;
-        return Ok(DeskForm { cases, ..form });
+        return Ok(EditorForm { cases, ..form });
     }
     let Some(workflow) = workflow.filter(|name| !name.is_empty()) else { return Ok(sample) };
     deployed_form(request, &workflow, version.as_deref()).await
@@ -73,7 +73,7 @@ async fn deployed_form(
     request: &PageRequest,
     workflow: &str,
     version: Option<&str>,
-) -> Result<DeskForm, ConsoleError> {
+) -> Result<EditorForm, ConsoleError> {
     let path = ApiPath::of(&["workflows", workflow, "source"]).with_some("version", version);
     let source: SourceDocument = request.api.get(&path).await?;
     let first = source.files.into_iter().next();
@@ -82,12 +82,12 @@ async fn deployed_form(
     };
     // A name of a file, without the folders of whoever deployed it.
     let name = file.name.rsplit(['/', '\\']).next().unwrap_or(DEFAULT_NAME).to_owned();
-    Ok(DeskForm { name, text: file.text, ..DeskForm::default() })
+    Ok(EditorForm { name, text: file.text, ..EditorForm::default() })
 }
 
 /// File that the address opens.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct DeskChoice {
+struct EditorChoice {
     /// Workflow whose file is opened.
     workflow: Option<String>,
     version: Option<String>,
@@ -100,7 +100,7 @@ struct DeskChoice {
 }
 
 /// Checks the file, or deploys it. A file that is refused stays on the desk.
-pub(crate) async fn work(request: PageRequest, Form(form): Form<DeskForm>) -> Response {
+pub(crate) async fn work(request: PageRequest, Form(form): Form<EditorForm>) -> Response {
     if form.work == "deploy" {
         match deploy(&request, &form).await {
             Ok(deployed) => {
@@ -111,32 +111,32 @@ pub(crate) async fn work(request: PageRequest, Form(form): Form<DeskForm>) -> Re
             }
             Err(error) => {
                 let checked = check(&request, &form).await;
-                return desk_page(&request, &form, &checked, Some(&error), &DeskTrials::default())
+                return desk_page(&request, &form, &checked, Some(&error), &EditorTrials::default())
                     .into_response();
             }
         }
     }
     let (checked, trials) =
-        futures_util::future::join(check(&request, &form), DeskTrials::of(&request, &form)).await;
+        futures_util::future::join(check(&request, &form), EditorTrials::of(&request, &form)).await;
     desk_page(&request, &form, &checked, None, &trials).into_response()
 }
 
-async fn check(request: &PageRequest, form: &DeskForm) -> Result<ValidationDocument, ConsoleError> {
+async fn check(request: &PageRequest, form: &EditorForm) -> Result<ValidationDocument, ConsoleError> {
     let path = ApiPath::of(&["validations"]).with("name", form.file_name()).with("drawing", "true");
     request.api.post_file(&path, form.file_text()).await
 }
 
-async fn deploy(request: &PageRequest, form: &DeskForm) -> Result<Vec<DeployedDocument>, ConsoleError> {
+async fn deploy(request: &PageRequest, form: &EditorForm) -> Result<Vec<DeployedDocument>, ConsoleError> {
     let path = ApiPath::of(&["workflows"]).with("name", form.file_name());
     request.api.post_file(&path, form.file_text()).await
 }
 
 fn desk_page(
     request: &PageRequest,
-    form: &DeskForm,
+    form: &EditorForm,
     checked: &Result<ValidationDocument, ConsoleError>,
     error: Option<&ConsoleError>,
-    trials: &DeskTrials,
+    trials: &EditorTrials,
 ) -> ConsolePage {
     let text = form.file_text();
     let body = html! {

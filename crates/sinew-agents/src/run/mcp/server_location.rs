@@ -9,7 +9,7 @@ use crate::template::{Environment, Template, TemplatePiece};
 
 /// Place of a server.
 #[derive(Debug)]
-pub(crate) enum ServerPlace {
+pub(crate) enum ServerLocation {
     /// A program of this machine.
     Program { program: String, arguments: Vec<String>, folder: PathBuf, env: Vec<(String, Template)> },
     /// An address.
@@ -29,7 +29,7 @@ pub(crate) struct ServerKeys<'a> {
 /// A problem of one of the keys: the rest of its pointer, and a sentence.
 pub(crate) type KeyProblem = (String, String);
 
-impl ServerPlace {
+impl ServerLocation {
     /// Reads the keys of a server. `folder` is that of the agent file.
     pub(crate) fn read(keys: &ServerKeys<'_>, folder: &Path) -> Result<Self, Vec<KeyProblem>> {
         let mut problems = Vec::new();
@@ -62,7 +62,7 @@ impl ServerPlace {
     }
 }
 
-impl ServerPlace {
+impl ServerLocation {
     /// Adds the values that the settings take from the environment.
     pub(crate) fn read_secrets(&self, environment: &Environment, secrets: &mut ResolvedSecrets) {
         let (Self::Program { env: settings, .. } | Self::Address { headers: settings, .. }) = self;

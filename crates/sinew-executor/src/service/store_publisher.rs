@@ -23,7 +23,7 @@ const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Messages of one shard on their way into streams.
-pub(super) struct StoreDesk {
+pub(super) struct StorePublisher {
     shared: Handle,
     publisher: StreamPublisher,
     pending: HashMap<PublishTicket, Outgoing>,
@@ -39,7 +39,7 @@ pub(super) struct StoreDesk {
     with_withdrawals: HashSet<ExecutionId>,
 }
 
-impl StoreDesk {
+impl StorePublisher {
     /// Opens the desk of a shard.
     pub(super) async fn open(shared: &Handle) -> Result<Self, MeshError> {
         let publisher = StreamPublisher::open(&shared.mesh).await?;
@@ -71,7 +71,7 @@ impl StoreDesk {
         self.finish_append(journal, ticket).await
     }
 
-    /// Sends a commit that is appended as by [`StoreDesk::append`]; [`StoreDesk::finish_append`] waits for its end.
+    /// Sends a commit that is appended as by [`StorePublisher::append`]; [`StorePublisher::finish_append`] waits for its end.
     pub(super) async fn begin_append(
         &mut self,
         journal: &mut Journal,

@@ -17,13 +17,13 @@ use super::intake::Handle;
 const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Starts by request that reach the owner of a shard.
-pub(super) struct StartDesk {
+pub(super) struct StartServer {
     shared: Handle,
     /// `None` without the right to hear starts: they come as commands then.
     requests: Option<StartRequests>,
 }
 
-impl StartDesk {
+impl StartServer {
     /// Opens the desk of a shard.
     pub(super) async fn open(shared: &Handle, shard: u32) -> Result<Self, MeshError> {
         let requests = if shared.may_serve_starts {

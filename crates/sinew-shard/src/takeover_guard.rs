@@ -29,7 +29,7 @@ pub struct WorkGroup<M> {
 
 /// The care of one owner for one shard.
 #[derive(Debug)]
-pub struct TakeoverCare {
+pub struct TakeoverGuard {
     note: TakeoverNote,
     /// Whether the stored note names something that its owner no longer has in hand.
     is_stale: bool,
@@ -41,7 +41,7 @@ pub struct TakeoverCare {
     watched: HashSet<ExecutionId>,
 }
 
-impl TakeoverCare {
+impl TakeoverGuard {
     /// Returns the care of a process that finds this stored note. `died` says that a loop of the same process ended in a
     /// panic; otherwise a note of the same process is of a loop that lost the shard and lives.
     pub fn new(stored: &[u8], process: &str, died: bool) -> Self {

@@ -5,7 +5,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject, Token};
 
 use super::kit::execution;
-use crate::care::{MAX_CAREFUL_BATCH, TakeoverCare, own_note_cleared};
+use crate::takeover_guard::{MAX_CAREFUL_BATCH, TakeoverGuard, own_note_cleared};
 use crate::intake::ShardInput;
 use crate::takeover_note::WorkItem;
 
@@ -37,77 +37,77 @@ fn a_note_of_a_dead_process_makes_suspects() {
         (b"garbage".to_vec(), "me", false, false),
         (Vec::new(), "me", false, false),
     ] {
-        let care = TakeoverCare::new(&stored, process, died);
-        assert_eq!(care.note().is_suspicious(), suspicious, "{}", String::from_utf8_lossy(&stored));
+        let guard = TakeoverGuard::new(&stored, process, died);
+        assert_eq!(guard.note().is_suspicious(), suspicious, "{}", String::from_utf8_lossy(&stored));
     }
 }
 
 #[test]
 fn a_stale_note_is_cleared_by_a_stored_one() {
-    let mut care = TakeoverCare::new(&note("before", &["x"], &[]), "me", false);
-    assert!(care.is_stale());
-    care.hold(&[item("x")]);
-    care.handle_stored();
-    assert!(care.is_stale());
-    care.release();
-    care.handle_stored();
-    assert!(care.is_stale(), "a suspect stays one");
-    assert!(care.check_end(false));
-    care.release();
-    care.handle_stored();
-    assert!(!care.is_stale());
+    let mut guard = TakeoverGuard::new(&note("before", &["x"], &[]), "me", false);
+    assert!(guard.is_stale());
+    guard.hold(&[item("x")]);
+    guard.handle_stored();
+    assert!(guard.is_stale());
+    guard.release();
+    guard.handle_stored();
+    assert!(guard.is_stale(), "a suspect stays one");
+    assert!(guard.check_end(false));
+    guard.release();
+    guard.handle_stored();
+    assert!(!guard.is_stale());
 }
 
 #[test]
 fn care_ends_with_the_messages_that_waited() {
-    let mut care = TakeoverCare::new(&note("before", &["x"], &[]), "me", false);
-    care.expect(3);
-    assert!(!care.check_end(false), "three messages wait");
-    assert!(care.is_needed(std::iter::empty()));
-    care.took(2);
-    assert!(!care.check_end(false), "one message waits");
-    care.took(5);
-    assert!(!care.check_end(true), "a deadline has passed");
-    assert!(care.check_end(false), "the note has to be released");
-    assert!(!care.is_needed(std::iter::empty()));
-    assert!(!care.check_end(false), "once");
+    let mut guard = TakeoverGuard::new(&note("before", &["x"], &[]), "me", false);
+    guard.expect(3);
+    assert!(!guard.check_end(false), "three messages wait");
+    assert!(guard.is_needed(std::iter::empty()));
+    guard.took(2);
+    assert!(!guard.check_end(false), "one message waits");
+    guard.took(5);
+    assert!(!guard.check_end(true), "a deadline has passed");
+    assert!(guard.check_end(false), "the note has to be released");
+    assert!(!guard.is_needed(std::iter::empty()));
+    assert!(!guard.check_end(false), "once");
 }
 
 #[test]
 fn care_without_suspects_ends_without_a_write() {
-    let mut care = TakeoverCare::new(b"", "me", false);
-    assert!(!care.check_end(false));
-    assert!(!care.is_needed(std::iter::empty()));
+    let mut guard = TakeoverGuard::new(b"", "me", false);
+    assert!(!guard.check_end(false));
+    assert!(!guard.is_needed(std::iter::empty()));
 }
 
 #[test]
 fn a_careful_turn_is_short() {
-    let mut care = TakeoverCare::new(b"", "me", false);
-    assert_eq!(care.batch(512), MAX_CAREFUL_BATCH);
-    care.check_end(false);
-    assert_eq!(care.batch(512), 512);
+    let mut guard = TakeoverGuard::new(b"", "me", false);
+    assert_eq!(guard.batch(512), MAX_CAREFUL_BATCH);
+    guard.check_end(false);
+    assert_eq!(guard.batch(512), 512);
 }
 
 #[test]
 fn a_watched_execution_is_noted_once_more() {
-    let mut care = TakeoverCare::new(&note("before", &["x"], &[]), "me", false);
-    care.watch(execution("x"));
-    assert!(!care.check_end(false), "the watched one stays suspect");
-    assert!(care.note().is_suspicious());
+    let mut guard = TakeoverGuard::new(&note("before", &["x"], &[]), "me", false);
+    guard.watch(execution("x"));
+    assert!(!guard.check_end(false), "the watched one stays suspect");
+    assert!(guard.note().is_suspicious());
     let others = ids(&["y"]);
-    assert!(!care.is_needed(others.iter()));
+    assert!(!guard.is_needed(others.iter()));
     let watched = ids(&["y", "x"]);
-    assert!(care.is_needed(watched.iter()));
-    assert!(!care.is_needed(watched.iter()), "its first answer only");
-    assert!(care.check_end(false), "now it is forgotten");
-    assert!(!care.note().is_suspicious());
+    assert!(guard.is_needed(watched.iter()));
+    assert!(!guard.is_needed(watched.iter()), "its first answer only");
+    assert!(guard.check_end(false), "now it is forgotten");
+    assert!(!guard.note().is_suspicious());
 }
 
 #[test]
 fn a_turn_is_split_into_deadlines_inputs_and_messages() {
-    let care = TakeoverCare::new(b"", "me", false);
+    let guard = TakeoverGuard::new(b"", "me", false);
     let groups =
-        care.split_turn(ids(&["a", "b"]), vec![archived("c"), ShardInput::Nothing], vec!["d", "e"], |id| {
+        guard.split_turn(ids(&["a", "b"]), vec![archived("c"), ShardInput::Nothing], vec!["d", "e"], |id| {
             item(id)
         });
     let told: Vec<_> = groups
@@ -119,17 +119,17 @@ fn a_turn_is_split_into_deadlines_inputs_and_messages() {
 
 #[test]
 fn a_suspect_is_in_hand_without_others() {
-    let care = TakeoverCare::new(&note("before", &["b"], &[]), "me", false);
-    let groups = care.split_turn(ids(&["a", "b", "c"]), Vec::new(), vec!["b", "d"], |id| item(id));
+    let guard = TakeoverGuard::new(&note("before", &["b"], &[]), "me", false);
+    let groups = guard.split_turn(ids(&["a", "b", "c"]), Vec::new(), vec!["b", "d"], |id| item(id));
     let told: Vec<Vec<WorkItem>> = groups.into_iter().map(|group| group.items).collect();
     assert_eq!(told, [vec![item("a")], vec![item("b")], vec![item("c")], vec![item("b")], vec![item("d")]]);
 }
 
 #[test]
 fn large_turns_are_split() {
-    let care = TakeoverCare::new(b"", "me", false);
+    let guard = TakeoverGuard::new(b"", "me", false);
     let messages: Vec<usize> = (0..150).collect();
-    let groups = care.split_turn(Vec::new(), Vec::new(), messages, |nth| item(&format!("e{nth}")));
+    let groups = guard.split_turn(Vec::new(), Vec::new(), messages, |nth| item(&format!("e{nth}")));
     let sizes: Vec<usize> = groups.iter().map(|group| group.messages.len()).collect();
     assert_eq!(sizes, [64, 64, 22]);
 }
@@ -138,9 +138,9 @@ fn large_turns_are_split() {
 pub(super) fn an_item_is_condemned_at_its_third_death() {
     let mut stored = Vec::new();
     for begun in 1..=4 {
-        let mut care = TakeoverCare::new(&stored, &format!("p{begun}"), false);
-        assert_eq!(care.note().is_condemned(&item("x")), begun > 3, "process {begun}");
-        stored = care.hold(&[item("x")]).to_vec();
+        let mut guard = TakeoverGuard::new(&stored, &format!("p{begun}"), false);
+        assert_eq!(guard.note().is_condemned(&item("x")), begun > 3, "process {begun}");
+        stored = guard.hold(&[item("x")]).to_vec();
     }
 }
 
@@ -154,17 +154,17 @@ fn only_the_own_note_is_cleared() {
     ] {
         let note = own_note_cleared(&stored, "me");
         assert_eq!(note.is_some(), cleared);
-        let left = TakeoverCare::new(&note.unwrap_or_default(), "next", false);
+        let left = TakeoverGuard::new(&note.unwrap_or_default(), "next", false);
         assert!(!left.note().is_suspicious());
     }
 }
 
 #[test]
 fn a_condemned_item_that_is_settled_is_forgotten() {
-    let mut care = TakeoverCare::new(&note("before", &[], &["x", "y"]), "me", false);
-    assert!(care.note().is_condemned(&item("x")));
-    care.settle(&item("x"));
-    assert!(!care.note().is_condemned(&item("x")) && care.note().is_condemned(&item("y")));
+    let mut guard = TakeoverGuard::new(&note("before", &[], &["x", "y"]), "me", false);
+    assert!(guard.note().is_condemned(&item("x")));
+    guard.settle(&item("x"));
+    assert!(!guard.note().is_condemned(&item("x")) && guard.note().is_condemned(&item("y")));
 }
 
 #[test]

@@ -8,13 +8,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::access::CallerPermit;
 
 /// Places of one request.
-pub(crate) struct RequestPlaces {
+pub(crate) struct RequestPermits {
     _in_flight: OwnedSemaphorePermit,
     caller: CallerPermit,
     _body: Option<OwnedSemaphorePermit>,
 }
 
-impl RequestPlaces {
+impl RequestPermits {
     /// Places among the requests of the gateway and of the caller, and those of a large body that a page reads.
     pub(crate) fn new(
         in_flight: OwnedSemaphorePermit,
@@ -33,11 +33,11 @@ impl RequestPlaces {
 /// Finds the places of a request from where it is answered. A stream may keep the request for longer than it counts as one, so
 /// this alone holds no place.
 #[derive(Clone, Default)]
-pub(crate) struct PlacesOfRequest(Weak<RequestPlaces>);
+pub(crate) struct WeakRequestPermits(Weak<RequestPermits>);
 
-impl PlacesOfRequest {
+impl WeakRequestPermits {
     /// Finds these places as long as somebody holds them.
-    pub(crate) fn of(places: &Arc<RequestPlaces>) -> Self {
+    pub(crate) fn of(places: &Arc<RequestPermits>) -> Self {
         Self(Arc::downgrade(places))
     }
 
@@ -47,7 +47,7 @@ impl PlacesOfRequest {
     }
 
     /// Holds the places, for work that goes on when the client has gone. `None` if nobody holds them any more.
-    pub(crate) fn hold(&self) -> Option<Arc<RequestPlaces>> {
+    pub(crate) fn hold(&self) -> Option<Arc<RequestPermits>> {
         self.0.upgrade()
     }
 }

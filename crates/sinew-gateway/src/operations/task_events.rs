@@ -34,20 +34,20 @@ const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// The stories that somebody listens to. Clones share them.
 #[derive(Clone)]
-pub(super) struct StoryHub {
+pub(super) struct TaskEventHub {
     client: Client,
-    stories: Arc<Mutex<HashMap<ExecutionId, Weak<Story>>>>,
+    logs: Arc<Mutex<HashMap<ExecutionId, Weak<TaskEventLog>>>>,
 }
 
 /// The latest events of one execution.
-struct Story {
+struct TaskEventLog {
     kept: Mutex<KeptEvents>,
-    state: watch::Sender<StoryState>,
+    state: watch::Sender<TaskEventState>,
 }
 
 /// How far a story is told.
 #[derive(Clone, Debug, Default)]
-struct StoryState {
+struct TaskEventState {
     last: u64,
     failure: Option<Arc<A2aError>>,
 }
@@ -61,42 +61,47 @@ struct KeptEvents {
 }
 
 /// One listener's place in a story.
-pub(super) struct StoryReader {
-    hub: StoryHub,
+pub(super) struct TaskEventReader {
+    hub: TaskEventHub,
     execution: ExecutionId,
     vocabulary: Vocabulary,
-    story: Arc<Story>,
-    state: watch::Receiver<StoryState>,
+    log: Arc<TaskEventLog>,
+    state: watch::Receiver<TaskEventState>,
     at: u64,
     ready: VecDeque<TaskEvent>,
 }
 
-impl StoryHub {
+impl TaskEventHub {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, stories: Arc::default() }
+        Self { client, logs: Arc::default() }
     }
 
     /// Listens to an execution behind the event of this number.
-    pub(super) fn listen(&self, execution: &ExecutionId, vocabulary: Vocabulary, after: u64) -> StoryReader {
-        let mut stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = stories.get(execution).and_then(Weak::upgrade);
-        let story = told.filter(|story| story.state.borrow().failure.is_none()).unwrap_or_else(|| {
+    pub(super) fn listen(
+        &self,
+        execution: &ExecutionId,
+        vocabulary: Vocabulary,
+        after: u64,
+    ) -> TaskEventReader {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = logs.get(execution).and_then(Weak::upgrade);
+        let log = told.filter(|log| log.state.borrow().failure.is_none()).unwrap_or_else(|| {
             let kept = KeptEvents { before: after, ..KeptEvents::default() };
-            let state = StoryState { last: after, failure: None };
-            let story = Arc::new(Story { kept: Mutex::new(kept), state: watch::Sender::new(state) });
-            stories.retain(|_, story| story.strong_count() > 0);
-            stories.insert(execution.clone(), Arc::downgrade(&story));
-            tokio::spawn(self.clone().tell(execution.clone(), vocabulary, Arc::downgrade(&story)));
-            story
+            let state = TaskEventState { last: after, failure: None };
+            let log = Arc::new(TaskEventLog { kept: Mutex::new(kept), state: watch::Sender::new(state) });
+            logs.retain(|_, log| log.strong_count() > 0);
+            logs.insert(execution.clone(), Arc::downgrade(&log));
+            tokio::spawn(self.clone().tell(execution.clone(), vocabulary, Arc::downgrade(&log)));
+            log
         });
-        drop(stories);
-        let state = story.state.subscribe();
+        drop(logs);
+        let state = log.state.subscribe();
         let (hub, execution) = (self.clone(), execution.clone());
-        StoryReader { hub, execution, vocabulary, story, state, at: after, ready: VecDeque::new() }
+        TaskEventReader { hub, execution, vocabulary, log, state, at: after, ready: VecDeque::new() }
     }
 
     /// Tells a story until its end, or until nobody listens.
-    async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<Story>) {
+    async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<TaskEventLog>) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events = loop {
             match self.client.mesh().events().follow(&filter, EventStart::Now).await {
@@ -109,21 +114,21 @@ impl StoryHub {
         };
         loop {
             let began = Instant::now();
-            let Some(last) = told.upgrade().map(|story| story.state.borrow().last) else { return };
+            let Some(last) = told.upgrade().map(|log| log.state.borrow().last) else { return };
             match self.events_after(&execution, vocabulary, last).await {
                 Ok(new) => {
                     let is_over = new.last().is_some_and(|event| event.end.is_some());
-                    let Some(story) = told.upgrade() else { return };
-                    story.add(new);
+                    let Some(log) = told.upgrade() else { return };
+                    log.add(new);
                     if is_over {
                         return;
                     }
                 }
-                Err(StoryError::Transient) => {
+                Err(TaskEventError::Transient) => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 }
-                Err(StoryError::Final(error)) => return fail(&told, &error),
+                Err(TaskEventError::Final(error)) => return fail(&told, &error),
             }
             // A record costs as much as the execution is long: the longer, the less often.
             let rest = GATHER.max(began.elapsed() * 4);
@@ -139,10 +144,10 @@ impl StoryHub {
         execution: &ExecutionId,
         vocabulary: Vocabulary,
         after: u64,
-    ) -> Result<Vec<TaskEvent>, StoryError> {
-        let found = self.client.execution(execution).await.map_err(|error| StoryError::of(&error))?;
+    ) -> Result<Vec<TaskEvent>, TaskEventError> {
+        let found = self.client.execution(execution).await.map_err(|error| TaskEventError::of(&error))?;
         let Some((record, folded)) = found else {
-            return Err(StoryError::Final(A2aError::task_not_found(short(execution.as_str(), 64))));
+            return Err(TaskEventError::Final(A2aError::task_not_found(short(execution.as_str(), 64))));
         };
         if count_task_events(&folded) <= after {
             return Ok(Vec::new());
@@ -161,27 +166,27 @@ impl StoryHub {
         workflow: &str,
         caller: sinew_protocol::Token,
         execution: &ExecutionId,
-    ) -> Result<Task, StoryError> {
+    ) -> Result<Task, TaskEventError> {
         let mesh = self.client.mesh().on_behalf_of(caller);
         let params = TaskQueryParams { tenant: None, id: execution.to_string(), history_length: None };
         let asked =
             ask_peer(&mesh, workflow, CoreMethod::GetTask, HeaderMap::new(), &params, TASK_TIMEOUT).await;
         match asked {
-            Ok(reply) => reply.read().map_err(StoryError::Final),
-            Err(error) if error.is_silent => Err(StoryError::Transient),
-            Err(error) => Err(StoryError::Final(error.into())),
+            Ok(reply) => reply.read().map_err(TaskEventError::Final),
+            Err(error) if error.is_silent => Err(TaskEventError::Transient),
+            Err(error) => Err(TaskEventError::Final(error.into())),
         }
     }
 }
 
 /// Reason why a record gives no events.
-enum StoryError {
+enum TaskEventError {
     /// The broker or the executors are away.
     Transient,
     Final(A2aError),
 }
 
-impl StoryError {
+impl TaskEventError {
     fn of(error: &ClientError) -> Self {
         match error {
             ClientError::Mesh(mesh) if mesh.is_transient() => Self::Transient,
@@ -202,13 +207,13 @@ fn open_task(execution: &ExecutionId) -> Task {
     }
 }
 
-fn fail(told: &Weak<Story>, error: &A2aError) {
-    if let Some(story) = told.upgrade() {
-        story.state.send_modify(|state| state.failure = Some(Arc::new(error.clone())));
+fn fail(told: &Weak<TaskEventLog>, error: &A2aError) {
+    if let Some(log) = told.upgrade() {
+        log.state.send_modify(|state| state.failure = Some(Arc::new(error.clone())));
     }
 }
 
-impl Story {
+impl TaskEventLog {
     fn add(&self, new: Vec<TaskEvent>) {
         let Some(last) = new.last().map(|event| event.seq) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +238,7 @@ impl Story {
     }
 }
 
-impl StoryReader {
+impl TaskEventReader {
     /// The next event, in order and without gap. None after the last.
     pub(super) async fn next(&mut self) -> Option<Result<TaskEvent, A2aError>> {
         loop {
@@ -248,14 +253,14 @@ impl StoryReader {
             if let Some(error) = failure {
                 return Some(Err((*error).clone()));
             }
-            match self.story.after(self.at) {
+            match self.log.after(self.at) {
                 Some(new) => self.ready.extend(new),
                 // Seldom: a stream that waits does not hold what reading a record takes.
                 None => {
                     match Box::pin(self.hub.events_after(&self.execution, self.vocabulary, self.at)).await {
                         Ok(new) => self.ready.extend(new),
-                        Err(StoryError::Transient) => tokio::time::sleep(RETRY_PAUSE).await,
-                        Err(StoryError::Final(error)) => return Some(Err(error)),
+                        Err(TaskEventError::Transient) => tokio::time::sleep(RETRY_PAUSE).await,
+                        Err(TaskEventError::Final(error)) => return Some(Err(error)),
                     }
                 }
             }

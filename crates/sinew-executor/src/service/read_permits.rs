@@ -17,14 +17,14 @@ pub(super) const SMALL_RECORD_BYTES: usize = 1 << 20;
 pub(super) const MAX_TURN_BYTES: usize = 32 << 20;
 
 /// Permits to read what is stored, shared by all shards of a process.
-pub(super) struct ReadRoom {
+pub(super) struct ReadPermits {
     turns: Semaphore,
     arrivals: Arc<Semaphore>,
     small_records: Semaphore,
     large_records: Semaphore,
 }
 
-impl Default for ReadRoom {
+impl Default for ReadPermits {
     fn default() -> Self {
         Self {
             turns: Semaphore::new(MAX_TURNS),
@@ -35,7 +35,7 @@ impl Default for ReadRoom {
     }
 }
 
-impl ReadRoom {
+impl ReadPermits {
     /// Waits until the turn of a shard may read stored values. Keep the permit until the turn is decided.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphores are never closed.

@@ -17,7 +17,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Permission for due timers of one shard to fire.
-pub(super) struct TimerGate {
+pub(super) struct TimerGuard {
     ends: Option<InboxEnds>,
     /// When the ends are asked for again if timers are due.
     next: Instant,
@@ -36,7 +36,7 @@ pub(super) enum Outage {
     Ended,
 }
 
-impl TimerGate {
+impl TimerGuard {
     pub(super) fn new(connections: u64) -> Self {
         Self { ends: None, next: Instant::now(), is_lost: false, connections }
     }
