@@ -1,4 +1,4 @@
-//! The question whether agent files that nobody named may run programs and send data.
+//! Confirmation before discovered agent files may run programs and send data.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -13,21 +13,21 @@ use sinew_protocol::code;
 
 use crate::output::Output;
 
-/// Longest line of one program or address.
+/// Maximum length of the line of a program or address.
 const MAX_LINE: usize = 200;
 
-/// Flag of commands that find agent files by themselves.
+/// Flag of commands that discover agent files.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct TrustArgs {
-    /// Trust the agent files that were found, and remember them as long as they stay the same
+    /// Trust the discovered agent files, and remember them until they change
     #[arg(long)]
     pub(crate) trust: bool,
 }
 
 impl TrustArgs {
-    /// Refuses agents that were found without being named and do something outside their sandbox, unless they are trusted. A
-    /// person at a terminal is asked. `needs` says which agents may be called; the names of others that are not trusted are
-    /// returned.
+    /// Rejects discovered agents that act outside their sandbox unless they are trusted; asks a
+    /// person at a terminal. `needs` selects the agents that may be called. Returns the names of the
+    /// other untrusted agents.
     pub(crate) fn check(
         self,
         set: &AgentSet,
@@ -50,7 +50,10 @@ impl TrustArgs {
             }
             let remembered = store.as_ref().map_or(Ok(()), |store| store.trust(&needed));
             if let Err(failure) = remembered {
-                output.note(&format!("warning: the trust is not remembered: {}", failure.message));
+                output.note(&format!(
+                    "warning: the trusted agent files are not remembered: {}",
+                    failure.message
+                ));
             }
         }
         Ok(untrusted(false).into_iter().map(|agent| agent.name).collect())
@@ -58,24 +61,24 @@ impl TrustArgs {
 }
 
 fn refused(untrusted: &[ReachingAgent]) -> Failure {
-    let text = format!("agent files that were found here are not trusted:\n{}", listed(untrusted));
+    let text = format!("the agent files discovered here are not trusted:\n{}", listed(untrusted));
     Failure::new(FailureKind::Denied, code::AGENT_FILES_NOT_TRUSTED.as_str(), text)
-        .hint("read these files; then add --trust, or name them with --agents")
+        .hint("review these files, then add --trust, or name them with --agents")
 }
 
-/// Asks on a terminal; elsewhere nobody can answer.
+/// Asks for confirmation on a terminal; returns false elsewhere.
 fn is_confirmed(untrusted: &[ReachingAgent]) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;
     }
-    let text = format!("These agent files were found here:\n{}\nTrust them? [y/N] ", listed(untrusted));
+    let text = format!("These agent files were discovered here:\n{}\nTrust them? [y/N] ", listed(untrusted));
     let _ = std::io::stderr().write_all(text.as_bytes());
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line);
     read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
 }
 
-/// Descriptions of the work of agents, for people.
+/// Lists agents with their programs, addresses and variables.
 fn listed(agents: &[ReachingAgent]) -> String {
     let mut lines = Vec::new();
     for agent in agents {
@@ -85,7 +88,8 @@ fn listed(agents: &[ReachingAgent]) -> String {
     lines.join("\n")
 }
 
-/// Returns a rule that says which agents of a set may be called from these: they alone, unless one of them calls others.
+/// Returns a predicate for the agents of a set that may be called when these names are called: only
+/// they, unless one of them calls others.
 pub(crate) fn called_from<'a>(
     set: &'a AgentSet,
     names: &'a BTreeSet<String>,

@@ -7,7 +7,7 @@ use sinew_inspection::words;
 
 use crate::output::{Format, Output, escaped};
 
-/// Shows what an agent tells while it works.
+/// Shows the progress of an agent.
 pub(crate) struct AnswerStream<'a> {
     output: &'a Output,
     agent: String,
@@ -26,21 +26,21 @@ impl<'a> AnswerStream<'a> {
         Self { output, agent: words::name(agent), streams, indents: false, shown: String::new() }
     }
 
-    /// The same for a chat, in which an answer stands between lines of ours.
+    /// Creates a stream for a chat, which indents answers to separate them from lines of the program.
     pub(crate) fn of_chat(agent: &str, output: &'a Output) -> Self {
         Self { indents: true, ..Self::new(agent, output) }
     }
 
-    /// Shows one value that the agent told.
+    /// Shows one progress value of the agent.
     pub(crate) fn tell(&mut self, value: &Value) {
         match value.get("type").and_then(Value::as_str) {
             Some("text") => self.piece(value["delta"].as_str().unwrap_or_default()),
-            // Only how large a result was, which the next turn tells better.
+            // It has only the size of a result; the next turn shows more.
             Some("tool:result") => {}
             _ => {
                 self.end_line();
                 let text = value.as_str().or_else(|| value.get("message")?.as_str()).map(str::to_owned);
-                // A message of others never begins a line: it could pass for one of ours.
+                // Untrusted text never starts a line, where it could look like output of the program.
                 let text = sinew_source::indented(&text.unwrap_or_else(|| value.to_string()));
                 self.output.note_block(&format!("{}: {text}", self.agent));
             }
@@ -66,7 +66,7 @@ impl<'a> AnswerStream<'a> {
         }
     }
 
-    /// Shows the answer, unless all of it has been shown already.
+    /// Shows the answer, unless it was already shown in full.
     pub(crate) fn answer(&mut self, answer: &Value) {
         let text = match answer {
             Value::String(text) => text.clone(),

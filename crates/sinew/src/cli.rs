@@ -1,4 +1,4 @@
-//! The command line: flags, help, and which command does the work. The commands are in `cmd`.
+//! The command line: flags, help, and dispatch to the commands in `cmd`.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -25,62 +25,62 @@ pub(crate) struct Cli {
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a mesh for development: server, executor, agents, workflows
+    /// Start a development mesh: NATS server, executor, agents and workflows
     Dev(cmd::dev::DevArgs),
     /// Run a workflow, in this process or on a mesh
     Run(Box<cmd::run::RunArgs>),
-    /// Run the tests of workflows: offline, in virtual time
+    /// Run workflow tests offline, in virtual time
     Test(cmd::test::TestArgs),
-    /// Check, draw and describe workflow files
+    /// Validate, draw, describe and deploy workflows
     #[command(visible_aliases = ["workflows", "w"], subcommand)]
     Workflow(cmd::workflow::WorkflowCommand),
-    /// Look at executions and steer them
+    /// Inspect and control executions
     #[command(visible_aliases = ["executions", "x"], subcommand)]
     Execution(cmd::execution::ExecutionCommand),
-    /// See what waits for a person, and decide
+    /// List pending approvals and decide on them
     #[command(visible_alias = "approvals", subcommand)]
     Approval(cmd::approval::ApprovalCommand),
-    /// Look at agents and call them
+    /// Inspect and call agents
     #[command(visible_alias = "agents", subcommand)]
     Agent(cmd::agent::AgentCommand),
-    /// Talk to an agent on this terminal
+    /// Chat with an agent in this terminal
     Chat(cmd::chat::ChatArgs),
-    /// See which language models agents name, and whether they answer
+    /// List the language models that agents use, and check that they respond
     #[command(visible_alias = "models", subcommand)]
     Model(cmd::model::ModelCommand),
-    /// List, fetch and compare artifacts of executions
+    /// List, fetch and compare execution artifacts
     #[command(visible_alias = "artifacts", subcommand)]
     Artifact(cmd::artifact::ArtifactCommand),
-    /// Workflows as tools of language models
+    /// Use workflows as tools of language models
     #[command(visible_alias = "tools", subcommand)]
     Tool(cmd::tool::ToolCommand),
-    /// Show what goes on in a mesh
+    /// Show the activity of a mesh
     Top(cmd::top::TopArgs),
-    /// Check a mesh from end to end
+    /// Run end-to-end health checks on a mesh
     Doctor(cmd::doctor::DoctorArgs),
-    /// Run a role of the mesh until it is told to stop
+    /// Run a mesh service until it is stopped
     #[command(subcommand)]
     Serve(cmd::serve::ServeCommand),
-    /// Offer workflows and agents as tools of MCP, to hosts that start this command
+    /// Serve workflows and agents as MCP tools to a host that starts this command
     Mcp(Box<cmd::mcp::McpArgs>),
-    /// Make and check what the mesh needs on a server
+    /// Provision and check a mesh on a NATS server
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),
-    /// Give keys to callers over HTTP, and deploy webhook triggers
+    /// Manage API keys of HTTP callers, and deploy webhook triggers
     #[command(subcommand)]
     Gateway(cmd::gateway::GatewayCommand),
-    /// Measure what executions cost on this machine
+    /// Measure the cost of executions on this machine
     Bench(cmd::bench::BenchArgs),
-    /// Print the JSON Schema of a kind of file, for editors
+    /// Print the JSON Schema of a file format, for editors
     Schema(cmd::schema::SchemaArgs),
     /// Explain an error code
     Explain(cmd::explain::ExplainArgs),
-    /// Start a workflow or an agent from a template
+    /// Create a workflow or an agent from a template
     #[command(subcommand)]
     New(cmd::new::NewCommand),
     /// Print shell completions
     Completions(cmd::completions::CompletionsArgs),
-    /// Write man pages into a folder
+    /// Write man pages to a folder
     Man(cmd::completions::ManArgs),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// Commands whose answer names nothing that another command takes.
+/// Commands whose output has no names that another command accepts.
 const WITHOUT_NAMES: [&str; 22] = [
     "agent call",
     "agent log",
@@ -122,7 +122,7 @@ const WITHOUT_NAMES: [&str; 22] = [
     "workflow migrate",
 ];
 
-/// Refuses `-o name` where there are no names: a program that reads them would take other lines for some.
+/// Rejects `-o name` for commands without names: a program would read other lines as names.
 fn refuse_names(command: &mut clap::Command, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
     let (mut path, mut at) = (Vec::new(), matches);
     while let Some((name, inner)) = at.subcommand() {
@@ -132,13 +132,13 @@ fn refuse_names(command: &mut clap::Command, matches: &clap::ArgMatches) -> Resu
     let asks_for_names = at.try_get_one::<Format>("output").ok().flatten() == Some(&Format::Name);
     let name = path.join(" ");
     if asks_for_names && WITHOUT_NAMES.contains(&name.as_str()) {
-        let text = format!("`sinew {name}` has no names to print; take another format than `-o name`");
+        let text = format!("`sinew {name}` does not support `-o name`");
         return Err(error_of(command, &path, &text));
     }
     Ok(())
 }
 
-/// Returns an error with the usage of the command that these names lead to.
+/// Returns an error with the usage of the command at this path.
 fn error_of(command: &mut clap::Command, path: &[&str], text: &str) -> clap::Error {
     let kind = clap::error::ErrorKind::ArgumentConflict;
     match path {
@@ -150,7 +150,7 @@ fn error_of(command: &mut clap::Command, path: &[&str], text: &str) -> clap::Err
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
     match cli.command {
         Command::Run(args) => cmd::run::run(&args, output),
@@ -179,14 +179,14 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, Failure> {
     }
 }
 
-/// Prints what clap says; usage errors end with 2, help and version with 0.
+/// Prints clap's message; usage errors exit with 2, help and version with 0.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
         return exit::Exit::Ok.into();
     }
     let said = error.render().to_string();
-    // The command line could not be read, but whoever wrote it may be a program all the same.
+    // The command line is invalid, but its caller may still be a program.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
         let mut parts = said.split("\n\n");
         let mut failure = Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
@@ -194,8 +194,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let document = output::document(&failure).to_string();
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        // Words of the command line may come from others, by way of a script. Those with line breaks cannot be told
-        // from the lines of the message, so that one keeps to one line.
+        // Arguments may be untrusted text that a script passes on. A line break in one could forge a
+        // line of the message, so the message is then printed as one line.
         let has_breaks = std::env::args_os().any(|word| word.to_string_lossy().contains('\n'));
         let text = if has_breaks { escape_line(said.trim_end()) } else { escape_text(said.trim_end()) };
         if text == said.trim_end() {
@@ -207,7 +207,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     exit::Exit::Usage.into()
 }
 
-/// Whether a command line asks for a format that programs read.
+/// Returns whether a command line requests a machine-readable format.
 fn is_for_machines(mut words: impl Iterator<Item = String>) -> bool {
     let is = |format: &str| matches!(format, "json" | "jsonl" | "yaml");
     while let Some(word) = words.next() {

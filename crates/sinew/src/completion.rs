@@ -1,7 +1,7 @@
-//! Words that a shell completes: commands and options, and the ids, nodes, names and codes that exist now.
+//! Shell completion of commands and options, and of existing ids, nodes, names and codes.
 //!
-//! The shell calls this program with the words that are typed so far. Ids and names come from the program itself, called
-//! with the connection that is typed: one rule says which mesh or folder is meant.
+//! The shell calls this program with the words typed so far. Ids and names come from running the
+//! program with the typed connection flags, so the mesh or folder is selected by the same rules.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -18,11 +18,11 @@ use sinew_protocol::code;
 use crate::cli::Cli;
 use crate::exit::Exit;
 
-/// Variable by which a shell asks.
+/// Variable with which a shell requests completions.
 const SHELL_VARIABLE: &str = "COMPLETE";
-/// A shell that waits longer seems to hang.
+/// Timeout of a list: a shell that waits longer seems to hang.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Options of a connection that are handed on, and whether a value follows.
+/// Connection options to pass on, and whether a value follows.
 const CONNECTION_OPTIONS: [(&str, bool); 13] = [
     ("--mesh", false),
     ("--local", false),
@@ -39,7 +39,7 @@ const CONNECTION_OPTIONS: [(&str, bool); 13] = [
     ("--nats-timeout", true),
 ];
 
-/// Answers a shell that asks for words; none if the program was called for something else.
+/// Answers a completion request of a shell; returns `None` if the program was called for something else.
 pub(crate) fn answer_shell() -> Option<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let folder = std::env::current_dir().ok();
@@ -56,7 +56,7 @@ pub(crate) fn answer_shell() -> Option<ExitCode> {
     }
 }
 
-/// The command line with lists of words at its arguments.
+/// Returns the command line with completers for its arguments.
 fn completed_command() -> Command {
     let mut command = Cli::command();
     command.build();
@@ -64,7 +64,7 @@ fn completed_command() -> Command {
 }
 
 fn attach(command: Command, path: &str) -> Command {
-    // A command that is built finds its arguments by position, so none may move.
+    // A built command finds its arguments by position, so none may move.
     let command = command.mut_args(|arg| match WordKind::of(path, &arg) {
         Some(kind) => arg.add(ArgValueCompleter::new(move |current: &OsStr| kind.candidates(current))),
         None => arg,
@@ -76,7 +76,7 @@ fn attach(command: Command, path: &str) -> Command {
     })
 }
 
-/// A kind of words that exist outside the program.
+/// A kind of completed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WordKind {
     Code,
@@ -88,7 +88,7 @@ enum WordKind {
 }
 
 impl WordKind {
-    /// The kind of the words of an argument; none for words that nothing lists.
+    /// Returns the kind of an argument's words; `None` if they cannot be listed.
     fn of(path: &str, arg: &Arg) -> Option<Self> {
         let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         let about = path.split(' ').next().unwrap_or_default();
@@ -125,14 +125,14 @@ impl WordKind {
     }
 }
 
-/// Words that are typed so far, without the name of the program.
+/// Returns the words typed so far, without the name of the program.
 fn typed() -> Vec<String> {
     let mut words = std::env::args().skip_while(|word| word != "--");
     words.next();
     words.skip(1).collect()
 }
 
-/// Nodes of the first execution or file that is typed.
+/// Returns the nodes of the first typed execution or file.
 fn nodes() -> Vec<String> {
     let typed = typed();
     let is_run = typed.first().is_some_and(|word| word == "run");
@@ -146,7 +146,7 @@ fn nodes() -> Vec<String> {
     }
 }
 
-/// The lines that this program prints for other arguments; none if it fails or takes too long.
+/// Returns the lines that this program prints for other arguments; empty if it fails or takes too long.
 fn listed(args: &[&str]) -> Vec<String> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let child = std::process::Command::new(program)
@@ -167,13 +167,13 @@ fn listed(args: &[&str]) -> Vec<String> {
         });
     }
     let text = lines.recv_timeout(LIST_TIMEOUT).unwrap_or_default();
-    // It has ended, or it is too late.
+    // The process has ended, or the timeout has passed.
     let _ = child.kill();
     let _ = child.wait();
     text.lines().map(str::to_owned).collect()
 }
 
-/// The options of a connection among typed words.
+/// Returns the connection options among typed words.
 fn connection(typed: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let mut words = typed.iter().peekable();

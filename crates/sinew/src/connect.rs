@@ -1,4 +1,5 @@
-//! The connection to a mesh: the flags of the `nats` command line, and what its errors mean for an exit code.
+//! The connection to a mesh: the flags of the `nats` command line, and runtimes for commands that
+//! use the network.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(crate) struct Connection {
     /// Use the mesh (implied by an address, a context or a running `sinew dev` in this folder)
     #[arg(help_heading = CONNECTION_HEADING, long)]
     pub(crate) mesh: bool,
-    /// Use this process and this folder, whatever the environment names
+    /// Use this process and this folder, even if the environment names a mesh
     #[arg(help_heading = CONNECTION_HEADING, long, conflicts_with_all = ["mesh", "nats", "context", "namespace"])]
     pub(crate) local: bool,
     /// Use the mesh of the `sinew dev` that runs in this folder
@@ -43,7 +44,7 @@ pub(crate) struct Connection {
     /// Context of the `nats` command line [env: `NATS_CONTEXT`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The mesh on that server [env: `SINEW_NAMESPACE`]
+    /// Namespace of the mesh on the server [env: `SINEW_NAMESPACE`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// File with credentials [env: `NATS_CREDS`]
@@ -55,31 +56,31 @@ pub(crate) struct Connection {
     /// User [env: `NATS_USER`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "USER", hide_short_help = true)]
     pub(crate) user: Option<String>,
-    /// Password; better in the environment, where others cannot see it [env: `NATS_PASSWORD`]
+    /// Password; prefer the environment variable, which other users cannot see [env: `NATS_PASSWORD`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "PASSWORD", hide_short_help = true)]
     pub(crate) password: Option<String>,
-    /// The client's TLS certificate [env: `NATS_CERT`]
+    /// File with the client's TLS certificate [env: `NATS_CERT`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlscert: Option<String>,
-    /// The client's TLS key [env: `NATS_KEY`]
+    /// File with the client's TLS key [env: `NATS_KEY`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlskey: Option<String>,
-    /// Certificate authorities to trust [env: `NATS_CA`]
+    /// File with certificate authorities to trust [env: `NATS_CA`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlsca: Option<String>,
-    /// How long to wait for the server (`5s`) [env: `NATS_TIMEOUT`]
+    /// Connection timeout (`5s`) [env: `NATS_TIMEOUT`]
     #[arg(help_heading = CONNECTION_HEADING, long, value_name = "DURATION", hide_short_help = true)]
     pub(crate) nats_timeout: Option<String>,
-    /// Caller under which commands are recorded [default: by the credentials, else the user]
+    /// Caller to record with commands [default: from the credentials, else the user]
     #[arg(help_heading = CONNECTION_HEADING, long = "as", value_name = "NAME", hide_short_help = true)]
     pub(crate) caller: Option<String>,
-    /// Password of the server of a `sinew dev`.
+    /// Password of the server that a `sinew dev` runs.
     #[arg(skip)]
     pub(crate) dev_password: Option<String>,
 }
 
 impl Connection {
-    /// True if a flag says that a mesh is meant.
+    /// Returns whether a flag selects a mesh.
     pub(crate) fn is_given(&self) -> bool {
         self.mesh
             || self.dev.is_some()
@@ -88,8 +89,9 @@ impl Connection {
             || self.namespace.is_some()
     }
 
-    /// True if a mesh is meant: by a flag, by a variable that names an address or a context, or by a `sinew dev` that runs
-    /// in this folder. `names_files` says that the command line names files of this folder, which only a flag overrules.
+    /// Returns whether a mesh is selected: by a flag, by a variable with an address or a context, or
+    /// by a `sinew dev` that runs in this folder. If the command line names files of this folder
+    /// (`names_files`), only a flag selects a mesh.
     pub(crate) fn is_meant(&self, names_files: bool) -> bool {
         if self.is_given() || self.local || names_files {
             return self.is_given();
@@ -97,8 +99,9 @@ impl Connection {
         has_address_variable() || RunningDev::find(Path::new(HERE)).is_some()
     }
 
-    /// Returns the connection as arguments of a call of this program elsewhere, so with the address and the namespace of
-    /// the environment, or the folder of the running `sinew dev`. A password is left out.
+    /// Returns the connection as arguments for running this program elsewhere. They include the
+    /// address and namespace from the environment, or the folder of the running `sinew dev`, but no
+    /// password.
     pub(crate) fn arguments(&self) -> Result<Vec<String>, Failure> {
         let resolved = self.resolved()?;
         if resolved.dev_password.is_some() {
@@ -131,8 +134,8 @@ impl Connection {
         Ok(given.flatten().collect())
     }
 
-    /// Returns the connection with address and password of a running `sinew dev`: that of `--dev`, or that of the current folder if
-    /// nothing names another address.
+    /// Returns the connection with the address and password of a running `sinew dev`: the one of
+    /// `--dev`, or the one in the current folder if no other address is given.
     fn resolved(&self) -> Result<Self, Failure> {
         let dev = match &self.dev {
             Some(folder) => Some(RunningDev::find(folder).ok_or_else(|| {
@@ -172,7 +175,7 @@ impl Connection {
     /// Connects. `role` names the connection.
     pub(crate) async fn open(&self, role: &'static str) -> Result<Mesh, Failure> {
         if self.local {
-            return Err(Failure::usage("--local has no meaning here: this command needs a mesh"));
+            return Err(Failure::usage("--local is not supported: this command needs a mesh"));
         }
         let resolved = self.resolved()?;
         let timeout = self.nats_timeout.as_deref().map(parse_duration).transpose()?;
@@ -202,19 +205,19 @@ impl Connection {
         Ok(mesh)
     }
 
-    /// Connects to a provisioned mesh, to start executions and look at them.
+    /// Connects to a provisioned mesh to start and inspect executions.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let mesh = self.open("cli").await?;
         Ok(Client::new(mesh, adapter).await?)
     }
 
-    /// Connects to a provisioned mesh, to do what an operator does.
+    /// Connects to a provisioned mesh as an operator.
     pub(crate) async fn operator(&self) -> Result<MeshOperator, Failure> {
         Ok(MeshOperator::new(self.client().await?))
     }
 }
 
-/// Tells whether a variable names an address or a context.
+/// Returns whether a variable gives an address or a context.
 fn has_address_variable() -> bool {
     variable(env::NATS_URL).is_some() || variable(env::NATS_CONTEXT).is_some()
 }
@@ -224,24 +227,25 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// How long a command waits for a collector at its end.
+/// Time for a command to send its last spans to a collector.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Roles that go on when they may not do something: what they do for others must not end for what one of them asked,
-/// and a check tells of what it may look at.
+/// Roles that continue after a permission error: a service must not stop because of one caller's
+/// request, and a check reports what it may read.
 const LASTING: [&str; 7] = ["executor", "agent", "gateway", "dev", "doctor", "check", "mcp"];
 
 tokio::task_local! {
-    /// Hears what the server does not permit, so that a command which cannot succeed ends at once.
+    /// Receives permission errors of the server, so that a command which cannot succeed fails at once.
     static REFUSED: mpsc::Sender<MeshError>;
 }
 
-/// Runs what has to wait for a network.
+/// Runs work that waits for the network.
 pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
 }
 
-/// The same for commands that may start executions: the first span of the trace is theirs to tell, if a collector is named.
+/// Like [`block`], for commands that may start executions: exports the first span of the trace if a
+/// collector is configured.
 pub(crate) fn block_traced<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block(async {
         let telemetry = sinew_telemetry::start_client().map_err(|error| telemetry_failure(&error))?;
@@ -251,8 +255,8 @@ pub(crate) fn block_traced<T>(work: impl Future<Output = Result<T, Failure>>) ->
     })
 }
 
-/// The same on this thread only: what waits for messages most of the time spends a third less without hand-overs between
-/// threads.
+/// Like [`block`], on this thread only: work that mostly waits for messages costs a third less
+/// without switches between threads.
 pub(crate) fn block_here<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
@@ -280,12 +284,12 @@ fn block_on<T>(
             Some(refused) = told.recv() => Err(refused.into()),
         }
     }));
-    // Connections that still try to say goodbye must not hold the command up.
+    // Connections that are still closing must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(500));
     ended
 }
 
-/// The failure of a service whose telemetry did not start.
+/// Returns the failure of a service whose telemetry did not start.
 pub(crate) fn telemetry_failure(error: &TelemetryError) -> Failure {
     let kind = match error {
         TelemetryError::Port { .. } => FailureKind::Failed,

@@ -1,4 +1,4 @@
-//! `--timeout`: counted from the moment the command was called, so that connecting, storing and waiting all count.
+//! `--timeout`, counted from the start of the process, so that it covers connecting, storing and waiting.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -11,19 +11,19 @@ use sinew_protocol::code;
 /// A command did not finish within its `--timeout`.
 const TIMEOUT_RAN_OUT: &str = code::TIMEOUT_RAN_OUT.as_str();
 
-/// Moment at which the process began.
+/// Time at which the process started.
 static PROCESS_START: OnceLock<Instant> = OnceLock::new();
 
-/// Notes that the process began. The first call counts.
+/// Records the start of the process. Only the first call counts.
 pub(crate) fn note_process_start() {
     PROCESS_START.get_or_init(Instant::now);
 }
 
-/// End of the time that a command may take; none without `--timeout`.
+/// Deadline of a command; `None` without `--timeout`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deadline(Option<Instant>);
 
-/// The time of a command is over.
+/// The deadline of a command has passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeadlinePassed;
 
@@ -32,16 +32,16 @@ impl Deadline {
     pub(crate) fn from_flag(timeout: Option<&str>) -> Result<Self, Failure> {
         let Some(millis) = timeout.map(parse_duration).transpose()? else { return Ok(Self(None)) };
         let start = *PROCESS_START.get_or_init(Instant::now);
-        // A time beyond what the clock can tell never comes.
+        // A time beyond the range of the clock is no deadline.
         Ok(Self(start.checked_add(Duration::from_millis(millis))))
     }
 
-    /// Returns the time that is left; none if there is no end.
+    /// Returns the remaining time; `None` without a deadline.
     pub(crate) fn left(&self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Waits until the time is over; for ever if there is no end.
+    /// Waits until the deadline; forever if there is none.
     pub(crate) async fn passed(&self) {
         match self.0 {
             Some(end) => tokio::time::sleep_until(end.into()).await,
@@ -49,7 +49,7 @@ impl Deadline {
         }
     }
 
-    /// Waits for some work as long as there is time. The work is kept on the heap: connecting to a server takes a lot.
+    /// Waits for work until the deadline. The work is boxed: the future of a connection is large.
     pub(crate) fn bound<T>(
         &self,
         work: impl Future<Output = T>,
@@ -63,7 +63,7 @@ impl Deadline {
         }
     }
 
-    /// The same for work that may fail. `doing` completes "--timeout ran out while …".
+    /// Like [`Self::bound`], for work that may fail. `doing` completes "--timeout ran out while …".
     pub(crate) fn within<T>(
         &self,
         doing: &str,

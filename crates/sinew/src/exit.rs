@@ -1,4 +1,4 @@
-//! How a command ends: one exit code per kind of end, the same in every command.
+//! Exit codes, the same in every command.
 
 use std::process::ExitCode;
 
@@ -17,13 +17,13 @@ pub(crate) enum Exit {
     NotFound = 3,
     /// No server, no responders.
     Unreachable = 4,
-    /// Timed out waiting; the work goes on.
+    /// Timed out waiting; the work continues.
     TimedOut = 5,
-    /// In the wrong state for this.
+    /// The state does not allow the command.
     Conflict = 6,
     /// Not allowed.
     Denied = 7,
-    /// Ended waiting for a person.
+    /// Waiting for a person.
     Waiting = 8,
     /// Interrupted.
     Interrupted = 130,
@@ -54,11 +54,11 @@ impl From<Exit> for ExitCode {
 pub(crate) const TABLE: &str = "Exit codes:
   0    done
   1    the work failed: an execution or a test failed, a check found errors
-  2    the command line is wrong
+  2    invalid command line
   3    a file, node, agent or execution does not exist
-  4    unreachable: no server, nobody responds
-  5    timed out waiting; the work goes on
-  6    in the wrong state for this
+  4    unreachable: no server, or no response
+  5    timed out waiting; the work continues
+  6    not possible in the current state
   7    not allowed
-  8    ended waiting for a person
+  8    waiting for a person
   130  interrupted";

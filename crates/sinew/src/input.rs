@@ -7,7 +7,7 @@ use sinew_operations::failure::{Failure, FailureKind};
 use sinew_operations::workflow_file;
 use sinew_protocol::code;
 
-/// The input: JSON, `@file`, `-` or single fields. Nothing given = an empty object.
+/// Reads the input: JSON, `@file`, `-` or single fields. The default is an empty object.
 pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Failure> {
     let mut value = match input {
         None => Value::Object(Map::new()),
@@ -18,7 +18,7 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
             Value::Object(members) => {
                 members.insert(key, json_or_text(&text));
             }
-            _ => return Err(Failure::usage("--param needs an input that is an object")),
+            _ => return Err(Failure::usage("--param needs an input that is a JSON object")),
         }
     }
     Ok(value)
@@ -49,13 +49,13 @@ pub(crate) fn pairs(texts: &[String], flag: &str) -> Result<Vec<(String, String)
         .collect()
 }
 
-/// Reads an amount of USD: more than nothing.
+/// Parses an amount of USD above 0.
 pub(crate) fn price(text: &str) -> Result<f64, String> {
     let amount = text.trim_start_matches('$').parse::<f64>().ok().filter(|usd| usd.is_finite() && *usd > 0.0);
     amount.ok_or_else(|| "expected an amount of USD above 0, such as 0.50".to_owned())
 }
 
-/// JSON if it reads as JSON, else text.
+/// Parses text as JSON if possible, else returns it as a string.
 pub(crate) fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }

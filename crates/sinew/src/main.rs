@@ -1,9 +1,9 @@
-//! `sinew`: every role and every tool in one binary.
+//! `sinew`: all services and tools in one binary.
 //!
 //! Place in the flow: the thin shell around the libraries. It parses the command line, reads files and the clock,
-//! and prints: data on stdout, everything else on stderr, one exit code per kind of end.
+//! and prints: data on stdout, everything else on stderr, one exit code per outcome.
 //!
-//! It never holds rules of a dialect, the engine or the mesh: those live in their crates.
+//! It contains no rules of a dialect, the engine or the mesh: those are in their crates.
 
 mod agent_trust;
 mod answer_stream;
@@ -24,12 +24,12 @@ mod variable_args;
 
 use std::process::ExitCode;
 
-/// Every message is a small tree of values that lives for a moment.
+/// Each message allocates a small, short-lived tree of values.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // A worker for scripts is this program, too.
+    // Script workers run this program, too.
     if let Some(exit) = sinew_script::run_worker() {
         return exit;
     }

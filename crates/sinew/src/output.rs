@@ -1,4 +1,4 @@
-//! Where words go: data to stdout, everything else to stderr; colour only where somebody looks.
+//! Output: data to stdout, everything else to stderr; colour only on terminals.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sinew_operations::failure::Failure;
 use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 
-/// Fields that name what a document is about, the first of them that is there.
+/// Fields with the name of a document; the first one present is used.
 const NAMED_BY: [&str; 10] =
     ["execution", "address", "name", "role", "check", "code", "stream", "node", "message", "would_start"];
 
@@ -20,16 +20,16 @@ const GLOBAL_HEADING: &str = "Global options";
 /// Flags of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Format of data on stdout
+    /// Output format on stdout
     #[arg(short, long, global = true, help_heading = GLOBAL_HEADING, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
     /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
     #[arg(long, global = true, help_heading = GLOBAL_HEADING, value_enum, default_value_t = ColorChoice::Auto)]
     pub(crate) color: ColorChoice,
-    /// Icons and lines in ASCII only
+    /// Draw icons and lines in ASCII only
     #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) ascii: bool,
-    /// No progress and no hints on stderr
+    /// Suppress progress and hints on stderr
     #[arg(short, long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) quiet: bool,
 }
@@ -37,13 +37,13 @@ pub(crate) struct Global {
 /// Formats of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people; may change
+    /// For people; may change between versions
     Table,
     /// For people, with more columns
     Wide,
     /// One document; stable
     Json,
-    /// One document a line; stable
+    /// One document per line; stable
     Jsonl,
     /// One document; stable
     Yaml,
@@ -72,7 +72,7 @@ pub(crate) struct Output {
     pub(crate) color: bool,
     /// Colour on stderr.
     pub(crate) color_err: bool,
-    /// Stderr is a terminal somebody looks at.
+    /// Whether stderr is a terminal that can repaint.
     pub(crate) live: bool,
     /// Icons in ASCII only.
     pub(crate) ascii: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
 }
 
-#[expect(clippy::unused_self, reason = "who prints needs an `Output`, whatever it looks at")]
+#[expect(clippy::unused_self, reason = "printing needs an `Output`, whichever fields it reads")]
 impl Output {
     pub(crate) fn new(global: &Global) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -100,17 +100,17 @@ impl Output {
         }
     }
 
-    /// Writes text to stdout with its hidden characters escaped. A reader that went away is not an error of ours.
+    /// Writes text to stdout with its hidden characters escaped. Ignores a closed pipe.
     pub(crate) fn text(&self, text: &str) {
         write_stdout(&escape_text(text));
     }
 
-    /// Writes a view to stdout: the same, but the styles of the view stay where colour is wanted.
+    /// Writes a view to stdout like [`Self::text`], but keeps its styles if colour is enabled.
     pub(crate) fn styled(&self, text: &str) {
         write_stdout(&escaped(&self.signs(text), self.color));
     }
 
-    /// Returns text with signs that a terminal for ASCII has.
+    /// Returns text with the signs of views in ASCII if requested.
     fn signs<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.ascii { ascii_signs(text) } else { Cow::Borrowed(text) }
     }
@@ -120,7 +120,7 @@ impl Output {
         write_stdout(&escape_line(text));
     }
 
-    /// Writes text to a file or a pipe exactly as it is, and escaped to a terminal, which would obey it.
+    /// Writes text unchanged to a file or a pipe, and escaped to a terminal, which would interpret it.
     pub(crate) fn raw(&self, text: &str) {
         if std::io::stdout().is_terminal() {
             self.text(text);
@@ -129,7 +129,7 @@ impl Output {
         }
     }
 
-    /// Writes bytes to a file or a pipe exactly as they are, and as escaped text to a terminal.
+    /// Writes bytes unchanged to a file or a pipe, and as escaped text to a terminal.
     pub(crate) fn bytes(&self, bytes: &[u8]) {
         if std::io::stdout().is_terminal() {
             return write_stdout(&escape_text(&String::from_utf8_lossy(bytes)));
@@ -139,7 +139,8 @@ impl Output {
         let _ = out.flush();
     }
 
-    /// Writes a value in the chosen format; `table` words it for people. A list has a line for each item in JSON Lines.
+    /// Writes a value in the chosen format; `table` formats it for people. In JSON Lines a list has a
+    /// line per item.
     pub(crate) fn value<T: Serialize>(&self, value: &T, table: impl FnOnce(&T) -> String) {
         let document = || serde_json::to_value(value).unwrap_or_default();
         match self.format {
@@ -157,7 +158,7 @@ impl Output {
         }
     }
 
-    /// Writes a document in the chosen format, or in its usual one for people.
+    /// Writes a document in the chosen format, or in its default one for people.
     pub(crate) fn document<T: Serialize>(&self, document: &T, name: &str, usual: Format) {
         let format = match self.format {
             Format::Table | Format::Wide => usual,
@@ -173,7 +174,8 @@ impl Output {
         }
     }
 
-    /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that no text of others adds a line.
+    /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that untrusted text cannot
+    /// add a line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr().lock(), "{}", escape_line(&self.signs(text)));
@@ -197,7 +199,7 @@ impl Output {
         let _ = writeln!(std::io::stderr().lock(), "{}", escaped(&self.signs(text), self.color_err));
     }
 
-    /// Says why a command failed: for people, and as one JSON object with `-o json`.
+    /// Prints why a command failed: as text, or as one JSON object with `-o json`.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.is_machine() {
             self.error_line(&document(failure).to_string());
@@ -214,13 +216,13 @@ impl Output {
         }
     }
 
-    /// True if a program reads the data.
+    /// Returns whether the output format is machine-readable.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml)
     }
 }
 
-/// Returns text with the signs of views in ASCII. Other characters stay: they are words of somebody.
+/// Returns text with the signs of views in ASCII. Other characters are data and stay.
 fn ascii_signs(text: &str) -> Cow<'_, str> {
     const SIGNS: [(char, &str); 6] =
         [('…', "..."), ('×', "x"), ('→', "->"), ('≠', "!"), ('–', "-"), ('·', ".")];
@@ -246,17 +248,17 @@ fn write_stdout(text: &str) {
     let _ = out.flush();
 }
 
-/// Returns text as a terminal may get it. With `color`, the styles of views are kept.
+/// Escapes text for a terminal. With `color`, the styles of views are kept.
 pub(crate) fn escaped(text: &str, color: bool) -> Cow<'_, str> {
     escape(text, EscapePolicy { keep_line_breaks: true, keep_styles: color })
 }
 
-/// Returns one line as a terminal may get it. With `color`, the styles of views are kept.
+/// Escapes one line for a terminal. With `color`, the styles of views are kept.
 pub(crate) fn escaped_line(text: &str, color: bool) -> Cow<'_, str> {
     escape(text, EscapePolicy { keep_line_breaks: false, keep_styles: color })
 }
 
-/// A failure as programs read it.
+/// Returns a failure as JSON.
 pub(crate) fn document(failure: &Failure) -> Value {
     let mut error = json!({ "error": { "code": failure.code, "message": failure.message } });
     if let Some(hint) = &failure.hint {
@@ -269,7 +271,7 @@ pub(crate) fn document(failure: &Failure) -> Value {
     error
 }
 
-/// Returns the names by which other commands take a document, or each of a list; `None` if they take none.
+/// Returns the names by which other commands accept a document, or each of a list; `None` if it has none.
 fn names(value: &Value) -> Option<Vec<&str>> {
     fn name(one: &Value) -> Option<&str> {
         NAMED_BY.iter().find_map(|key| one.get(key)?.as_str())
@@ -280,10 +282,11 @@ fn names(value: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// YAML text of a value.
+/// Returns a value as YAML.
 pub(crate) fn to_yaml<T: Serialize>(value: &T) -> String {
     let json = || serde_json::to_string_pretty(value).unwrap_or_default();
-    // JSON is YAML, so the fallback loses nothing. Escapes need its quotes: a plain scalar would take them literally.
+    // JSON is YAML, so the fallback loses nothing. Escapes need its quotes: a plain scalar would use
+    // them literally.
     match serde_saphyr::to_string(value) {
         Ok(yaml) if matches!(escape_text(&yaml), Cow::Borrowed(_)) => yaml,
         _ => json().chars().fold(String::new(), |mut out, c| {

@@ -1,4 +1,4 @@
-//! Lines that are painted over each other on a terminal.
+//! Repainting of lines on a terminal.
 
 use std::io::Write as _;
 
@@ -6,10 +6,10 @@ use sinew_inspection::node_table::PictureLine;
 
 use crate::output;
 
-/// Size of a terminal that does not tell its size, in columns and rows.
+/// Assumed size of a terminal that does not report its size, in columns and rows.
 const USUAL_SIZE: (usize, usize) = (100, 40);
 
-/// Returns the columns of the terminal that stderr is.
+/// Returns the width of the terminal on stderr, in columns.
 pub(crate) fn terminal_width() -> usize {
     terminal_size().0
 }
@@ -26,10 +26,10 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    /// Paints lines on stderr, in the place of those before. Lines that do not fit are cut or counted.
+    /// Paints lines on stderr over the previous ones. Lines that do not fit are cut or counted.
     pub(crate) fn paint(&mut self, lines: Vec<PictureLine>, ascii: bool) {
         let (width, height) = terminal_size();
-        // The cursor stands below the last line, so a picture has one line less than the terminal.
+        // The cursor is below the last line, so a picture has one line less than the terminal.
         let lines = choose_lines(lines, height.saturating_sub(1).max(1), ascii);
         let lines: Vec<String> =
             lines.iter().map(|line| cut(&output::escaped_line(&line.text, true), width, ascii)).collect();
@@ -37,7 +37,7 @@ impl Painter {
         self.painted = lines.len();
     }
 
-    /// Paints the last picture: every line, as long as it is. Nothing is painted over it.
+    /// Paints the last picture with all lines in full. Later pictures do not overwrite it.
     pub(crate) fn finish(&mut self, lines: &[PictureLine]) {
         let lines: Vec<String> =
             lines.iter().map(|line| output::escaped_line(&line.text, true).into_owned()).collect();
@@ -57,7 +57,7 @@ impl Painter {
     }
 }
 
-/// Returns at most so many lines: those that matter most, in their order, and the number of the others.
+/// Returns at most `height` lines: the most important ones in their order, and the number of the others.
 fn choose_lines(lines: Vec<PictureLine>, height: usize, ascii: bool) -> Vec<PictureLine> {
     if lines.len() <= height {
         return lines;
@@ -75,7 +75,7 @@ fn choose_lines(lines: Vec<PictureLine>, height: usize, ascii: bool) -> Vec<Pict
     chosen
 }
 
-/// The line in at most so many columns, not counting colour.
+/// Cuts a line to `width` columns, not counting colour.
 fn cut(line: &str, width: usize, ascii: bool) -> String {
     let mut out = String::new();
     let mut columns = 0;

@@ -1,18 +1,18 @@
-//! `-h` in at most 24 lines: the options that are used most, and examples. `--help` has all of it.
+//! `-h` in at most 24 lines: the most used options, and examples. `--help` shows everything.
 
 use clap::Command;
 
-/// Begin of the line that names hidden options.
+/// Start of the line that names hidden options.
 const HIDDEN_OPTIONS: &str = "More in --help:";
-/// Lines of a short help.
+/// Maximum lines of a short help.
 const MAX_SHORT_HELP_LINES: usize = 24;
-/// Columns of the terminal that holds a short help.
+/// Columns of a terminal that fits a short help.
 const HELP_COLUMNS: usize = 80;
-/// Examples of a short help, with their heading.
+/// Maximum lines of examples in a short help, with their heading.
 const MAX_EXAMPLE_LINES: usize = 4;
 
-/// Shortens the short help of each command that has no commands of its own and whose names `is_asked` knows: rendering the
-/// help of all of them to count its lines takes half a second of an unoptimised build.
+/// Shortens the short help of each command without subcommands whose name `is_asked` accepts.
+/// Rendering the help of all commands to count lines takes half a second in an unoptimised build.
 pub(crate) fn shorten_help(command: Command, is_asked: &dyn Fn(&str) -> bool) -> Command {
     let mut command = command;
     command.build();
@@ -20,7 +20,7 @@ pub(crate) fn shorten_help(command: Command, is_asked: &dyn Fn(&str) -> bool) ->
 }
 
 fn shorten(command: Command, is_asked: &dyn Fn(&str) -> bool) -> Command {
-    // A command whose own commands are hidden does the work itself.
+    // A command whose subcommands are all hidden counts as a leaf.
     let is_leaf = !command.get_subcommands().any(|one| !one.is_hide_set() && one.get_name() != "help");
     if is_leaf {
         return shorten_leaf(command);
@@ -45,13 +45,13 @@ fn shorten_leaf(mut command: Command) -> Command {
     if help_lines(&command) <= MAX_SHORT_HELP_LINES {
         return command;
     }
-    // The place of the line that names what is hidden.
+    // The line that names hidden options precedes the examples.
     let ending = |hidden: &str| {
         if examples.is_empty() { hidden.to_owned() } else { format!("{hidden}\n\n{examples}") }
     };
     command = command.after_help(ending(HIDDEN_OPTIONS));
-    // Options are declared in the order of their use, so the last ones go first; those of a heading go before the command's
-    // own, and of them the two that matter most go last.
+    // Options are declared most used first, so the last ones are hidden first. Options under a heading
+    // are hidden before the command's own, and the two most important of them last.
     let hideable = command
         .get_arguments()
         .filter(|arg| !arg.is_positional() && !arg.is_required_set() && !arg.is_hide_short_help_set())
@@ -69,7 +69,7 @@ fn shorten_leaf(mut command: Command) -> Command {
     let mut next = next.into_iter();
     while help_lines(&command) > MAX_SHORT_HELP_LINES {
         let Some((_, id)) = next.next() else { break };
-        // A command that is built finds its arguments by position, so none may move: `mut_arg` would put it last.
+        // A built command finds its arguments by position, so none may move: `mut_arg` would move it.
         command = command.mut_args(|arg| {
             let is_next = *arg.get_id() == id;
             if is_next { arg.hide_short_help(true) } else { arg }
@@ -79,7 +79,7 @@ fn shorten_leaf(mut command: Command) -> Command {
     command.after_help(ending(&hidden))
 }
 
-/// The line that names options which a short help hides: the mesh and the format first, as many as the line holds.
+/// Returns the line that names the hidden options: the mesh and the format first, as many as fit.
 fn hidden_options(command: &Command) -> String {
     let mut hidden: Vec<(u8, String)> = command
         .get_arguments()
@@ -106,7 +106,7 @@ fn hidden_options(command: &Command) -> String {
     line
 }
 
-/// Lines that `-h` prints: the text, and an empty one behind it.
+/// Returns the number of lines that `-h` prints: the text and an empty line.
 fn help_lines(command: &Command) -> usize {
     let mut narrow = command.clone().term_width(HELP_COLUMNS).max_term_width(HELP_COLUMNS);
     narrow.render_help().to_string().lines().count() + 1

@@ -12,7 +12,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let open = |kind| {
             signal(kind).map_err(|error| {

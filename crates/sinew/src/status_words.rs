@@ -12,12 +12,12 @@ use crate::exit::Exit;
 pub(crate) fn execution_status() -> impl TypedValueParser<Value = ExecutionStatus> {
     let value = |status: ExecutionStatus| {
         let (help, alias) = match status {
-            ExecutionStatus::Running => ("Work goes on", None),
-            ExecutionStatus::Waiting => ("A person is waited for, and nothing else goes on", None),
-            ExecutionStatus::Paused => ("An operator paused it", None),
-            ExecutionStatus::Success => ("It did what it was meant to", Some("success")),
-            ExecutionStatus::Failure => ("It did not", Some("failure")),
-            ExecutionStatus::Cancelled => ("A user or a parent cancelled it", None),
+            ExecutionStatus::Running => ("In progress", None),
+            ExecutionStatus::Waiting => ("Waiting only for a person", None),
+            ExecutionStatus::Paused => ("Paused by an operator", None),
+            ExecutionStatus::Success => ("Ended successfully", Some("success")),
+            ExecutionStatus::Failure => ("Ended with a failure", Some("failure")),
+            ExecutionStatus::Cancelled => ("Cancelled by a user or a parent", None),
         };
         PossibleValue::new(words::status_word(status)).help(help).aliases(alias)
     };
@@ -33,13 +33,13 @@ pub(crate) fn node_status() -> impl TypedValueParser<Value = NodeStatus> {
     let value = |status: NodeStatus| {
         PossibleValue::new(status.as_str()).help(match status {
             NodeStatus::Planned => "Not reached yet",
-            NodeStatus::Queued => "Waits for its turn",
-            NodeStatus::Running => "At work",
-            NodeStatus::Waiting => "Waits for a person",
-            NodeStatus::Succeeded => "Ended well",
-            NodeStatus::Failed => "Ended badly",
-            NodeStatus::Skipped => "Did not have to run",
-            NodeStatus::Cancelled => "Was given up",
+            NodeStatus::Queued => "Waiting to run",
+            NodeStatus::Running => "In progress",
+            NodeStatus::Waiting => "Waiting for a person",
+            NodeStatus::Succeeded => "Ended successfully",
+            NodeStatus::Failed => "Ended with a failure",
+            NodeStatus::Skipped => "Not needed",
+            NodeStatus::Cancelled => "Cancelled before its end",
         })
     };
     PossibleValuesParser::new(NodeStatus::ALL.map(value)).map(|word| {
@@ -48,7 +48,7 @@ pub(crate) fn node_status() -> impl TypedValueParser<Value = NodeStatus> {
     })
 }
 
-/// Returns the exit code of a command that follows an execution.
+/// Returns the exit code of a command that followed an execution.
 pub(crate) const fn exit_of(status: ExecutionStatus) -> Exit {
     match status {
         ExecutionStatus::Success => Exit::Ok,

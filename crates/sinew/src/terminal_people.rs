@@ -1,4 +1,4 @@
-//! People at the terminal, for agents of this process that ask a person.
+//! The person at the terminal, for agents of this process that ask a person.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,11 +16,11 @@ use crate::output::{self, Output};
 /// Answers that the command line gives in advance, each for the questions of one node or agent.
 pub(crate) type GivenAnswers = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Makes room on the terminal for a question, and goes on with what was shown before.
+/// Clears the terminal for a question, and restores it afterwards.
 pub(crate) trait TerminalRoom: Send + Sync {
-    /// Makes room.
+    /// Prepares the terminal for a question.
     fn open(&self) -> BoxFuture<'_, ()>;
-    /// Goes on.
+    /// Resumes the previous output.
     fn close(&self);
 }
 
@@ -35,24 +35,24 @@ impl TerminalRoom for PlainRoom {
     fn close(&self) {}
 }
 
-/// The person at the terminal. Questions are put one after the other.
+/// The person at the terminal. Questions are asked one after the other.
 pub(crate) struct TerminalPeople {
     answers: GivenAnswers,
     room: Box<dyn TerminalRoom>,
     /// Whether a person sees questions and can answer.
     is_seen: bool,
-    /// Held while a question is put.
+    /// Held while a question is asked.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl TerminalPeople {
-    /// Asks where a person sees the question and can answer; elsewhere only given answers count.
+    /// Asks only if a person sees the question and can answer; otherwise only given answers count.
     pub(crate) fn new(answers: GivenAnswers, room: Box<dyn TerminalRoom>, output: &Output) -> Arc<Self> {
         let is_seen = output.live && !output.is_machine() && std::io::stdin().is_terminal();
         Arc::new(Self { answers, room, is_seen, turn: tokio::sync::Mutex::new(()) })
     }
 
-    /// The people whom an agent asks at this place: the node of a workflow, or the agent itself.
+    /// Returns the people for questions of this place: the node of a workflow, or the agent itself.
     pub(crate) fn asked_by(self: &Arc<Self>, place: &str) -> Arc<dyn People> {
         Arc::new(AskingPlace { people: Arc::clone(self), place: place.to_owned() })
     }
@@ -69,7 +69,7 @@ impl TerminalPeople {
             return reply_of(&answer, is_decision, "--answer");
         }
         if !self.is_seen {
-            let text = "no person can be asked here; answer in advance with --answer";
+            let text = "no person is available here; answer in advance with --answer";
             return PersonReply { comment: Some(text.to_owned()), ..PersonReply::default() };
         }
         let _turn = self.turn.lock().await;
@@ -89,7 +89,7 @@ impl TerminalPeople {
     }
 }
 
-/// A place from which the person at the terminal is asked.
+/// The node or agent that asks the person at the terminal.
 struct AskingPlace {
     people: Arc<TerminalPeople>,
     place: String,
@@ -101,7 +101,7 @@ impl People for AskingPlace {
     }
 }
 
-/// An answer as an agent hears it. A decision is yes or no, and words behind it are a comment.
+/// Converts an answer to the reply for an agent. A decision is yes or no; words after it are a comment.
 fn reply_of(answer: &Value, is_decision: bool, by: &str) -> PersonReply {
     let by_person = by.to_owned();
     let text = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
@@ -114,7 +114,7 @@ fn reply_of(answer: &Value, is_decision: bool, by: &str) -> PersonReply {
     PersonReply { approved, by_person, comment: Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()) }
 }
 
-/// Puts a question on the terminal; none if there is no answer.
+/// Asks a question on the terminal; returns `None` without an answer.
 fn read_line(place: &str, prompt: &PersonPrompt) -> Option<String> {
     let write_line = |text: &str| {
         let _gone = writeln!(std::io::stderr().lock(), "{}", output::escaped(text, false));

@@ -11,13 +11,13 @@ pub(crate) struct VariableArgs {
     /// Let application files (`apps:`) read this environment variable as ${NAME}. May be repeated
     #[arg(long = "env", value_name = "NAME", hide_short_help = true)]
     env_names: Vec<String>,
-    /// The same for a secret: ${NAME} stays in the plan, and an agent that lists NAME resolves it. May be repeated
+    /// Like --env, for a secret: the plan keeps ${NAME}; an agent that lists NAME resolves it. May be repeated
     #[arg(long = "env-secret", value_name = "NAME", hide_short_help = true)]
     env_secrets: Vec<String>,
 }
 
 impl VariableArgs {
-    /// Returns the allow-list that the flags name.
+    /// Returns the allow-list from the flags.
     pub(crate) fn rules(&self) -> Result<VariableRules, Failure> {
         let mut rules = VariableRules::default();
         let refused = |error: sinew_source::VariableError| {
@@ -28,7 +28,7 @@ impl VariableArgs {
         Ok(rules)
     }
 
-    /// Tells whether a flag was given.
+    /// Returns whether a flag was given.
     pub(crate) fn is_given(&self) -> bool {
         !self.env_names.is_empty() || !self.env_secrets.is_empty()
     }

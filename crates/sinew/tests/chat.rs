@@ -141,11 +141,11 @@ fn models_of_agent_files_are_listed_and_asked() {
         (&row("far")["key"], &row("far")["key_is_set"], &row("far")["price"]["output"]),
         (&json!("NO_SUCH_KEY"), &json!(false), &json!(2.0))
     );
-    assert!(world.ok(&["model", "ping", "main", "--trust"]).starts_with("Clerk main answered in "));
+    assert!(world.ok(&["model", "ping", "main", "--trust"]).starts_with("Clerk main responded in "));
     let refused = world.run(&["model", "ping", "far"]);
     let out = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(
-        out.contains("Other far does not answer: model 'far' needs the environment variable 'NO_SUCH_KEY', which is not set"),
+        out.contains("Other far did not respond: model 'far' needs the environment variable 'NO_SUCH_KEY', which is not set"),
         "{out}"
     );
     assert_eq!(refused.status.code(), Some(1));

@@ -70,7 +70,7 @@ fn an_executor_that_was_killed_counts_as_silent() {
         top.contains("executors 0 (1 unreachable, last heartbeat ") && top.contains("shards 0/4"),
         "{top}"
     );
-    assert!(top.contains("executions set aside 0  messages in quarantine 0"), "{top}");
+    assert!(top.contains("executions held 0  messages quarantined 0"), "{top}");
     // The newest execution is one that no executor has taken, not the one before it.
     world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "later", "--detach"]);
     let described = world.run(&["execution", "describe", "@latest"]);

@@ -140,7 +140,7 @@ fn new_model_agents_fit_their_purpose_and_run_without_a_key() {
         assert!(!world.ok(&["agent", "call", &file, "-m", "hello", "--local"]).is_empty());
     }
     let (_, err) = words(&world.run(&["new", "agent", "x", "--for", "judge"]));
-    assert!(err.contains("--for is for agents with a language model"), "{err}");
+    assert!(err.contains("--for applies to agents with a language model"), "{err}");
     // A doubtful file works, and its doubt is told.
     let doubtful = "name: Doubtful\nrun:\n  model:\n    use: [main]\n    models: {main: {provider: script}}\n    taint: allow\n    \
                     tools: [{peer: Inbox}, {peer: Bank, effect: once}]\n";

@@ -1,4 +1,4 @@
-//! `sinew approval`: what waits for a person, and the person's word to it.
+//! `sinew approval`: pending approvals and decisions.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -15,20 +15,20 @@ use crate::exit::Exit;
 use crate::input;
 use crate::output::Output;
 
-/// Commands for what waits for people.
+/// Commands for approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalCommand {
-    /// List what waits for a person
+    /// List pending approvals
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show what a person is asked, with the data to judge
+    /// Show a pending approval with its data
     #[command(
         after_help = "Examples:\n  sinew approval show @latest\n  sinew approval show x7f3 --node discount -o json"
     )]
     Show(OneArgs),
-    /// Say yes, or give an answer
+    /// Approve a request, or answer it with data
     Approve(ApproveArgs),
-    /// Say no
+    /// Reject a request
     Reject(RejectArgs),
 }
 
@@ -36,20 +36,20 @@ pub(crate) enum ApprovalCommand {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  sinew approval list\n  sinew approval list -o json | jq '.[].question'")]
 pub(crate) struct ListArgs {
-    /// Only of this workflow
+    /// Only approvals of this workflow
     #[arg(short, long, value_name = "NAME")]
     workflow: Option<String>,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// One question.
+/// One pending approval.
 #[derive(Args, Debug)]
 pub(crate) struct OneArgs {
-    /// The execution: its id, the first characters of it, or @latest
+    /// Execution: id or id prefix, or @latest
     #[arg(value_name = "ID|@latest")]
     id: String,
-    /// The node that waits, when several do
+    /// Node that waits, if there are several
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     #[command(flatten)]
@@ -59,19 +59,19 @@ pub(crate) struct OneArgs {
 /// Arguments of `sinew approval approve`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say yes to what waits for a person, or answer it with data. Who decides is recorded with the decision.",
+    long_about = "Approve a pending request, or answer it with data. The decision records who made it.",
     after_help = "Examples:\n  sinew approval approve @latest\n  sinew approval approve x7f3 --node discount --data '{\"percent\": 5}' --comment 'as agreed'"
 )]
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// The answer, as JSON if it reads as JSON, else as text [default: approve]
+    /// Answer, parsed as JSON if possible, else used as text [default: approve]
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
     /// Comment stored with the decision
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
-    /// Say what would be decided, and do nothing
+    /// Show the decision without making it
     #[arg(long)]
     dry_run: bool,
 }
@@ -79,7 +79,7 @@ pub(crate) struct ApproveArgs {
 /// Arguments of `sinew approval reject`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say no to what waits for a person. Who decides, and why, is recorded with the decision.",
+    long_about = "Reject a pending request. The decision records who made it and why.",
     after_help = "Examples:\n  sinew approval reject @latest --comment 'the amount is wrong'"
 )]
 pub(crate) struct RejectArgs {
@@ -88,12 +88,12 @@ pub(crate) struct RejectArgs {
     /// Reason stored with the decision
     #[arg(long, value_name = "TEXT")]
     comment: String,
-    /// Say what would be decided, and do nothing
+    /// Show the decision without making it
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit, Failure> {
     block(async {
         match command {
@@ -106,7 +106,7 @@ pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit
             }
             ApprovalCommand::Reject(args) => {
                 if args.comment.trim().is_empty() {
-                    return Err(Failure::usage("--comment says why, and may not be empty"));
+                    return Err(Failure::usage("--comment needs a reason; it cannot be empty"));
                 }
                 let decision =
                     DecisionRequest { data: Value::Null, comment: Some(args.comment), reject: true };
@@ -121,7 +121,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let rows = remote.approvals(args.workflow.as_deref()).await?;
     let now = local::now();
     output.value(&rows, |rows| match rows.as_slice() {
-        [] => "nothing waits for a person".to_owned(),
+        [] => "no pending approvals".to_owned(),
         rows => table(rows, now),
     });
     Ok(Exit::Ok)
@@ -144,7 +144,7 @@ fn table(rows: &[OpenApproval], now: u64) -> String {
             wait.node.clone().unwrap_or_default(),
             words::ago(wait.since, now),
             due.unwrap_or_else(|| "-".into()),
-            words::one_line(&who.unwrap_or_else(|| "anybody".into()), 30),
+            words::one_line(&who.unwrap_or_else(|| "anyone".into()), 30),
             words::one_line(question.map(|question| question.prompt.as_str()).unwrap_or_default(), 80),
         ]);
     }
@@ -159,7 +159,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The question for people: what it is about, who asks since when, and the commands that answer it.
+/// Formats a question for people: its text and data, its node and times, and the commands that answer it.
 fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
     let question = wait.question.as_ref();
     let node = wait.node.as_deref().unwrap_or_default();
@@ -185,7 +185,7 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
         );
     }
     let allowed = question.map(|question| question.allowed.join(", ")).filter(|allowed| !allowed.is_empty());
-    line("who", words::one_line(&allowed.unwrap_or_else(|| "anybody".to_owned()), 200));
+    line("who", words::one_line(&allowed.unwrap_or_else(|| "anyone".to_owned()), 200));
     line("input", words::one_line(&record.execution.ctx().input().to_string(), 300));
     for decision in decision::decisions(record) {
         line("before", decision.line(now));
@@ -216,7 +216,7 @@ async fn decide(
         });
         return Ok(Exit::Ok);
     }
-    // Data may say anything, also no.
+    // Data can be any answer, also a rejection.
     let is_answer = !decision.data.is_null();
     let decided = remote.decide(&found, decision).await?;
     output.value(&decided, |decided| {

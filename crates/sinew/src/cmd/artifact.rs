@@ -1,4 +1,4 @@
-//! `sinew artifact`: what agents of executions left, by name and version.
+//! `sinew artifact`: artifacts of executions, by name and version.
 
 use std::path::{Path, PathBuf};
 
@@ -28,11 +28,11 @@ pub(crate) enum ArtifactCommand {
     /// List the artifacts of an execution
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Fetch one
+    /// Fetch an artifact
     Get(GetArgs),
-    /// Put a file on the mesh, as the input of an execution to be
+    /// Store a file on the mesh, as the input of a new execution
     Put(PutArgs),
-    /// Compare two
+    /// Compare two artifacts
     Diff(DiffArgs),
 }
 
@@ -44,10 +44,10 @@ pub(crate) enum ArtifactCommand {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     which: Which,
-    /// Only of this node
+    /// Only artifacts of this node
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Show also values that the mesh stored on its own: outputs of nodes and inputs of calls
+    /// Also show values that the mesh stored itself: outputs of nodes and inputs of calls
     #[arg(long)]
     all: bool,
 }
@@ -55,19 +55,20 @@ pub(crate) struct ListArgs {
 /// Arguments of `sinew artifact get`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Fetch an artifact of an execution. Its bytes are checked against the digest in the execution's record.\n\n\
-                  It is named NAME, NAME:v2 for a version, and NODE/NAME for one of this node; of several the newest \
-                  is meant. Inputs and outputs that events name (`wi_orders.json`, `map_all_results.json`) are taken \
-                  from the record.",
+    long_about = "Fetch an artifact of an execution. Its bytes are verified against the digest in the \
+                  execution's record.\n\n\
+                  Name it NAME, NAME:v2 for a version, or NODE/NAME for an artifact of this node; if several \
+                  match, the newest is fetched. Inputs and outputs that events name (`wi_orders.json`, \
+                  `map_all_results.json`) are read from the record.",
     after_help = "Examples:\n  sinew artifact get @latest report.md\n  sinew artifact get x7f3 enrich_3/table.csv -O table.csv"
 )]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     which: Which,
-    /// Which artifact
+    /// Artifact to fetch
     #[arg(value_name = "[NODE/]NAME[:vN]")]
     name: String,
-    /// Write into this file instead of stdout
+    /// Write to this file instead of stdout
     #[arg(short = 'O', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -75,18 +76,18 @@ pub(crate) struct GetArgs {
 /// Arguments of `sinew artifact put`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Put a file on the mesh. What is printed is its address: `sinew run NAME --input-artifact ADDRESS` \
-                  takes it as input, however large it is.",
+    long_about = "Store a file on the mesh and print its address. `sinew run NAME --input-artifact ADDRESS` \
+                  uses it as input, whatever its size.",
     after_help = "Examples:\n  sinew run orders --mesh --input-artifact \"$(sinew artifact put orders.json)\""
 )]
 pub(crate) struct PutArgs {
     /// The file (`-` for stdin)
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Its name [default: the file's]
+    /// Name of the artifact [default: the file's]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Its media type [default: by the name's ending]
+    /// Media type of the artifact [default: from the extension of its name]
     #[arg(long, value_name = "TYPE")]
     media_type: Option<String>,
     #[command(flatten)]
@@ -96,25 +97,25 @@ pub(crate) struct PutArgs {
 /// Arguments of `sinew artifact diff`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Compare two artifacts of one execution, or the same of two. Texts and JSON are compared by lines, \
-                  other bytes by size and digest. Exits with 1 if they differ.",
+    long_about = "Compare two artifacts of an execution, or an artifact of two executions. Text and JSON are \
+                  compared line by line, other content by size and digest. Exits with 1 if they differ.",
     after_help = "Examples:\n  sinew artifact diff @latest draft_iter_0/text.md draft_iter_1/text.md\n  sinew artifact diff x7f3 report.md --with y81c"
 )]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     which: Which,
-    /// The first
+    /// The first artifact
     #[arg(value_name = "[NODE/]NAME[:vN]")]
     first: String,
-    /// The second [default: the same, of the execution in --with]
+    /// The second artifact [default: the same name, in the execution of --with]
     #[arg(value_name = "[NODE/]NAME[:vN]", required_unless_present = "with")]
     second: Option<String>,
-    /// The execution of the second, instead of the same
+    /// Execution of the second artifact [default: the same]
     #[arg(long, value_name = "ID|FILE")]
     with: Option<String>,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn artifact(command: ArtifactCommand, output: &Output) -> Result<Exit, Failure> {
     block(async {
         match command {
@@ -132,18 +133,20 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let rows: Vec<ArtifactRow> = all.iter().map(LeftArtifact::row).collect();
     output.value(&rows, |_| {
         if all.is_empty() {
-            return "it has no artifacts".to_owned();
+            return "the execution has no artifacts".to_owned();
         }
         let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
         let is_shown = |one: &&LeftArtifact| args.all || !one.is_generated;
         let hidden = all.iter().filter(|one| !is_shown(one)).count();
         if hidden > 0 {
-            output
-                .note(&format!("{} of the mesh not shown; --all shows them", words::count(hidden, "value")));
+            output.note(&format!(
+                "not shown: {} stored by the mesh; --all shows them",
+                words::count(hidden, "value")
+            ));
         }
         if hidden == all.len() {
-            return "its agents made no artifacts of their own".to_owned();
+            return "its agents created no artifacts".to_owned();
         }
         lines.extend(all.iter().filter(is_shown).map(|one| {
             let meta = &one.artifact.meta;
@@ -186,14 +189,14 @@ async fn put(args: &PutArgs, output: &Output) -> Result<Exit, Failure> {
     let name = match &args.name {
         Some(name) => name.clone(),
         None if args.file == Path::new("-") => {
-            return Err(Failure::usage("--name says what stdin is called"));
+            return Err(Failure::usage("stdin needs a name; add --name"));
         }
         None => of_file().unwrap_or_default(),
     };
     let name = ArtifactName::parse(&name)
         .map_err(|bad| Failure::new(FailureKind::Usage, known(bad.code()), bad.to_string()))?;
     let remote = args.mesh.operator().await?;
-    // It belongs to no execution yet: an id of its own keeps it apart from all others.
+    // The artifact belongs to no execution yet; a new id keeps it apart from all others.
     let execution = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
     let activation = ActivationKey::of::<&str>(&execution, "input", &[], 0);
     let task = TaskId::of(&execution, &activation, 1);
@@ -236,7 +239,7 @@ async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
         }
     }
     output.value(&document, |document| match (same, document["diff"].as_str()) {
-        (true, _) => "they are the same".to_owned(),
+        (true, _) => "the artifacts are the same".to_owned(),
         (false, Some(lines)) => words::plain(lines),
         (false, None) => {
             let line = |one: &LeftArtifact| {
@@ -250,7 +253,7 @@ async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(if same { Exit::Ok } else { Exit::Failed })
 }
 
-/// As text, JSON with a line per value; none for other bytes.
+/// Returns text for a comparison, JSON with a line per value; `None` for other bytes.
 fn comparable_text(bytes: &[u8]) -> Option<String> {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         return serde_json::to_string_pretty(&value).ok().map(|text| text + "\n");

@@ -1,4 +1,5 @@
-//! `sinew bench`: what executions cost on this machine, beside the floor of messages that no engine can avoid.
+//! `sinew bench`: the cost of executions on this machine, compared with the floor of messages that no
+//! engine can avoid.
 
 use clap::{Args, Subcommand};
 use sinew_bench::{BenchOptions, BenchPart, BenchReport, BenchRole, measure, play_role};
@@ -18,34 +19,35 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    long_about = "Measure what executions cost on this machine, with a release build. Starts its own NATS servers (one that syncs every \
-                  write to the disk, one that does not), executors and agents, each a process of its own, and runs in \
-                  interleaved rounds:\n\n\
+    long_about = "Measure the cost of executions on this machine, with a release build. Starts its own NATS \
+                  servers (one that syncs every write to disk, one that does not), executors and agents, \
+                  each in its own process, and runs in interleaved rounds:\n\n\
                   J1  three agents one after the other, one execution at a time\n\
                   J2  a fan-out of 100 and the join\n\
                   J3  2,000 times J1, 64 in flight\n\n\
-                  beside the floor: bare loops over the same server in the same rounds that send the messages no \
-                  engine can avoid (n: nothing durable; a4: an append at the start and after each step; g4: the same \
-                  in groups; queued: a4 with a work queue and stored results). Ratios within one run are what counts.",
+                  together with the floor: bare loops over the same server in the same rounds that send only \
+                  the messages that no engine can avoid (n: nothing durable; a4: an append at the start and \
+                  after each step; g4: the same in groups; queued: a4 with a work queue and stored results). \
+                  Compare only ratios within one run.",
     after_help = EXAMPLES
 )]
 pub(crate) struct BenchArgs {
-    /// One round, a tenth of the work
+    /// Run one round with a tenth of the work
     #[arg(long)]
     quick: bool,
-    /// A few of everything, to see that it works
+    /// Run a few of everything, as a smoke test
     #[arg(long, hide = true, conflicts_with_all = ["quick", "rounds"])]
     smoke: bool,
-    /// Measure even if this build is not optimised: figures of memory mean something then, those of time do not
+    /// Measure even if this build is not optimised: memory figures are meaningful then, times are not
     #[arg(long, hide = true)]
     any_build: bool,
-    /// Rounds; medians are shown
+    /// Number of rounds; the report shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Shards of the meshes [default: as `sinew mesh provision`]
+    /// Number of shards of the meshes [default: that of `sinew mesh provision`]
     #[arg(long)]
     shards: Option<u32>,
-    /// Only these parts
+    /// Run only these parts
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Jobs, Part::Executors, Part::Size, Part::Conversations, Part::Gateway, Part::Console])]
     only: Vec<Part>,
     #[command(subcommand)]
@@ -55,15 +57,15 @@ pub(crate) struct BenchArgs {
 /// Parts of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// J1 to J3 beside the floor
+    /// J1 to J3, compared with the floor
     Jobs,
-    /// Two executors beside one, where they are the limit
+    /// Two executors compared with one, where executors are the bottleneck
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery
     Size,
-    /// Agents that hold conversations with a model that answers at once
+    /// Conversations of agents with a model that answers immediately
     Conversations,
-    /// Calls and streams of a gateway, beside the mesh
+    /// Calls and streams of a gateway, compared with the mesh
     Gateway,
     /// Pages of the console: a list of 100,000 executions, a graph of 10,000 nodes
     Console,
@@ -72,7 +74,7 @@ enum Part {
 /// Processes that `sinew bench` starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
-    /// Two agents that answer what they get
+    /// Two agents that return their input
     #[command(hide = true)]
     Agent(At),
     /// Agents that hold conversations
@@ -81,10 +83,10 @@ pub(crate) enum Role {
     /// Answer the bare loops
     #[command(hide = true)]
     Echo(At),
-    /// Pass calls over HTTP on to an agent
+    /// Forward HTTP calls to an agent
     #[command(hide = true)]
     BareGateway(At),
-    /// Does what it reads from stdin, and says how long it took
+    /// Run the jobs read from stdin, and report their duration
     #[command(hide = true)]
     Driver(At),
     /// Serve as an executor until the benchmark ends
@@ -95,7 +97,7 @@ pub(crate) enum Role {
     Gateway(Box<GatewayArgs>),
 }
 
-/// Where a role works.
+/// Server of a role.
 #[derive(Args, Debug)]
 pub(crate) struct At {
     /// Address of the server
@@ -103,16 +105,16 @@ pub(crate) struct At {
     nats: String,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn bench(args: &BenchArgs, output: &Output) -> Result<Exit, Failure> {
     if let Some(role) = &args.role {
         return play(role, output);
     }
     if cfg!(debug_assertions) && args.any_build {
-        output.note("this build of sinew is not optimised: its figures of time say nothing");
+        output.note("this build of sinew is not optimised, so its times are not meaningful");
     } else if cfg!(debug_assertions) && !args.smoke {
         let refused =
-            Failure::usage("this build of sinew is not optimised, so its figures would say nothing");
+            Failure::usage("this build of sinew is not optimised, so its figures would not be meaningful");
         return Err(refused.hint("build it with: cargo build --release -p sinew"));
     }
     let options = BenchOptions {
@@ -140,7 +142,7 @@ impl From<Part> for BenchPart {
     }
 }
 
-/// Plays the role of a process of the bench.
+/// Runs the role of a process of the bench.
 fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
     let (role, at) = match role {
         Role::Executor(args) => {

@@ -1,4 +1,4 @@
-//! `sinew completions` and `sinew man`: made from the same definition that the command line is parsed with.
+//! `sinew completions` and `sinew man`, generated from the definition of the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,13 @@ const MAN: &str = "Examples:
 /// Arguments of `sinew completions`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Print completions for a shell, to be put where the shell looks for them.\n\nThe shell asks sinew for words while \
-                  you type: commands and options, ids of executions, nodes, names of agents and workflows, codes.",
+    long_about = "Print a completion script; save it where your shell loads completions.\n\n\
+                  While you type, the shell calls sinew to complete commands and options, ids of executions, \
+                  nodes, names of agents and workflows, and error codes.",
     after_help = COMPLETIONS
 )]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
@@ -37,12 +38,12 @@ pub(crate) struct CompletionsArgs {
 /// Arguments of `sinew man`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Write man pages, one per command, into a folder that exists or is made. Pages that are there are \
-                  written anew.",
+    long_about = "Write man pages, one per command, to a folder. Creates the folder if it does not exist, \
+                  and overwrites existing pages.",
     after_help = MAN
 )]
 pub(crate) struct ManArgs {
-    /// The folder
+    /// Folder for the pages
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -59,7 +60,7 @@ pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Exit {
     Exit::Ok
 }
 
-/// The script by which a shell learns to ask this program for words; empty for a shell that is not known.
+/// Returns the script with which a shell completes by calling this program; empty for an unknown shell.
 fn registration(shell: &str) -> Vec<u8> {
     let mut script = Vec::new();
     if let Some(shell) = Shells::builtins().completer(shell) {
@@ -72,7 +73,7 @@ fn registration(shell: &str) -> Vec<u8> {
 /// Writes man pages of a command line.
 pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<Exit, Failure> {
     let pages = write(&args.folder, command).map_err(|error| {
-        let text = format!("cannot write man pages into {}: {error}", args.folder.display());
+        let text = format!("cannot write man pages to {}: {error}", args.folder.display());
         Failure::new(FailureKind::Failed, code::FILE_CANNOT_BE_WRITTEN.as_str(), text)
     })?;
     output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {

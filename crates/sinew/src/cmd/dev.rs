@@ -1,4 +1,4 @@
-//! `sinew dev`: a whole mesh in one command: server, executor, agents, workflows.
+//! `sinew dev`: a whole mesh in one command: NATS server, executor, gateway, agents, workflows.
 
 mod next;
 
@@ -35,13 +35,13 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::variable_args::VariableArgs;
 
-/// Where a NATS server usually listens.
+/// Default port of a NATS server.
 const USUAL_PORT: u16 = 4222;
-/// Copies of a stream that are enough: a fourth survives no more than a third.
+/// Maximum number of copies of a stream: a fourth copy tolerates no more failures than a third.
 const MAX_COPIES: usize = 3;
-/// Where the data are kept when nobody says where.
+/// Default folder for the data.
 const STORE: &str = ".sinew/store";
-/// Folders that are served when they are there and nobody names others.
+/// Default folders of agents and workflows, used if they exist.
 const AGENTS: &str = "agent-cards";
 const WORKFLOWS: &str = "workflows";
 /// Time for agents and workflows to announce themselves before the banner is written.
@@ -50,49 +50,50 @@ const ONLINE_TIMEOUT: Duration = Duration::from_secs(5);
 const EXAMPLES: &str = "Examples:
   sinew dev
   sinew dev --workflows examples/orders --agents examples/orders/agent-cards
-  sinew dev --reload                           # saved workflows and agents are what the next execution uses
+  sinew dev --reload                           # the next execution uses saved workflows and agents
   sinew dev --ephemeral --port 4333
-  sinew dev --servers 3 --store cluster        # three servers, each with a copy of everything
-  sinew dev --nats nats://localhost:4222       # on a server that runs already";
+  sinew dev --servers 3 --store cluster        # three servers, each with a copy of all data
+  sinew dev --nats nats://localhost:4222       # on a running server";
 
 /// Arguments of `sinew dev`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start a mesh for development in one process: a NATS server, an executor, ready-made agents and \
-                  workflows. It is persistent: executions go on after the next start.\n\nThe server listens on this \
-                  machine only, with a password that commands in this folder read from .sinew/dev.json; programs in other \
-                  folders and languages connect with the variables in .sinew/dev.env. Ctrl-C hands over what runs and stops everything; a \
-                  second one stops at once.",
+    long_about = "Start a development mesh in one process: a NATS server, an executor, ready-made agents and \
+                  workflows. The mesh is persistent: executions continue after the next start.\n\n\
+                  The server listens on this machine only, with a password that commands in this folder read \
+                  from .sinew/dev.json. Programs in other folders and languages connect with the variables \
+                  in .sinew/dev.env. Ctrl-C shuts down gracefully and hands over running work; a second \
+                  Ctrl-C stops at once.",
     after_help = EXAMPLES
 )]
 pub(crate) struct DevArgs {
     /// Folder for the data [default: .sinew/store]
     #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
     store: Option<PathBuf>,
-    /// Keep nothing
+    /// Do not persist data
     #[arg(long)]
     ephemeral: bool,
-    /// NATS servers, each with a copy of everything [default: as the folder was made for; of a new one: 1]
+    /// Number of NATS servers, each with a copy of all data [default: as created in the folder; 1 for a new one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     servers: Option<u8>,
-    /// Port of the NATS server, 0 for a free one [default: 4222, or a free one if that is taken]
+    /// Port of the NATS server, 0 for a free port [default: 4222, or a free port if 4222 is in use]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Port of the HTTP gateway [default: 8234, or a free one if that is taken]
+    /// Port of the HTTP gateway [default: 8234, or a free port if 8234 is in use]
     #[arg(long, value_name = "PORT")]
     gateway_port: Option<u16>,
-    /// Serve the agents in these files and folders [default: agent-cards/, if it is there]
+    /// Serve the agents in these files and folders [default: agent-cards/, if it exists]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     agents: Vec<PathBuf>,
     #[command(flatten)]
     trust: TrustArgs,
-    /// Deploy the workflows in these files and folders [default: workflows/, if it is there]
+    /// Deploy the workflows in these files and folders [default: workflows/, if it exists]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     workflows: Vec<PathBuf>,
-    /// Deploy workflows again, and serve agents anew, when their files change
+    /// Redeploy workflows and reload agents when their files change
     #[arg(long)]
     reload: bool,
-    /// Words of the messages to agents and callers
+    /// Vocabulary of messages to agents and callers
     #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
     vocabulary: MessageWords,
     #[command(flatten)]
@@ -103,13 +104,13 @@ pub(crate) struct DevArgs {
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     if args.mesh.nats.is_some()
         && (args.store.is_some() || args.ephemeral || args.port.is_some() || args.servers.is_some())
     {
         return Err(Failure::usage(
-            "--store, --ephemeral, --servers and --port are for a server of our own; --nats names another",
+            "--store, --ephemeral, --servers and --port configure the built-in server, which --nats replaces",
         ));
     }
     block(start(args, output))
@@ -117,13 +118,13 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let options = Options { variables: args.variables.rules()?, ..Options::default() };
-    // Before they are read: a change from now on is seen.
+    // Watch before reading, so that no change is missed.
     let mut watch = args
         .reload
         .then(|| FileWatch::of(named_or(&args.workflows, WORKFLOWS), named_or(&args.agents, AGENTS)));
     let loaded = read_workflows(args, &options)?;
     let (agents, ready_made) = read_agents(args)?;
-    // With --reload changes of these files are the author's own: nobody is asked again.
+    // With --reload, later changes come from the author, so they need no further confirmation.
     args.trust.check(&agents, &args.agents, |_| true, output)?;
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
@@ -155,7 +156,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
     let mut serving = ServedAgents::serve(&mesh, &agents, &stop.token);
     let workflows: Vec<String> = deployed.into_iter().map(|one| one.name).collect();
-    // The next command finds what the banner names.
+    // Print the banner only when the next command can find what it lists.
     tokio::select! {
         () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
         () = stop.asked() => {}
@@ -197,7 +198,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
             }
         }
     };
-    output.note("stopping: what runs is handed over (a second Ctrl-C stops at once)");
+    output.note("shutting down gracefully (press Ctrl-C again to stop at once)");
     telemetry.drain();
     gateway.drain().await;
     serving.stopped().await;
@@ -221,7 +222,7 @@ async fn start_service(mesh: &Mesh, args: &DevArgs) -> Result<Service, Failure> 
     Ok(Service::start(mesh.clone(), options).await?)
 }
 
-/// Serves the mesh over HTTP, to this machine only. A port that is taken matters only if somebody asked for it.
+/// Serves the mesh over HTTP, to this machine only. A port in use is an error only if it was requested.
 async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<Gateway, Failure> {
     let start = |port: u16| {
         let listen = (Ipv4Addr::LOCALHOST, port).into();
@@ -231,23 +232,23 @@ async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<G
     };
     match start(args.gateway_port.unwrap_or(DEFAULT_PORT)).await {
         Err(GatewayError::Listen { .. }) if args.gateway_port.is_none() => {
-            output.note(&format!("port {DEFAULT_PORT} is taken; the gateway uses another"));
+            output.note(&format!("port {DEFAULT_PORT} is in use; the gateway uses another port"));
             start(0).await.map_err(serve::gateway_failure)
         }
         started => started.map_err(serve::gateway_failure),
     }
 }
 
-/// Says why changed files are not used, and what stays.
+/// Reports why changed files are not used.
 fn tell_refused_change(change: FileChange, failure: &Failure, output: &Output) {
     output.failure(failure);
     output.note(match change {
-        FileChange::Workflows => "nothing was deployed; the versions before stay",
-        FileChange::Agents => "no agent was changed; those from before go on",
+        FileChange::Workflows => "nothing was deployed; the previous versions remain",
+        FileChange::Agents => "no agent was changed; the previous agents keep running",
     });
 }
 
-/// Waits for a change of files; for ever without --reload.
+/// Waits for a change of files; forever without --reload.
 async fn next_change(watch: Option<&mut FileWatch>) -> FileChange {
     match watch {
         Some(watch) => watch.next().await,
@@ -255,7 +256,7 @@ async fn next_change(watch: Option<&mut FileWatch>) -> FileChange {
     }
 }
 
-/// Reads the workflows that were named, or those of the usual folder.
+/// Reads the given workflows, or those of the default folder.
 fn read_workflows(args: &DevArgs, options: &Options) -> Result<Vec<Loaded>, Failure> {
     match places(&args.workflows, WORKFLOWS).as_slice() {
         [] => Ok(Vec::new()),
@@ -263,7 +264,8 @@ fn read_workflows(args: &DevArgs, options: &Options) -> Result<Vec<Loaded>, Fail
     }
 }
 
-/// Reads the agents that were named, or those of the usual folder, and adds the ready-made ones. Returns the names of those.
+/// Reads the given agents, or those of the default folder, and adds the ready-made ones. Also returns
+/// the names of the ready-made ones.
 fn read_agents(args: &DevArgs) -> Result<(AgentSet, Vec<String>), Failure> {
     let mut agents = AgentSet::load_paths(&places(&args.agents, AGENTS)).map_err(Failure::diagnostics)?;
     let ready_made = add_ready_made(&mut agents)?;
@@ -278,7 +280,7 @@ async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Outpu
     Ok(())
 }
 
-/// Waits until these names answer on the mesh, for a while.
+/// Waits until these names are online on the mesh, up to a timeout.
 async fn wait_until_online<'a>(mesh: &Mesh, names: impl Iterator<Item = &'a String>) {
     let cards = mesh.cards().follow();
     let all = async {
@@ -290,7 +292,7 @@ async fn wait_until_online<'a>(mesh: &Mesh, names: impl Iterator<Item = &'a Stri
     let _ = tokio::time::timeout(ONLINE_TIMEOUT, all).await;
 }
 
-/// Returns the paths that were named, else the usual folder if it is there.
+/// Returns the given paths, else the default folder if it exists.
 fn places(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
     match named {
         [] if !Path::new(usual).is_dir() => Vec::new(),
@@ -298,7 +300,7 @@ fn places(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the paths that were named, else the usual folder.
+/// Returns the given paths, else the default folder.
 fn named_or(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
     if named.is_empty() { vec![PathBuf::from(usual)] } else { named.to_vec() }
 }
@@ -308,7 +310,7 @@ fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Folder for the data; `None` if nothing is kept.
+/// Returns the folder for the data; `None` if no data is kept.
 fn store_of(args: &DevArgs) -> Option<PathBuf> {
     (!args.ephemeral).then(|| args.store.clone().unwrap_or_else(|| PathBuf::from(STORE)))
 }
@@ -320,13 +322,13 @@ async fn server(args: &DevArgs, password: &str, output: &Output) -> Result<Serve
     }
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, USUAL_PORT)).is_ok();
     let port = match args.port {
-        // nats-server would take 0 for its usual port.
+        // nats-server reads 0 as its default port.
         Some(0) => None,
         Some(port) => Some(port),
         None => free.then_some(USUAL_PORT),
     };
     if args.port.is_none() && !free {
-        output.note(&format!("port {USUAL_PORT} is taken; another is used"));
+        output.note(&format!("port {USUAL_PORT} is in use; the NATS server uses another port"));
     }
     let password = Some(password.to_owned());
     let options = ServerOptions { store, port, password, ..ServerOptions::default() };
@@ -359,7 +361,7 @@ struct DevBanner<'a> {
     /// Agents that ship with Sinew.
     ready_made: &'a [String],
     workflows: &'a [String],
-    /// The command to type next, without the place of the mesh.
+    /// The command to run next, without the address of the mesh.
     next: NextCommand,
 }
 
@@ -394,7 +396,7 @@ impl DevBanner<'_> {
                 [] => none.to_owned(),
                 names => words::name(&format!("{}: {}", names.len(), names.join(", "))),
             };
-            let by = if self.server.is_some() { "started by sinew" } else { "not ours" };
+            let by = if self.server.is_some() { "started by sinew" } else { "external" };
             let mut lines = vec![
                 format!("sinew {}   namespace {}", env!("CARGO_PKG_VERSION"), self.namespace),
                 format!("NATS         {} ({by})", self.url),
@@ -413,12 +415,12 @@ impl DevBanner<'_> {
             }
             lines.push(format!(
                 "Agents       {}",
-                list(self.agents, "none; `sinew serve agent FILE` adds some")
+                list(self.agents, "none; add one with `sinew serve agent FILE`")
             ));
             lines.push(format!("Ready-made   {}", list(self.ready_made, "none")));
             lines.push(format!(
                 "Workflows    {}",
-                list(self.workflows, "none; `sinew workflow deploy FILE` adds some")
+                list(self.workflows, "none; add one with `sinew workflow deploy FILE`")
             ));
             lines.push(format!("Next         {}", self.next()));
             lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
@@ -427,7 +429,7 @@ impl DevBanner<'_> {
 
     fn next(&self) -> String {
         let first = self.url.split(',').next().unwrap_or_default();
-        // The note leads commands of this folder to a server of our own.
+        // Commands in this folder find a built-in server through the dev note.
         let is_found = self.env_file.is_some() || first.ends_with(&format!(":{USUAL_PORT}"));
         let at = if is_found { "--mesh".to_owned() } else { format!("--nats {first}") };
         words::name(&self.next.line(&at))

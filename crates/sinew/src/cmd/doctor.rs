@@ -1,4 +1,4 @@
-//! `sinew doctor`: one check after the other, each with what to do about it.
+//! `sinew doctor`: health checks, each with a remedy.
 
 use std::time::Duration;
 
@@ -16,20 +16,21 @@ use crate::output::Output;
 /// Arguments of `sinew doctor`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Check a mesh from end to end: server, streams, executors, agents, approvals, quarantine. Exits with 1 \
-                  if a check fails, as for an executor that is unreachable, an agent that is offline while work waits \
-                  for it, or an approval that waits for too long; with --strict also on warnings. The rights of the \
-                  credentials are compared with the table of roles: a missing right fails, one too many is a warning.",
+    long_about = "Run end-to-end health checks on a mesh: server, streams, executors, agents, approvals, \
+                  quarantine. Exits with 1 if a check fails, for example for an unreachable executor, an \
+                  offline agent with pending work, or an overdue approval; with --strict also on warnings. \
+                  The permissions of the credentials are compared with those of their roles: a missing \
+                  permission fails, an excess permission is a warning.",
     after_help = "Examples:\n  sinew doctor\n  sinew doctor --strict\n  sinew doctor --fix\n  sinew doctor --role agent --user greeter\n  sinew doctor -o json | jq '.[] | select(.state != \"ok\")'"
 )]
 pub(crate) struct DoctorArgs {
-    /// Set right what provisioning can set right
+    /// Fix what provisioning can fix
     #[arg(long)]
     fix: bool,
-    /// Exit with 1 on warnings, too
+    /// Exit with 1 on warnings too
     #[arg(long)]
     strict: bool,
-    /// Age from which an approval that still waits is a failure [default: 24h]
+    /// Age at which a pending approval counts as a failure [default: 24h]
     #[arg(long, value_name = "DURATION")]
     max_approval_age: Option<String>,
     /// Role of these credentials [default: the closest roles]
@@ -39,7 +40,7 @@ pub(crate) struct DoctorArgs {
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let age = args.max_approval_age.as_deref().map(parse_duration).transpose()?;
     let options = DoctorOptions {

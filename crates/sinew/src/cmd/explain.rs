@@ -1,4 +1,4 @@
-//! `sinew explain`: the page behind an error code.
+//! `sinew explain`: the page of an error code.
 
 use clap::Args;
 use serde::Serialize;
@@ -14,14 +14,14 @@ const EXAMPLES: &str = "Examples:
   sinew explain --list
   sinew explain --list -o json | jq -r '.[].code'
 
-The first digit says what a code is about:
+The first digit is the area of a code:
   1 files   2 workflows   3 expressions and scripts   4 schemas and data   5 agents and artifacts
   6 executions   7 mesh   8 command line   9 gateway and bridge";
 
 /// Arguments of `sinew explain`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Explain an error code: what it means, how it comes about, what to do.",
+    long_about = "Explain an error code: its meaning, its causes, and what to do.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ExplainArgs {
@@ -42,7 +42,7 @@ struct CodeEntry {
     page: Option<&'static str>,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn explain(args: &ExplainArgs, output: &Output) -> Result<Exit, Failure> {
     if let Some(wanted) = &args.code {
         return one(wanted, output);

@@ -1,4 +1,4 @@
-//! `sinew mcp`: workflows and agents of a mesh as tools of MCP, over standard input and output.
+//! `sinew mcp`: serves workflows and agents of a mesh as MCP tools over standard input and output.
 
 mod host_config;
 
@@ -15,32 +15,33 @@ use crate::exit::Exit;
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
-  sinew mcp                                  # as a host starts it
+  sinew mcp                                  # usually started by a host
   sinew mcp --expose 'orders-*' --nats nats://localhost:4222
-  sinew mcp config claude-desktop            # the text that makes a host start it
+  sinew mcp config claude-desktop            # print the configuration for a host
   sinew mcp config vscode --url http://127.0.0.1:8234/mcp";
 
 /// Arguments of `sinew mcp`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Offer the workflows and agents of a mesh as tools of the Model Context Protocol, over standard input \
-                  and output: for Claude Desktop, editors and other hosts, which start this command themselves. A \
-                  gateway offers the same tools at /mcp over HTTP.\n\nA workflow goes on when its host goes away; only \
-                  a cancellation by the host cancels it.",
+    long_about = "Serve the workflows and agents of a mesh as tools of the Model Context Protocol over \
+                  standard input and output, for Claude Desktop, editors and other hosts that start this \
+                  command. A gateway serves the same tools over HTTP at /mcp.\n\n\
+                  A workflow continues when its host disconnects; only a cancellation by the host cancels \
+                  it.",
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = true
 )]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
     command: Option<McpCommand>,
-    /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
+    /// Expose only workflows and agents whose names match; `*` matches any text. May be repeated
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     expose: Vec<String>,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Commands beside serving.
+/// Commands other than serving.
 #[derive(Debug, Subcommand)]
 enum McpCommand {
     /// Print the configuration with which a host starts `sinew mcp`
@@ -75,7 +76,7 @@ async fn serve_pipes(args: &McpArgs, output: &Output) -> Result<Exit, Failure> {
     let served = tokio::select! {
         biased;
         served = serving => served,
-        // A broker that does not answer must not keep a process from ending.
+        // A broker that does not respond must not keep the process from exiting.
         () = stop.asked() => Ok(()),
     };
     serve::end(telemetry).await;

@@ -1,4 +1,4 @@
-//! `sinew model`: the language models that agent files name, and whether they answer.
+//! `sinew model`: the language models of agent files, and whether they respond.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::output::Output;
 /// Commands for language models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// List the models of agent files: aliases, prices, keys that are set
+    /// List the models of agent files: aliases, prices, and which keys are set
     #[command(visible_alias = "ls")]
     List(ModelArgs),
-    /// Ask each model for one word
+    /// Request one word from each model
     Ping(ModelArgs),
 }
 
@@ -32,17 +32,17 @@ pub(crate) enum ModelCommand {
     after_help = "Examples:\n  sinew model list\n  sinew model ping main --agents agent-cards\n  sinew model list -o json"
 )]
 pub(crate) struct ModelArgs {
-    /// Only models of this alias
+    /// Only models with this alias
     #[arg(value_name = "ALIAS")]
     alias: Option<String>,
-    /// Agent files or folders of them [default: . and agent-cards/]
+    /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
     #[command(flatten)]
     trust: TrustArgs,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn model(command: &ModelCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         ModelCommand::List(args) => list(args, output),
@@ -50,7 +50,7 @@ pub(crate) fn model(command: &ModelCommand, output: &Output) -> Result<Exit, Fai
     }
 }
 
-/// The models of the files. Those that are going to be asked must be trusted.
+/// Returns the models of the files. Agents whose models are called (`asked`) must be trusted.
 fn found(args: &ModelArgs, asked: Option<&Output>) -> Result<Vec<(Arc<Agent>, ModelDescription)>, Failure> {
     let set = file_agents::load(&args.agents, Path::new("./workflow.yaml"))?;
     if let Some(output) = asked {
@@ -60,9 +60,9 @@ fn found(args: &ModelArgs, asked: Option<&Output>) -> Result<Vec<(Arc<Agent>, Mo
     let found: Vec<_> =
         all.filter(|(_, model)| args.alias.as_ref().is_none_or(|alias| *alias == model.alias)).collect();
     if found.is_empty() {
-        let text = "no agent file here names such a model";
+        let text = "no agent file here has such a model";
         return Err(Failure::new(FailureKind::NotFound, code::NO_AGENT_FILE_FOUND.as_str(), text)
-            .hint("`sinew new agent NAME --kind model` writes an agent with one"));
+            .hint("`sinew new agent NAME --kind model` creates an agent with one"));
     }
     Ok(found)
 }
@@ -146,15 +146,15 @@ async fn ping(args: &ModelArgs, output: &Output) -> Result<Exit, Failure> {
             let text = |key: &str| words::one_line(row[key].as_str().unwrap_or_default(), 300);
             match row["took_ms"].as_u64() {
                 Some(took) => {
-                    format!("{} {} answered in {}", text("agent"), text("name"), words::duration(took))
+                    format!("{} {} responded in {}", text("agent"), text("name"), words::duration(took))
                 }
-                None => format!("{} {} does not answer: {}", text("agent"), text("name"), text("reason")),
+                None => format!("{} {} did not respond: {}", text("agent"), text("name"), text("reason")),
             }
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     });
     if failed > 0 {
-        let text = format!("{failed} of {} models do not answer", rows.len());
+        let text = format!("{failed} of {} models did not respond", rows.len());
         return Err(Failure::new(FailureKind::Failed, code::MODEL_UNAVAILABLE.as_str(), text));
     }
     Ok(Exit::Ok)

@@ -1,4 +1,4 @@
-//! `sinew new`: files to start from, small, working and commented.
+//! `sinew new`: small, working and commented template files.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -34,9 +34,9 @@ const RUST: [(&str, &str); 3] = [
     ("src/main.rs", include_str!("../templates/rust/main.rs")),
     ("README.md", include_str!("../templates/rust/README.md")),
 ];
-/// The crate of the SDK where this program was built.
+/// Folder of the SDK crate in the checkout that built this program.
 const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
-/// The version of schemars whose traits the SDK takes.
+/// The version of schemars whose traits the SDK uses.
 const SCHEMARS_VERSION: &str = "1";
 
 const WORKFLOW_EXAMPLES: &str = "Examples:
@@ -46,32 +46,32 @@ const WORKFLOW_EXAMPLES: &str = "Examples:
 const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
   sinew new agent lookup --kind http
-  sinew new agent clerk --kind model             # a language model; runs without a key at first
+  sinew new agent clerk --kind model             # a language model; works without a key at first
   sinew new agent gate --kind model --for judge  # or route: chooses edges
   sinew new agent convert --kind command --dir agents
-  sinew new agent billing --kind python          # a project: a process of its own on the mesh
+  sinew new agent billing --kind python          # a project: a separate process on the mesh
   sinew new agent billing --kind rust";
 
 /// Commands for new files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NewCommand {
-    /// Start a workflow
+    /// Create a workflow
     Workflow(NewWorkflow),
-    /// Start an agent
+    /// Create an agent
     Agent(NewAgent),
 }
 
 /// Arguments of `sinew new workflow`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start a workflow: writes NAME.yaml with one agent node, and the schema editors check it with. No \
-                  file that exists is changed.",
+    long_about = "Create a workflow: writes NAME.yaml with one agent node, and a JSON Schema for editors. \
+                  Existing files are never changed.",
     after_help = WORKFLOW_EXAMPLES
 )]
 pub(crate) struct NewWorkflow {
-    /// Its name: letters, digits, - and _
+    /// Name of the workflow: letters, digits, - and _
     name: String,
-    /// The folder to write into
+    /// Folder to write to
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 }
@@ -79,13 +79,13 @@ pub(crate) struct NewWorkflow {
 /// Arguments of `sinew new agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start an agent: writes NAME.agent.yaml, and the schema editors check it with. With --kind rust or \
-                  python it writes a project into the folder NAME, for an agent that is a process of its own. No file \
-                  that exists is changed.",
+    long_about = "Create an agent: writes NAME.agent.yaml, and a JSON Schema for editors. With --kind rust \
+                  or python it writes a project to the folder NAME, for an agent that runs as a separate \
+                  process. Existing files are never changed.",
     after_help = AGENT_EXAMPLES
 )]
 pub(crate) struct NewAgent {
-    /// Its name: letters, digits, - and _
+    /// Name of the agent: letters, digits, - and _
     name: String,
     /// Kind of the agent
     #[arg(long, value_enum, default_value_t = Kind::Script)]
@@ -93,7 +93,7 @@ pub(crate) struct NewAgent {
     /// Purpose of an agent with a language model
     #[arg(long = "for", value_enum, default_value_t = AgentPurpose::Work)]
     purpose: AgentPurpose,
-    /// The folder to write into [default: agent-cards; for a project the current folder]
+    /// Folder to write to [default: agent-cards; for a project the current folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -111,7 +111,7 @@ enum Kind {
     Model,
     /// A project in Rust, with the SDK
     Rust,
-    /// A project in Python: one file beside the agent, and nats-py
+    /// A project in Python, with a one-file SDK and nats-py
     Python,
 }
 
@@ -120,19 +120,19 @@ enum Kind {
 enum AgentPurpose {
     /// Does the work of a node
     Work,
-    /// Chooses the edge of a workflow whose condition in words holds
+    /// Chooses the edge of a workflow whose natural-language condition holds
     Route,
     /// Judges a result by a rubric
     Judge,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure> {
     if let NewCommand::Agent(args) = command
         && args.kind != Kind::Model
         && args.purpose != AgentPurpose::Work
     {
-        return Err(Failure::usage("--for is for agents with a language model: add --kind model"));
+        return Err(Failure::usage("--for applies to agents with a language model; add --kind model"));
     }
     if let NewCommand::Agent(args) = command
         && matches!(args.kind, Kind::Rust | Kind::Python)
@@ -203,16 +203,16 @@ fn check_name(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the project of an agent that is a process.
+/// Writes the project of an agent that runs as a process.
 fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
     check_name(&args.name)?;
     let here = PathBuf::new();
     let folder = args.dir.as_ref().unwrap_or(&here).join(&args.name);
     let files: &[(&str, &str)] = if args.kind == Kind::Rust { &RUST } else { &PYTHON };
     if args.kind == Kind::Rust && !args.name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Err(Failure::usage("the name of a package in Rust begins with a letter"));
+        return Err(Failure::usage("the name of a Rust package must start with a letter"));
     }
-    // The SDK of this checkout is the one that fits; elsewhere the repository has it.
+    // Prefer the SDK of this checkout, which matches this version; elsewhere use the repository.
     let sdk = Path::new(SDK_FOLDER).canonicalize();
     let source = match sdk {
         Ok(sdk) => format!("path = {:?}", sdk.display().to_string()),
@@ -238,7 +238,7 @@ fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Writes a file that is not there yet.
+/// Writes a new file; fails if it exists.
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let write = || {
         if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
@@ -251,7 +251,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
             return Failure::new(
                 FailureKind::Conflict,
                 code::FILE_EXISTS_ALREADY.as_str(),
-                format!("{} exists already", path.display()),
+                format!("{} already exists", path.display()),
             )
             .hint("choose another name or folder; nothing was written");
         }

@@ -1,4 +1,4 @@
-//! `sinew schema`: JSON Schemas of the files that people write, for editors and checks.
+//! `sinew schema`: JSON Schemas of the file formats, for editors and validators.
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -11,22 +11,22 @@ const EXAMPLES: &str = "Examples:
   sinew schema workflow > workflow.schema.json
   sinew schema workflow --dialect agentflow
   sinew schema agent -o yaml
-  sinew schema workflow -o name                        # the dialects there are
+  sinew schema workflow -o name                        # list the dialects
 
-In a YAML file, this line makes editors use a schema:
+To use a schema in editors, add this line to a YAML file:
   # yaml-language-server: $schema=workflow.schema.json";
 
-/// The dialect of files that name none.
+/// The default dialect.
 pub(crate) const FIRST_DIALECT: &str = "sam";
 
 /// Arguments of `sinew schema`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print the JSON Schema of a kind of file, for editors and checks in other tools.",
+    long_about = "Print the JSON Schema of a file format, for editors and validation in other tools.",
     after_help = EXAMPLES
 )]
 pub(crate) struct SchemaArgs {
-    /// Which files
+    /// File format
     #[arg(value_enum)]
     kind: Kind,
     /// Dialect of the workflow files [default: sam]
@@ -51,10 +51,10 @@ pub(crate) enum Kind {
     AgentEval,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure> {
     if args.dialect.is_some() && args.kind != Kind::Workflow {
-        return Err(Failure::usage("only workflow files have dialects").hint("leave --dialect out"));
+        return Err(Failure::usage("only workflow files have dialects").hint("remove --dialect"));
     }
     if output.format == Format::Name {
         output.text(&match args.kind {
@@ -72,7 +72,7 @@ pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-/// The schema of a kind of file.
+/// Returns the schema of a file format.
 pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
     match kind {
         Kind::Workflow => {

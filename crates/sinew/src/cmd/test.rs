@@ -1,4 +1,4 @@
-//! `sinew test`: cases of workflows, offline and in virtual time.
+//! `sinew test`: runs workflow tests offline, in virtual time.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ use crate::output::Output;
 use crate::variable_args::VariableArgs;
 
 const EXAMPLES: &str = "Examples:
-  sinew test                                  # every *.test.yaml below this folder
+  sinew test                                  # all *.test.yaml files under this folder
   sinew test flows/order.test.yaml --filter refund
-  sinew test --update                         # write what was seen into `expect`, then look at the diff
+  sinew test --update                         # update `expect` from the results; review the diff
   sinew test --coverage -O coverage.svg
   sinew test --format junit > report.xml";
 
@@ -25,26 +25,26 @@ const EXAMPLES: &str = "Examples:
 pub(crate) struct TestArgs {
     /// Test files, or folders with `*.test.yaml`, `*.test.yml` and `*.test.json` [default: this folder]
     paths: Vec<PathBuf>,
-    /// Only cases with this text in `FILE: NAME`
+    /// Run only cases with this text in `FILE: NAME`
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write what was seen into `expect` of the cases that fail, and show what changed
+    /// Update `expect` of failing cases from their results, and show the changes
     #[arg(long)]
     update: bool,
-    /// Show which nodes, edges and branches no case reached
+    /// Show the nodes, edges and branches that no case reached
     #[arg(long)]
     coverage: bool,
-    /// Draw the coverage (SVG)
+    /// Write a drawing of the coverage (SVG)
     #[arg(short = 'O', long, value_name = "FILE", requires = "coverage")]
     out: Option<PathBuf>,
-    /// A report for build servers, instead of text
+    /// Print a report for CI servers instead of text
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
     #[command(flatten)]
     variables: VariableArgs,
 }
 
-/// Reports beside those of `--output`.
+/// Report formats in addition to those of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReportFormat {
     /// JUnit XML
@@ -98,7 +98,7 @@ fn finish(args: &TestArgs, report: &CaseReport, output: &Output) -> Exit {
         } else {
             output.error_line(&format!("error: no test case was found [{code}]"));
             let hint =
-                format!("hint: test files are called NAME.test.yaml; `sinew explain {code}` shows one");
+                format!("hint: test files are named NAME.test.yaml; `sinew explain {code}` shows an example");
             output.note(&hint);
         }
     }

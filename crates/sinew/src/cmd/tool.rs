@@ -1,4 +1,4 @@
-//! `sinew tool`: workflows of a mesh as tools of language models.
+//! `sinew tool`: workflows of a mesh as tools for language models.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -23,12 +23,12 @@ use crate::output::Output;
 /// Commands for tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
-    /// List workflows that a model can call
+    /// List the workflows that a model can call
     #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Print declarations for a model's API
     Declare(DeclareArgs),
-    /// Call one the way a model does, and print its answer
+    /// Call a tool as a model does, and print its answer
     Call(CallArgs),
 }
 
@@ -43,14 +43,14 @@ pub(crate) struct ListArgs {
 /// Arguments of `sinew tool declare`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print function declarations of workflows, as an array in the words of a model's API.",
+    long_about = "Print function declarations of workflows, as an array in the format of a model's API.",
     after_help = "Examples:\n  sinew tool declare --for anthropic > tools.json\n  sinew tool declare orders --for mcp"
 )]
 pub(crate) struct DeclareArgs {
     /// Only these tools or workflows [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// API whose format is used
+    /// API whose format to use
     #[arg(long = "for", value_enum, default_value_t = ToolApi::Openai)]
     api: ToolApi,
     #[command(flatten)]
@@ -73,12 +73,13 @@ enum ToolApi {
 /// Arguments of `sinew tool call`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Call a workflow the way a model does: its arguments are checked against the declaration, an execution \
-                  is started, and its answer is printed.\n\nThe command returns 8 as soon as only a person is waited for.",
+    long_about = "Call a workflow as a model does: check the arguments against the declaration, start an \
+                  execution, and print its answer.\n\n\
+                  Exits with 8 once the execution waits only for a person.",
     after_help = "Examples:\n  sinew tool call orders -p order_id=A1\n  sinew tool call workflow_orders -i @order.json --timeout 5m"
 )]
 pub(crate) struct CallArgs {
-    /// The tool's or the workflow's name
+    /// Name of the tool or workflow
     #[arg(value_name = "NAME")]
     name: String,
     /// The arguments: JSON, @FILE or - for stdin
@@ -87,14 +88,14 @@ pub(crate) struct CallArgs {
     /// One argument. May be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     params: Vec<String>,
-    /// Stop waiting after this time, counted from the call; the execution goes on
+    /// Stop waiting after this time from the start of the command; the execution continues
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failure> {
     block(async {
         match command {
@@ -154,7 +155,7 @@ async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let Value::Object(arguments) = input::read(args.input.as_deref(), &args.params)? else {
-        return Err(Failure::usage("the arguments of a tool are an object"));
+        return Err(Failure::usage("the arguments of a tool must be a JSON object"));
     };
     let deadline = Deadline::from_flag(args.timeout.as_deref())?;
     let ready = deadline.within("connecting and reading the tools", async {
@@ -179,7 +180,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         follow(changes, &how, output).await
     };
     let Ok(followed) = deadline.bound(followed).await else {
-        output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
+        output.note(&format!("--timeout ran out; the execution continues: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };
     let record = followed?;
@@ -190,10 +191,12 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             code::CALL_WAITS_FOR_PERSON.as_str(),
             format!("execution {id} waits for a person"),
         )
-        .hint(format!("sinew approval show {id}; the answer comes with: sinew execution result {id}")));
+        .hint(format!(
+            "sinew approval show {id}; after the decision, get the answer with: sinew execution result {id}"
+        )));
     }
     let Some(outcome) = record.execution.state().outcome.clone().filter(|_| status.is_terminal()) else {
-        output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
+        output.note(&format!("--timeout ran out; the execution continues: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };
     let answered = outcome.output.as_deref().cloned().unwrap_or_default();

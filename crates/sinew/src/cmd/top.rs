@@ -1,4 +1,4 @@
-//! `sinew top`: what goes on in a mesh, painted anew every second.
+//! `sinew top`: the activity of a mesh, refreshed every second.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -18,22 +18,23 @@ use crate::paint::Painter;
 /// Arguments of `sinew top`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show what goes on in a mesh: executors and their shards, open executions, agents with their queues, \
-                  streams. On a terminal it is painted anew until Ctrl-C; elsewhere it is printed once.",
+    long_about = "Show the activity of a mesh: executors and their shards, open executions, agents with \
+                  their queues, streams. On a terminal the view refreshes until Ctrl-C; elsewhere it is \
+                  printed once.",
     after_help = "Examples:\n  sinew top\n  sinew top --interval 5s\n  sinew top --once -o json"
 )]
 pub(crate) struct TopArgs {
-    /// Time between two looks
+    /// Refresh interval
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: String,
-    /// Look once
+    /// Print once and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
     let interval = Duration::from_millis(parse_duration(&args.interval)?.max(100));
     let once = args.once || output.is_machine() || !output.live || !std::io::stdout().is_terminal();
@@ -55,7 +56,7 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
         };
         tokio::select! {
             failed = paint => failed,
-            // Also while it looks: that is how one leaves.
+            // Ctrl-C works during a read too, since it is the way to exit.
             _ = tokio::signal::ctrl_c() => Ok(Exit::Ok),
         }
     })
@@ -71,7 +72,7 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     let silent = status.silence().map_or_else(String::new, |silence| format!(" ({silence})"));
     let mut lines = vec![format!(
         "{}  executors {}{silent}  shards {}/{}  open executions {open}{by}  agents {online}  \
-         executions set aside {}  messages in quarantine {}{asked}",
+         executions held {}  messages quarantined {}{asked}",
         status.namespace,
         status.living_executors(),
         status.owned,
@@ -107,7 +108,7 @@ fn lines(status: &MeshStatus) -> Vec<String> {
     let executors = status.executors.iter().map(|one| {
         let mut place = words::one_line(&one.place, 60);
         if let Some(ms) = one.silent_ms {
-            place = format!("{place} (silent for {})", words::duration(ms));
+            place = format!("{place} (no heartbeat for {})", words::duration(ms));
         }
         vec![words::one_line(&one.id, 40), one.shards.to_string(), words::one_line(&one.version, 20), place]
     });
@@ -121,20 +122,20 @@ fn lines(status: &MeshStatus) -> Vec<String> {
         let counts = [one.queued, one.working as u64, one.redelivered as u64].map(|count| count.to_string());
         std::iter::once(words::one_line(&one.name, 40)).chain([heard]).chain(counts).collect()
     });
-    section(&["AGENT", "HEARD", "QUEUED", "WORKING", "REDELIVERED"], agents.collect());
+    section(&["AGENT", "HEARTBEAT", "QUEUED", "WORKING", "REDELIVERED"], agents.collect());
     let streams =
         status.streams.iter().map(|one| vec![one.name.clone(), one.messages.to_string(), bytes(one.bytes)]);
     section(&["STREAM", "MESSAGES", "SIZE"], streams.collect());
     lines
 }
 
-/// Turns and price, as far as they are known.
+/// Formats turns, and the price if it is known.
 fn models(totals: &ModelTotals) -> String {
     let turns = words::count(usize::try_from(totals.turns).unwrap_or(usize::MAX), "turn");
     totals.cost_usd.map_or_else(|| turns.clone(), |cost| format!("{turns}, ${cost:.4}"))
 }
 
-/// Bytes the way people read them.
+/// Formats a number of bytes with a unit.
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut shown = count as f64;

@@ -68,7 +68,7 @@ fn end_to_end(more: &str) {
     let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
     run("provisioner", &["mesh", "provision", "--shards", "2"]);
     run("provisioner", &["mesh", "provision", "--retention", "2d"]);
-    assert_eq!(run("provisioner", &["mesh", "check"]).trim(), "everything is as it must be");
+    assert_eq!(run("provisioner", &["mesh", "check"]).trim(), "all checks passed");
     let approval: Value = json(APPROVAL);
     world.write("orders.yaml", ORDERS);
     world.write("approve.json", &approval["definition"].to_string());

@@ -219,7 +219,7 @@ fn watch_shows_an_attempt_that_failed_while_the_next_one_works() {
     assert!(screen.contains("✓ gate") && screen.contains("attempt 1: "), "{screen}");
     let lines = lines.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&lines.stderr);
-    assert!(told.contains("gate: attempt 1 failed, it is tried again: "), "{told}");
+    assert!(told.contains("gate: attempt 1 failed, retrying: "), "{told}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `sinew agent eval`: puts cases to an agent and its real model, several times each.
+//! `sinew agent eval`: runs evaluation cases against an agent and its real model, several times each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
   sinew agent eval agent-cards/judge.eval.yaml -n 5
-  sinew agent eval judge --model other              # the files beside the agent file, another model of the agent
+  sinew agent eval judge --model other              # evaluation files of the agent, with another of its models
   sinew agent eval agent-cards --pass 0.8 -o json";
 
 /// Most trials of a case.
@@ -38,31 +38,32 @@ const MAX_REPEAT: u32 = 1_000;
 /// Arguments of `sinew agent eval`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Put the cases of evaluation files (NAME.eval.yaml) to an agent and the model that its file names, several \
-                  times each, and grade the answers: by expectations, by a Python function, or by a judge, which is an agent \
-                  too. This calls the model and spends money; `sinew test` does neither.",
+    long_about = "Run the cases of evaluation files (NAME.eval.yaml) against an agent and the model that its \
+                  file names, several times each, and grade the answers: by expectations, by a Python \
+                  function, or by a judge agent. This calls the model and costs money; `sinew test` does \
+                  neither.",
     after_help = EXAMPLES
 )]
 pub(crate) struct EvalArgs {
-    /// Evaluation files, folders of them, or names of agents
+    /// Evaluation files, folders with them, or names of agents
     #[arg(value_name = "FILE|NAME", required = true)]
     targets: Vec<String>,
-    /// Agent files or folders of them, for names [default: . and agent-cards/]
+    /// Agent files, or folders with them, for names [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
-    /// Trials of each case, instead of `repeat` of the file
+    /// Number of trials per case, instead of `repeat` of the file
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPEAT)))]
     repeat: Option<u32>,
-    /// Share of the trials that must pass, instead of `pass` of the files (0 to 1)
+    /// Share of trials that must pass, instead of `pass` of the files (0 to 1)
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pass: Option<f64>,
-    /// Model of the agent file that answers first, instead of the first of `use`
+    /// Model of the agent file to use first, instead of the first of `use`
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
     /// Only cases with this text in `FILE: NAME`
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Record each trial into this folder, as a case of a test file that replays it without the model
+    /// Record each trial to this folder, as a case of a test file that replays it without the model
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }
@@ -74,7 +75,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share is a number above 0 and at most 1".to_owned())
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn eval(args: &EvalArgs, output: &Output) -> Result<Exit, Failure> {
     let files = files(args)?;
     let kept = KeptArtifacts::open(PathBuf::from(".sinew/calls"))?;
@@ -95,7 +96,7 @@ pub(super) fn eval(args: &EvalArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(if report.is_good() { Exit::Ok } else { Exit::Failed })
 }
 
-/// The evaluation files that are meant, in order.
+/// Returns the selected evaluation files, in order.
 fn files(args: &EvalArgs) -> Result<Vec<EvalFile>, Failure> {
     let mut files = Vec::new();
     for target in &args.targets {
@@ -111,7 +112,7 @@ fn files(args: &EvalArgs) -> Result<Vec<EvalFile>, Failure> {
     if files.is_empty() {
         let code = code::NO_TEST_CASE_FOUND.as_str();
         return Err(Failure::new(FailureKind::NotFound, code, "no evaluation file was found")
-            .hint("their names end with .eval.yaml; `sinew schema agent-eval` prints their form"));
+            .hint("their names end with .eval.yaml; `sinew schema agent-eval` prints their schema"));
     }
     Ok(files)
 }
@@ -141,9 +142,9 @@ fn files_of_agent(name: &str, places: &[PathBuf]) -> Result<Vec<EvalFile>, Failu
         }
     }
     if files.is_empty() {
-        let text = format!("agent '{name}' has no evaluation file beside it");
+        let text = format!("agent '{name}' has no evaluation file next to it");
         return Err(Failure::new(FailureKind::NotFound, code::NO_TEST_CASE_FOUND.as_str(), text)
-            .hint("their names end with .eval.yaml; `sinew schema agent-eval` prints their form"));
+            .hint("their names end with .eval.yaml; `sinew schema agent-eval` prints their schema"));
     }
     Ok(files)
 }
@@ -191,7 +192,7 @@ async fn evaluate(
     Ok(report)
 }
 
-/// The peers of a case: its stubs, or the agents beside the agent file.
+/// The peers of a case: its stubs, or the agents next to the agent file.
 fn peers(case: &EvalCase, folder: &Path, kept: &KeptArtifacts) -> Result<Arc<dyn Peers>, Failure> {
     if let Some(stubs) = &case.peers {
         return Ok(Arc::new(StubbedPeers { stubs: stubs.clone(), asked: Mutex::default() }));
@@ -239,7 +240,7 @@ async fn run_trial(
     }
 }
 
-/// A trial as a case that replays it; none if it came to no end.
+/// Returns a trial as a case that replays it; `None` if it did not end.
 fn recorded_case(recording: &ConversationRecording, case: &EvalCase, number: u32) -> Option<Value> {
     let mut known = json!({ "name": format!("{} ({number})", case.name), "input": case.input });
     if let Some(instruction) = &case.instruction {
@@ -355,7 +356,7 @@ impl Peers for StubbedPeers {
     }
 }
 
-/// People who decide as a case says.
+/// People who decide as a case specifies.
 struct DecidedPeople {
     allow: bool,
 }

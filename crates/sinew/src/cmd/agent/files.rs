@@ -55,7 +55,9 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
             code::NO_AGENT_FILE_FOUND.as_str(),
             "no agent file was found",
         )
-        .hint("agent files end in .agent.yaml; name files or folders, or start with: sinew new agent NAME"));
+        .hint(
+            "agent files end in .agent.yaml; name files or folders, or create one with: sinew new agent NAME",
+        ));
     }
     output.value(&rows, |rows| {
         let names: Vec<String> = rows.iter().map(|row| words::name(row.name)).collect();
@@ -107,7 +109,7 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
     Exit::Ok
 }
 
-/// A model of the file, and whether it can be asked: `main (openai gpt-5-mini, OPENAI_API_KEY is not set)`.
+/// A model of the file, and whether its key is set: `main (openai gpt-5-mini, OPENAI_API_KEY is not set)`.
 fn described_model(model: &ModelDescription) -> String {
     let key = match &model.key {
         Some((name, false)) => format!(", {} is not set", words::name(name)),
@@ -198,21 +200,21 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     }
 }
 
-/// Tells of a call that a signal ended.
+/// Reports a call that a signal ended.
 pub(super) fn interrupted(fault: &Fault, output: &Output) -> Exit {
     output.error_line(&format!("error: {} [{}]", fault.message, words::name(&fault.code)));
     Exit::Interrupted
 }
 
-/// Says what is doubtful about an agent's file.
+/// Prints the warnings of an agent's file.
 pub(crate) fn note_warnings(agent: &Agent, output: &Output) {
     if !agent.warnings().is_empty() {
         output.note_block(sinew_source::render_text(agent.warnings(), output.color_err).trim_end());
     }
 }
 
-/// Refuses agents that were found by themselves and are not trusted. An agent that is named by its file is trusted; only a
-/// model agent calls others.
+/// Rejects agents that were discovered and are not trusted. An agent that is named by its file is trusted;
+/// only a model agent calls others.
 pub(crate) fn check_trust(
     trust: TrustArgs,
     agent: &Agent,
@@ -225,7 +227,7 @@ pub(crate) fn check_trust(
     trust.check(around, places, needs, output).map(drop)
 }
 
-/// Whether a text names an agent by its file.
+/// Returns whether a text names an agent by its file.
 pub(super) fn is_file_name(name: &str) -> bool {
     name.contains(".agent.") && Path::new(name).is_file()
 }
@@ -234,7 +236,7 @@ fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
     file_agents::load(paths, Path::new("./workflow.yaml"))
 }
 
-/// The agents of these places; without any, those around here and the ready-made ones.
+/// Returns the agents of these paths; without any, those in the default folders and the ready-made ones.
 fn load_with_ready_made(places: &[PathBuf]) -> Result<AgentSet, Failure> {
     let mut set = load(places)?;
     if places.is_empty() {
@@ -243,12 +245,12 @@ fn load_with_ready_made(places: &[PathBuf]) -> Result<AgentSet, Failure> {
     Ok(set)
 }
 
-/// An agent by name, or by the path of its file.
+/// Returns an agent by name, or by the path of its file.
 pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
     find_file(&named.name, &named.agents)
 }
 
-/// An agent by name in these places, or by the path of its file.
+/// Returns an agent by name in these paths, or by the path of its file.
 pub(crate) fn find_file(name: &str, places: &[PathBuf]) -> Result<Arc<Agent>, Failure> {
     if is_file_name(name) {
         return Agent::load(Path::new(name)).map(Arc::new).map_err(Failure::diagnostics);

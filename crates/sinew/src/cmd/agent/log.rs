@@ -16,18 +16,19 @@ use crate::output::Output;
 /// Arguments of `sinew agent log`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show the log of each conversation that model agents held in an execution: begins, model calls, turns, calls \
-                  of tools, decisions, the end. A conversation goes on behind its last record, whatever dies.\n\nWithout \
-                  --content, the words of models and tools are not shown.",
+    long_about = "Show the log of each conversation of a model agent in an execution: starts, model calls, \
+                  turns, tool calls, decisions, the end. After a crash, a conversation continues after its \
+                  last record.\n\n\
+                  Without --content, texts of models and tools are not shown.",
     after_help = "Examples:\n  sinew agent log @latest\n  sinew agent log @latest answer --content"
 )]
 pub(crate) struct LogArgs {
     #[command(flatten)]
     which: Which,
-    /// Only of this node
+    /// Only conversations of this node
     #[arg(value_name = "NODE")]
     node: Option<String>,
-    /// Show what models, tools and people said
+    /// Show texts of models, tools and people
     #[arg(long)]
     content: bool,
 }
@@ -69,7 +70,7 @@ pub(super) async fn log(args: &LogArgs, output: &Output) -> Result<Exit, Failure
         }));
     }
     if documents.is_empty() {
-        let text = "no conversation of a model agent is in the logs of this execution";
+        let text = "the execution has no logged conversation of a model agent";
         return Err(Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text));
     }
     output.value(&documents, |_| texts.join("\n\n"));

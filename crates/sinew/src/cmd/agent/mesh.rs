@@ -1,4 +1,4 @@
-//! `sinew agent` on a mesh: cards as they are announced, calls through the A2A door.
+//! `sinew agent` on a mesh: announced cards, and calls through the A2A endpoint.
 
 use serde_json::{Value, json};
 use sinew_inspection::list::{ExecutionRow, RowFilter};
@@ -40,7 +40,7 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
 }
 
 fn table(rows: &[AgentRow], wide: bool) -> String {
-    let mut heads = vec!["NAME", "KIND", "VERSION", "STATE", "HEARD", "QUEUED"];
+    let mut heads = vec!["NAME", "KIND", "VERSION", "STATE", "HEARTBEAT", "QUEUED"];
     if wide {
         heads.push("SKILLS");
     }
@@ -64,7 +64,7 @@ fn table(rows: &[AgentRow], wide: bool) -> String {
     words::columns(&lines)
 }
 
-/// Removes an agent that is offline from the lists.
+/// Removes an offline agent from the lists.
 pub(super) async fn retire(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
     mesh.admin().layout().await?;
@@ -73,7 +73,7 @@ pub(super) async fn retire(name: &str, connection: &Connection, output: &Output)
     Ok(Exit::Ok)
 }
 
-/// Says what an agent is.
+/// Describes an agent.
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let operator = connection.operator().await?;
     let mut details = describe_agent(operator.mesh(), &operator.online().await?, name).await?;
@@ -94,7 +94,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             format!("  skills    {}", words::one_line(&skills.join(", "), 200)),
             format!("  delivery  {}", agent.delivery),
             format!("  state     {}", agent.state.word()),
-            format!("  heard     {} ago", words::duration(agent.heartbeat_age_ms)),
+            format!("  heartbeat {} ago", words::duration(agent.heartbeat_age_ms)),
             format!(
                 "  queued    {}",
                 agent.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string())
@@ -108,7 +108,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
     Ok(Exit::Ok)
 }
 
-/// The latest failures of an agent, a line each.
+/// Returns the latest failures of an agent, one per line.
 fn errors(rows: &[ExecutionRow]) -> Vec<String> {
     let line = |row: &ExecutionRow| {
         let fault = row.fault.as_ref();
@@ -147,7 +147,7 @@ pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failu
     });
     let (mesh, found) = ready.await?;
     if card::kind(&found.card) == AgentKind::Workflow {
-        output.note("this agent is a workflow: `sinew run` and `sinew tool call` start it with more to see");
+        output.note("this agent is a workflow; `sinew run` and `sinew tool call` show more of its execution");
     }
     let (said, mut hearing) = tokio::sync::mpsc::unbounded_channel();
     let cancel = CancellationToken::new();

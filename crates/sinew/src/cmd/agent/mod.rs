@@ -1,4 +1,4 @@
-//! `sinew agent`: look at agents and call them, from files or on a mesh.
+//! `sinew agent`: inspect and call agents, from files or on a mesh.
 
 mod eval;
 pub(crate) mod files;
@@ -30,7 +30,7 @@ const CALL_EXAMPLES: &str = "Examples:
   sinew agent call summarise -i '{\"text\": \"…\"}' --agents agent-cards
   sinew agent call agent-cards/summarise.agent.yaml -m 'a few words'   # {\"text\": …}
   echo '{\"n\": 1}' | sinew agent call double -i - -o json
-  sinew agent call summarise --mesh -m 'a few words'                   # on a mesh, through its A2A door";
+  sinew agent call summarise --mesh -m 'a few words'                   # on a mesh, through its A2A endpoint";
 
 /// Commands for agents.
 #[derive(Debug, Subcommand)]
@@ -38,44 +38,45 @@ pub(crate) enum AgentCommand {
     /// List agents
     #[command(visible_alias = "ls")]
     List(Places),
-    /// Say what an agent is and takes
+    /// Describe an agent and its input
     Describe(Named),
     /// Print an agent's A2A card
     Card(Named),
     /// Call an agent and print its answer
     Call(Box<CallArgs>),
-    /// Put cases to an agent and its real model, and grade the answers
+    /// Run evaluation cases against an agent and its real model, and grade the answers
     Eval(eval::EvalArgs),
-    /// Show the conversations that model agents held in an execution
+    /// Show the conversations of model agents in an execution
     Log(log::LogArgs),
-    /// Show the tools that an agent's model is told of, and accept their descriptions
+    /// Show the tools offered to an agent's model, and accept their descriptions
     Tools(tools::ToolsArgs),
-    /// Ask an agent of a mesh whether it is there
+    /// Check that an agent of a mesh responds
     Ping(ping::PingArgs),
-    /// Remove an agent that is offline from the lists of a mesh
+    /// Remove an offline agent from the lists of a mesh
     Retire(RetireArgs),
 }
 
 /// Arguments of `sinew agent retire`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Remove an agent that is offline from the lists of a mesh.\n\nAn agent whose processes were killed stays \
-                  listed as offline until it is retired, for the retention of the mesh at most. One that is shut down \
-                  retires itself, and one that is started again is listed again.",
+    long_about = "Remove an offline agent from the lists of a mesh.\n\n\
+                  An agent whose processes were killed stays listed as offline until it is retired, at most \
+                  for the retention of the mesh. An agent that shuts down retires itself, and an agent that \
+                  starts again is listed again.",
     after_help = "Examples:\n  sinew agent retire pricing"
 )]
 pub(crate) struct RetireArgs {
-    /// Its name
+    /// Name of the agent
     name: String,
     #[command(flatten)]
     connection: Connection,
 }
 
-/// Where agents are looked for.
+/// Where to look for agents.
 #[derive(Args, Debug)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct Places {
-    /// Agent files or folders of them [default: . and agent-cards/]
+    /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -88,16 +89,16 @@ pub(crate) struct Places {
     after_help = "Examples:\n  sinew agent describe summarise --agents agent-cards\n  sinew agent card summarise --mesh"
 )]
 pub(crate) struct Named {
-    /// Its name, or its file
+    /// Name or file of the agent
     name: String,
-    /// Agent files or folders of them [default: . and agent-cards/]
+    /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
     #[command(flatten)]
     on: OnMesh,
 }
 
-/// Flags that mean agents of a mesh.
+/// Flags that select agents of a mesh.
 #[derive(Args, Debug)]
 struct OnMesh {
     #[command(flatten)]
@@ -121,35 +122,35 @@ pub(crate) struct CallArgs {
     /// Text for an agent that takes `{text}`
     #[arg(short, long, conflicts_with = "input")]
     message: Option<String>,
-    /// Instruction in words
+    /// Instruction as text
     #[arg(long)]
     instruction: Option<String>,
-    /// Give up after this time, counted from the call (`30s`, `5m`)
+    /// Time limit, counted from the start of the command (`30s`, `5m`)
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     /// Folder for artifacts [default: .sinew/calls]
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
-    /// Let the model of this alias answer in all agents whose files have it, and no other
+    /// Use the model of this alias, and no other, in all agents whose files have it
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
-    /// Answer a question that the agent of a file asks a person, in advance: words, or yes or no. May be repeated
+    /// Answer in advance a question that an agent file asks a person: text, or yes or no. May be repeated
     #[arg(long, value_name = "TEXT")]
     answer: Vec<String>,
-    /// Record the conversation of a model agent into this folder, as a test file that replays it without the model
+    /// Record the conversation of a model agent to this folder, as a test file that replays it without the model
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }
 
 impl CallArgs {
-    /// Whether a flag means agents of files.
+    /// Returns whether a flag selects agents of files.
     fn names_files(&self) -> bool {
         let of_files = self.artifacts.is_some() || self.record.is_some() || self.model.is_some();
         self.who.names_files() || of_files || !self.answer.is_empty()
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         AgentCommand::List(places) if places.on.is_meant(!places.paths.is_empty()) => {
@@ -188,7 +189,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
 
 fn refuse(flag: &str, given: bool) -> Result<(), Failure> {
     if given {
-        return Err(Failure::usage(format!("{flag} has no meaning for agents of a mesh")));
+        return Err(Failure::usage(format!("{flag} is not supported for agents on a mesh")));
     }
     Ok(())
 }
@@ -200,7 +201,7 @@ impl OnMesh {
 }
 
 impl Named {
-    /// Tells whether the command line names an agent file, or where such files are.
+    /// Returns whether the command line names an agent file, or where such files are.
     fn names_files(&self) -> bool {
         !self.agents.is_empty() || self.name.contains(".agent.")
     }

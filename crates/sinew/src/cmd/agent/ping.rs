@@ -1,4 +1,4 @@
-//! `sinew agent ping`: whether an agent answers at its door, and how soon.
+//! `sinew agent ping`: checks whether and how fast an agent responds.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +16,25 @@ use crate::output::Output;
 /// Arguments of `sinew agent ping`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Ask an agent of a mesh for its card, and say how long the answer took. No task is made. Of several \
-                  replicas one answers. Exits with 4 if nobody does.",
+    long_about = "Request the card of an agent of a mesh, and report the round-trip time. No task is \
+                  created. If the agent has several replicas, one responds. Exits with 4 if there is no \
+                  response.",
     after_help = "Examples:\n  sinew agent ping summarise\n  sinew agent ping summarise --count 5 -o json"
 )]
 pub(crate) struct PingArgs {
     /// The agent's name
     name: String,
-    /// Ask so many times, one after the other
+    /// Number of requests, one after the other
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
-    /// Wait at most this long for each answer (`500ms`, `5s`)
+    /// Timeout of each request (`500ms`, `5s`)
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: String,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Asks an agent whether it is there.
+/// Checks whether an agent responds.
 pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failure> {
     let patience = Duration::from_millis(parse_duration(&args.timeout)?);
     let mesh = args.mesh.open("cli").await?;
@@ -48,7 +49,7 @@ pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failu
     output.value(&rows, |rows| {
         let line = |row: &Value| {
             let word = |key: &str| words::one_line(row[key].as_str().unwrap_or_default(), 60);
-            format!("{} {} answered in {}ms", word("name"), word("version"), row["took_ms"])
+            format!("{} {} responded in {}ms", word("name"), word("version"), row["took_ms"])
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     });

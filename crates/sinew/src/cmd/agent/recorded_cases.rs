@@ -10,13 +10,13 @@ use sinew_protocol::code;
 
 use crate::output::{Output, to_yaml};
 
-/// Recordings of one agent in one folder.
+/// Maximum number of recordings of one agent in one folder.
 const MAX_RECORDINGS: u32 = 10_000;
 
 /// Writes cases of an agent into a folder, as `AGENT.recorded-N.test.yaml` with the first free number.
 pub(super) fn write(folder: &Path, agent: &Agent, cases: &[Value], output: &Output) -> Result<(), Failure> {
     if cases.is_empty() {
-        output.note("nothing was recorded: no conversation with a language model came to its end");
+        output.note("nothing was recorded: no conversation with a language model ended");
         return Ok(());
     }
     let failed = |path: &Path, error: &std::io::Error| {
@@ -33,7 +33,7 @@ pub(super) fn write(folder: &Path, agent: &Agent, cases: &[Value], output: &Outp
     Ok(())
 }
 
-/// The path of a file from a folder; both are absolute.
+/// Returns the path of a file relative to a folder; both are absolute.
 fn seen_from(folder: &Path, file: &Path) -> PathBuf {
     let (mut here, mut there) = (folder.components().peekable(), file.components().peekable());
     while here.peek().is_some() && here.peek() == there.peek() {

@@ -1,4 +1,4 @@
-//! `sinew agent tools`: what the model of an agent is told of its tools, and the lock file that accepts it.
+//! `sinew agent tools`: the tools offered to an agent's model, and the lock file for their descriptions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,21 +24,22 @@ const MAX_DESCRIPTION: usize = 200;
 /// Arguments of `sinew agent tools`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show the tools of a model agent as its model is told: names, effects, descriptions. MCP servers of the \
-                  file are started and asked.\n\nDescriptions of a server's tools are words of others. `--accept` writes \
-                  their digests to NAME.tools.lock beside the agent file; afterwards a tool whose description changed is \
-                  refused (SINEW-5209), and a new tool is left out, until they are accepted again.",
+    long_about = "Show the tools of a model agent as they are offered to its model: names, effects, \
+                  descriptions. This starts and queries the MCP servers of the file.\n\n\
+                  Descriptions of a server's tools are untrusted text. `--accept` writes their digests to \
+                  NAME.tools.lock next to the agent file; afterwards a tool whose description changed is \
+                  rejected (SINEW-5209), and a new tool is omitted, until they are accepted again.",
     after_help = "Examples:\n  sinew agent tools clerk\n  sinew agent tools agent-cards/clerk.agent.yaml --accept"
 )]
 pub(crate) struct ToolsArgs {
-    /// The agent's name, or its file
+    /// Name or file of the agent
     name: String,
-    /// Agent files or folders of them [default: . and agent-cards/]
+    /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
     #[command(flatten)]
     trust: TrustArgs,
-    /// Accept the descriptions as they are now
+    /// Accept the current descriptions
     #[arg(long)]
     accept: bool,
 }

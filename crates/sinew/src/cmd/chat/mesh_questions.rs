@@ -1,4 +1,4 @@
-//! Questions of an agent of a mesh to people, answered by the person who chats with it.
+//! Questions of a mesh agent to people, answered by the person in the chat.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::terminal::AskedPeople;
 
-/// Looks for a question that an agent said it has put, and the pause between two of them.
+/// Number of reads for a question that an agent has announced, and the pause between two of them.
 const LOOKS: (u32, Duration) = (40, Duration::from_millis(250));
 
-/// Answers questions of the session as long as the agent says that it waits. One that another person answers first is closed by
-/// that answer.
+/// Answers questions of the session while the agent reports that it waits. A question that another person
+/// answers first is closed by that answer.
 pub(super) async fn answer_questions(
     operator: &MeshOperator,
     people: &AskedPeople,
@@ -69,7 +69,7 @@ async fn answer_question(
     };
     let id = sinew_protocol::ExecutionId::parse(&approval.execution);
     let Ok(id) = id else { return Ok(()) };
-    // A question that was answered elsewhere in the meantime is not there any more.
+    // A question that was answered elsewhere in the meantime no longer exists.
     if let Ok(found) = operator.find_approval(&id, None).await {
         operator.decide(&found, decision).await?;
     }

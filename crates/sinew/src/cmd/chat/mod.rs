@@ -1,4 +1,4 @@
-//! `sinew chat`: a conversation with an agent on a terminal, turn by turn.
+//! `sinew chat`: a conversation with an agent in a terminal, turn by turn.
 
 mod mesh_questions;
 mod partner;
@@ -26,32 +26,33 @@ use terminal::{AskedPeople, InputLines};
 const HELP: &str = "/cost   tokens, turns and price of this chat
 /tools  tools of the agent
 /log    records of the last conversation
-/exit   end (also: the end of the input, Ctrl-C)";
+/exit   exit (also: end of input, Ctrl-C)";
 
 /// Arguments of `sinew chat`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Talk to an agent: an agent file, in this process, or an agent of a mesh, through its A2A endpoint. The \
-                  answer is shown as it arrives, with a line for each call of a tool; without a terminal, answers are \
-                  plain lines. Questions of the agent to a person are asked here.\n\nAll of a chat is one session. On a mesh \
-                  an agent keeps it if its file has `session`; --session goes on with an earlier one.\n\n/cost, /tools, \
-                  /log and /exit are commands; Ctrl-C gives up the turn that is under way.",
+    long_about = "Chat with an agent: an agent file in this process, or an agent of a mesh through its A2A \
+                  endpoint. Answers are shown as they arrive, with a line for each tool call; without a \
+                  terminal, answers are plain lines. Questions of the agent to a person are asked here.\n\n\
+                  A chat is one session. On a mesh an agent keeps it if its file has `session`; --session \
+                  continues an earlier one.\n\n\
+                  /cost, /tools, /log and /exit are commands; Ctrl-C cancels the current turn.",
     after_help = "Examples:\n  sinew chat clerk\n  sinew chat clerk 'Where is A-17?'\n  sinew chat clerk --mesh --session orders\n  \
                   echo 'Where is A-17?' | sinew chat clerk"
 )]
 pub(crate) struct ChatArgs {
-    /// The agent's name, or its file
+    /// Name or file of the agent
     name: String,
-    /// First message; further ones are read from the input
+    /// First message; further messages are read from stdin
     #[arg(value_name = "MESSAGE")]
     message: Option<String>,
-    /// Session to go on with, on a mesh [default: a new one]
+    /// Session to continue, on a mesh [default: a new one]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Let the model of this alias answer in all agents whose files have it, and no other
+    /// Use the model of this alias, and no other, in all agents whose files have it
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
-    /// Agent files or folders of them [default: . and agent-cards/]
+    /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
     #[command(flatten)]
@@ -86,7 +87,7 @@ impl ChatCost {
     }
 }
 
-/// Talks until the input ends.
+/// Chats until the input ends.
 pub(crate) fn chat(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
     block(talk(args, output))
 }
@@ -96,13 +97,15 @@ async fn talk(args: &ChatArgs, output: &Output) -> Result<Exit, Failure> {
     let (people, mut questions) = AskedPeople::new();
     let mut partner = if args.mesh.is_meant(names_files) {
         if args.model.is_some() {
-            return Err(Failure::usage("--model is for agents of files; an agent of a mesh has its own"));
+            return Err(Failure::usage(
+                "--model applies to agent files only; an agent of a mesh has its own model",
+            ));
         }
         ChatPartner::on_mesh(&args.mesh, &args.name, args.session.as_deref(), people).await?
     } else {
         if args.session.is_some() {
             return Err(Failure::usage(
-                "--session is for agents of a mesh; here a chat is a session of its own",
+                "--session applies to agents of a mesh only; a chat with an agent file is always a new session",
             ));
         }
         {

@@ -158,7 +158,7 @@ impl ChatPartner {
         }
     }
 
-    /// The tools of the agent, worded.
+    /// Returns the tools of the agent as text.
     pub(super) async fn tools(&self) -> Result<String, Failure> {
         match self {
             Self::Local(local) => {
@@ -180,7 +180,7 @@ impl ChatPartner {
         }
     }
 
-    /// The records of the last conversation, worded.
+    /// Returns the records of the last conversation as text.
     pub(super) async fn log(&self) -> Result<String, Failure> {
         let records = match self {
             Self::Local(local) => local.steps.read().await.map_err(|fault| fault_failure(&fault))?,
@@ -190,7 +190,7 @@ impl ChatPartner {
     }
 }
 
-/// Whether an agent says that it waits for a person.
+/// Returns whether an agent reports that it waits for a person.
 fn is_waiting(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "waiting")
 }
@@ -216,7 +216,7 @@ impl LocalPartner {
         let used = Arc::clone(&call.usage);
         match self.agent.call(call).await {
             Ok(reply) => ChatTurn { output: Ok(reply.output), usage: reply.usage },
-            // A conversation that failed has cost something, too.
+            // A failed conversation has a cost, too.
             Err(fault) => {
                 let usage = std::mem::take(&mut *used.lock().unwrap_or_else(PoisonError::into_inner));
                 ChatTurn { output: Err(fault), usage }
@@ -228,7 +228,7 @@ impl LocalPartner {
 impl MeshPartner {
     async fn records(&self) -> Result<Vec<StepRecord>, Failure> {
         let Some((execution, task)) = &self.last else { return Ok(Vec::new()) };
-        // A task that no execution asks for is an activation of its own.
+        // A task without an execution is its own activation.
         let Ok(activation) = ActivationKey::parse(task.as_str()) else { return Ok(Vec::new()) };
         let id = StepLogId { agent: Token::of(&self.agent), execution: execution.clone(), activation };
         let records = self.mesh.tasks().steps().read(&id, 0).await?;

@@ -1,4 +1,4 @@
-//! The terminal of a chat: lines that are typed, and questions to whoever types them.
+//! The terminal of a chat: typed lines, and questions to the person who types them.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
@@ -18,7 +18,7 @@ pub(super) struct InputLines {
 }
 
 impl InputLines {
-    /// Reads them in a thread of its own, which ends with the input.
+    /// Reads lines in a separate thread, which ends with the input.
     pub(super) fn read() -> Self {
         let (sender, lines) = mpsc::channel(1);
         std::thread::spawn(move || {
@@ -33,7 +33,7 @@ impl InputLines {
         Self { lines, shows_prompt }
     }
 
-    /// The next line. None at the end of the input, and if the user interrupts.
+    /// Returns the next line; `None` at the end of the input, or if the user interrupts.
     pub(super) async fn next(&mut self, prompt: &str) -> Option<String> {
         if self.shows_prompt {
             let mut out = std::io::stderr().lock();
@@ -59,7 +59,7 @@ impl PutQuestion {
     pub(super) async fn put(self, lines: &mut InputLines, output: &Output) {
         let is_about_call = !self.prompt.call.is_null();
         if is_about_call {
-            // The agent has told that it waits, and for which call.
+            // The agent has reported that it waits, and for which call.
             let arguments = self.prompt.call.get("arguments").unwrap_or(&Value::Null);
             output.note(&format!("  {arguments}"));
         } else {
@@ -76,7 +76,7 @@ impl PutQuestion {
             let words = line.trim().to_owned();
             PersonReply { approved: !words.is_empty(), by_person, comment: Some(words) }
         };
-        // The agent may have given up.
+        // The agent may no longer wait.
         let _late = self.reply.send(reply);
     }
 }
@@ -95,7 +95,7 @@ impl People for AskedPeople {
     fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         async move {
             let (reply, answer) = oneshot::channel();
-            // Without a terminal that listens there is no answer.
+            // Without a terminal that receives it, the question stays unanswered.
             let _asked = self.0.send(PutQuestion { prompt, reply });
             Ok(answer.await.unwrap_or_default())
         }

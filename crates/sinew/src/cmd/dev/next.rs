@@ -1,4 +1,4 @@
-//! The command that `sinew dev` names as the next: a workflow it deployed, with an input that the workflow takes.
+//! The next command that `sinew dev` suggests: it runs a deployed workflow with an accepted input.
 
 use serde_json::Value;
 use sinew_agents::AgentSet;
@@ -10,14 +10,14 @@ use sinew_operations::sample_input::sample_of_schema;
 use sinew_operations::workflow_file::{self, Loaded};
 use sinew_plan::NodeOperation;
 
-/// A command to type next.
+/// A command to run next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NextCommand {
     /// Run a deployed workflow.
     Run { workflow: String, input: Option<Value> },
-    /// Call an agent: there is no workflow.
+    /// Call an agent, if no workflow is deployed.
     Call { agent: String },
-    /// Make a workflow: there is neither.
+    /// Create a workflow, if the mesh has neither.
     New,
 }
 
@@ -36,7 +36,8 @@ impl NextCommand {
     }
 }
 
-/// Chooses the first workflow that takes a made-up input and whose agents are served, else the first that takes one.
+/// Chooses the first workflow that accepts a sample input and whose agents are served, else the first
+/// that accepts one.
 pub(super) fn next_command(loaded: &[Loaded], agents: &AgentSet) -> NextCommand {
     let mut choices = Vec::new();
     for file in loaded {
@@ -61,7 +62,7 @@ pub(super) fn next_command(loaded: &[Loaded], agents: &AgentSet) -> NextCommand 
     }
 }
 
-/// Tells whether all agents and workflows that a workflow asks are there.
+/// Returns whether all agents and workflows that a workflow calls are served.
 fn is_served(lowered: &Lowered, loaded: &[Loaded], agents: &AgentSet) -> bool {
     let is_deployed =
         |name: &str| loaded.iter().flat_map(|file| &file.workflows).any(|one| one.plan.name == name);

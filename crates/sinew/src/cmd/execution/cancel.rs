@@ -1,4 +1,4 @@
-//! `sinew execution cancel`: executions are ended.
+//! `sinew execution cancel`.
 
 use clap::Args;
 use sinew_operations::failure::Failure;
@@ -16,18 +16,19 @@ const CANCEL_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution cancel`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "End executions: nothing new is begun, agents are told to stop, sub-workflows are ended too.",
+    long_about = "Cancel executions: no new work starts, agents are asked to stop, and sub-workflows are \
+                  cancelled too.",
     after_help = CANCEL_EXAMPLES
 )]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Why; recorded with the execution
+    /// Reason, recorded with the execution
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }
 
-/// Ends executions.
+/// Cancels executions.
 pub(super) async fn cancel(args: &CancelArgs, output: &Output) -> Result<Exit, Failure> {
     let command = |execution| Command::Cancel(CancelCommand { execution, reason: args.reason.clone() });
     send_commands(&args.targets, "cancel", "cancelled", command, output).await

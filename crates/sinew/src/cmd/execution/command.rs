@@ -1,4 +1,4 @@
-//! Commands to executions that go on: which executions are meant, the question before several are changed, and the answers.
+//! Commands to open executions: their targets, the confirmation for several executions, and the results.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -20,13 +20,13 @@ use crate::output::Output;
 /// Executions to change.
 #[derive(Args, Debug)]
 pub(super) struct TargetArgs {
-    /// Ids, the first characters of them, or @latest
+    /// Ids, id prefixes, or @latest
     #[arg(value_name = "ID|@latest", required = true)]
     ids: Vec<String>,
-    /// Say what would be touched, and do nothing
+    /// List the executions that would change, without changing them
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before several are changed
+    /// Skip the confirmation for several executions
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(super) async fn send_commands(
         return Err(Failure::new(
             FailureKind::Usage,
             NEEDS_MESH,
-            format!("{file} is a file; nothing goes on in it"),
+            format!("{file} is a file; this command needs an execution on a mesh"),
         ));
     }
     let remote = targets.mesh.operator().await?;
@@ -73,7 +73,7 @@ pub(super) async fn send_commands(
             Err(failure) => {
                 results
                     .push(json!({ "execution": execution, "error": failure.message, "code": failure.code }));
-                // The last one is said at the end; what programs read has them all.
+                // The last failure is printed at the end; machine-readable output has all of them.
                 if !alone && !output.is_machine() {
                     output.note(&format!("{execution}: {} [{}]", failure.message, failure.code));
                 }
@@ -95,7 +95,7 @@ pub(super) async fn send_commands(
     worst.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Says what would become of executions, as far as it can be known before their owner decides.
+/// Reports what the command would do to executions, as far as is known before their owner decides.
 async fn tell_dry_run(
     remote: &MeshOperator,
     ids: &[ExecutionId],
@@ -115,7 +115,7 @@ async fn tell_dry_run(
     }
     output.value(&rows, |rows| {
         let line = |row: &Value| {
-            let word = if row["would"].is_null() { "would refuse to" } else { "would" };
+            let word = if row["would"].is_null() { "cannot" } else { "would" };
             let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
             format!("{word} {verb} {} ({})", words::short_id(&said("execution")), said("status"))
         };
@@ -124,18 +124,18 @@ async fn tell_dry_run(
     Ok(if rows.iter().any(|row| row["would"].is_null()) { Exit::Conflict } else { Exit::Ok })
 }
 
-/// Asks on a terminal; elsewhere nobody can answer.
+/// Asks for confirmation on a terminal; fails elsewhere.
 pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
     let refused = || {
         Failure::new(FailureKind::Usage, code::NOT_CONFIRMED.as_str(), format!("not confirmed: {what}"))
-            .hint("say --yes")
+            .hint("confirm with --yes")
     };
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(refused());
     }
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
-        format!("{}. Go on? [y/N] ", words::name(what)).as_bytes(),
+        format!("{}. Continue? [y/N] ", words::name(what)).as_bytes(),
     );
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line);

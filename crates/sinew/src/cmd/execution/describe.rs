@@ -1,4 +1,4 @@
-//! `sinew execution describe`: how an execution stands, and why.
+//! `sinew execution describe`: the status of an execution, and the reasons.
 
 use clap::Args;
 use sinew_inspection::describe;
@@ -21,14 +21,15 @@ const DESCRIBE_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution describe`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say how an execution stands: its input and output, what every open node waits for, since when and \
-                  until when, the first failure with what led to it, commands that were given, and what to do next.",
+    long_about = "Describe an execution: its input and output, what every open node waits for, since when \
+                  and until when, the first failure and its causes, the commands it received, and what to do \
+                  next.",
     after_help = DESCRIBE_EXAMPLES
 )]
 pub(crate) struct DescribeArgs {
     #[command(flatten)]
     which: Which,
-    /// Describe this node (with its place: `enrich_3`): its input, output, attempts and error
+    /// Describe this node (with its index: `enrich_3`): its input, output, attempts and error
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
 }

@@ -19,19 +19,19 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution diff`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Compare two executions: input, output, and node by node how it ended, what it gave and how long it \
-                  took. ExecutionChanges of values are JSON Patch (RFC 6902) from the first to the second. Exits with 1 if they \
-                  differ; times do not count.",
+    long_about = "Compare two executions: input, output, and the status, output and duration of each node. \
+                  Changes of values are JSON Patch (RFC 6902) from the first to the second. Exits with 1 if \
+                  the executions differ; durations are ignored.",
     after_help = EXAMPLES
 )]
 pub(crate) struct DiffArgs {
-    /// The first: its id, the first characters of it, @latest, or a file that `export` wrote
+    /// The first execution: id or id prefix, @latest, or a file written by `export`
     #[arg(value_name = "ID|@latest|FILE")]
     first: String,
-    /// The second
+    /// The second execution
     #[arg(value_name = "ID|@latest|FILE")]
     second: String,
-    /// Only this node (with its place: `enrich_3`) and its children
+    /// Only this node (with its index: `enrich_3`) and its children
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failu
     let second = which(&args.second).open().await?.record;
     let told = compare(&first, &second, local::now(), args.node.as_deref()).ok_or_else(|| {
         let node = args.node.as_deref().unwrap_or_default();
-        Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in either"))
+        Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("neither execution has a node '{node}'"))
     })?;
     output.value(&told, |told| text(told, output.ascii));
     Ok(if told.same { Exit::Ok } else { Exit::Failed })

@@ -1,4 +1,4 @@
-//! `sinew execution events`: what an execution told, one event a line.
+//! `sinew execution events`: the events of an execution, one per line.
 
 use clap::Args;
 use sinew_inspection::events::{self, EventLine, EventWords};
@@ -13,42 +13,42 @@ use crate::output::{Format, Output};
 const EVENTS_EXAMPLES: &str = "Examples:
   sinew execution events @latest
   sinew execution events @latest --node enrich --type workflow_node_execution_result
-  sinew execution events @latest --native        # in the words of its dialect
+  sinew execution events @latest --native        # the events of its dialect
   sinew execution events @latest -f -o jsonl | jq .type";
 
 /// Arguments of `sinew execution events`.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
-    long_about = "Show an execution's events, one a line: messages of the mesh protocol, or the dialect's own words. \
-                  They are made from its facts, so they are the same whenever one looks.",
+    long_about = "Show an execution's events, one per line: messages of the mesh protocol, or events of the \
+                  dialect. Events are derived from the execution's facts, so they never change.",
     after_help = EVENTS_EXAMPLES
 )]
 pub(crate) struct EventsArgs {
     #[command(flatten)]
     which: Which,
-    /// Only about this node (with its place: `enrich_3`) or the children of it
+    /// Only events of this node (with its index: `enrich_3`) and its children
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Only of this type. May be repeated
+    /// Only events of this type. May be repeated
     #[arg(long = "type", value_name = "TYPE")]
     kinds: Vec<String>,
-    /// The dialect's own events
+    /// Show events of the dialect
     #[arg(long, conflicts_with_all = ["facts", "spec"])]
     native: bool,
-    /// The engine's facts
+    /// Show the engine's facts
     #[arg(long, conflicts_with = "spec")]
     facts: bool,
-    /// The words of the published specification (`failure` for `error`, …)
+    /// Use the terms of the published specification (`failure` for `error`, …)
     #[arg(long)]
     spec: bool,
-    /// Only from this round on (`12`, or `12.3`)
+    /// Start at this round (`12`, or `12.3`)
     #[arg(long, value_name = "SEQ")]
     from: Option<String>,
-    /// The newest first
+    /// Show the newest first
     #[arg(long, conflicts_with = "follow")]
     reverse: bool,
-    /// Go on until the execution ends
+    /// Follow until the execution ends
     #[arg(short, long)]
     follow: bool,
 }
@@ -81,7 +81,7 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
         return Ok(Exit::Ok);
     }
     if matches!(output.format, Format::Json | Format::Yaml) {
-        return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
+        return Err(Failure::usage("--follow cannot print a single document").hint("use -o jsonl"));
     }
     let mut changes = ExecutionChanges::of(found).await?;
     let mut shown = 0;
@@ -108,6 +108,6 @@ fn seq(text: &str) -> Result<(usize, usize), Failure> {
     let (round, index) = text.split_once('.').unwrap_or((text, "0"));
     match (round.parse(), index.parse()) {
         (Ok(round), Ok(index)) => Ok((round, index)),
-        _ => Err(Failure::usage(format!("--from takes a number as events show it, not '{text}'"))),
+        _ => Err(Failure::usage(format!("--from takes an event number, such as 12 or 12.3, not '{text}'"))),
     }
 }

@@ -1,4 +1,4 @@
-//! `sinew execution export`: an execution is written to a file.
+//! `sinew execution export`: writes an execution to a file.
 
 use std::path::PathBuf;
 
@@ -21,29 +21,31 @@ const EXPORT_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution export`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Write an execution to a file: its plan, every fact, and who asked for what. All commands that look \
-                  at executions take such a file, without a mesh.\n\n--redact takes out all values, questions, \
-                  comments and messages; names of nodes and agents, times and the plan itself stay.\n\n--case writes a test file with \
-                  one case: agents answer as they answered, and the end is expected. Sub-workflows run in it, so \
-                  answers of their agents are added by hand.",
+    long_about = "Write an execution to a file: its plan, every fact, and the caller of each command. All \
+                  commands that inspect executions accept such a file, without a mesh.\n\n\
+                  --redact removes all values, questions, comments and messages; names of nodes and agents, \
+                  times and the plan itself remain.\n\n\
+                  --case writes a test file with one case: agents return their recorded answers, and the \
+                  recorded end is expected. Sub-workflows run in it, so add the answers of their agents by \
+                  hand.",
     after_help = EXPORT_EXAMPLES
 )]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     which: Which,
-    /// Write into this file instead of stdout
+    /// Write to this file instead of stdout
     #[arg(short = 'O', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Take out values
+    /// Remove values
     #[arg(long)]
     redact: bool,
     /// Write a case for `sinew test` instead
     #[arg(long, conflicts_with = "redact")]
     case: bool,
-    /// Expect the end of this node in the case, instead of that of the execution
+    /// Expect the end of this node in the case, instead of the execution's
     #[arg(long, value_name = "NODE", requires = "case")]
     node: Option<String>,
-    /// Workflow file as the case names it [default: the name of the workflow with `.yaml`]
+    /// Workflow file to name in the case [default: the name of the workflow with `.yaml`]
     #[arg(long, value_name = "FILE", requires = "case")]
     workflow: Option<String>,
 }
@@ -65,7 +67,7 @@ pub(super) async fn export(args: &ExportArgs, output: &Output) -> Result<Exit, F
     }
     if args.redact {
         record = record::redact(&record);
-        output.note("values were taken out; the plan is as it was: look whether it may be shared");
+        output.note("values are redacted, but not the plan; check whether it may be shared");
     }
     match &args.out {
         Some(file) => {

@@ -1,4 +1,4 @@
-//! `sinew execution import`: an execution from a file enters the history of a mesh.
+//! `sinew execution import`: adds an execution from a file to the history of a mesh.
 
 use std::path::PathBuf;
 
@@ -20,19 +20,19 @@ const IMPORT_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution import`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Put an execution from a file into the history of a mesh, under its own id, so that others can look at \
-                  it there. It must have ended. To look at a file yourself no import is needed.",
+    long_about = "Add an execution from a file to the history of a mesh, under its own id, so that others \
+                  can inspect it there. It must have ended. To inspect a file yourself, no import is needed.",
     after_help = IMPORT_EXAMPLES
 )]
 pub(crate) struct ImportArgs {
-    /// A file that `export` wrote
+    /// File written by `export`
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Puts an execution into a mesh's history.
+/// Adds an execution to the history of a mesh.
 pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, Failure> {
     let record = export_file::read(&args.file)?;
     refuse_open(&record)?;

@@ -1,4 +1,4 @@
-//! New executions that are made of old ones: their input, the outputs that are kept, and the start.
+//! New executions that reuse old ones: input, kept outputs, and the start.
 
 use clap::Args;
 use sinew_inspection::record::Record;
@@ -14,7 +14,7 @@ use crate::output::Output;
 /// Handling of the new execution.
 #[derive(Args, Debug)]
 pub(super) struct LaunchArgs {
-    /// Say what would be started, and do nothing
+    /// Show what would start, without starting it
     #[arg(long)]
     dry_run: bool,
     /// Follow it until it ends

@@ -27,40 +27,40 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution list`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "List executions: those that go on first, then the newest.\n\nAn execution that waits for a person \
-                  has a status of its own: `waiting`.",
+    long_about = "List executions, running first, then newest.\n\n\
+                  An execution that waits for a person has the status `waiting`.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ListArgs {
-    /// Only with this status. May be repeated
+    /// Only executions with this status. May be repeated
     #[arg(long, value_parser = status_words::execution_status())]
     status: Vec<ExecutionStatus>,
-    /// Only of this workflow. May be repeated
+    /// Only executions of this workflow. May be repeated
     #[arg(short, long, value_name = "NAME")]
     workflow: Vec<String>,
-    /// Only with this label. May be repeated
+    /// Only executions with this label. May be repeated
     #[arg(short, long = "label", value_name = "KEY=VALUE")]
     labels: Vec<String>,
-    /// Only started in the last (`30m`, `24h`)
+    /// Only executions started within this time (`30m`, `24h`)
     #[arg(long, value_name = "DURATION")]
     since: Option<String>,
-    /// Only started longer ago than this
+    /// Only executions started longer ago than this
     #[arg(long, value_name = "DURATION")]
     older: Option<String>,
-    /// Only failed by this error (`SINEW-5001`). May be repeated
+    /// Only executions that failed with this error (`SINEW-5001`). May be repeated
     #[arg(long = "error", value_name = "CODE")]
     errors: Vec<String>,
-    /// Show at most N, those that go on first, then the newest
+    /// Show at most N executions
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print the number of executions only
+    /// Print only the number of executions
     #[arg(long)]
     count: bool,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Records of this folder that are read.
+/// Records of this folder to read at most.
 const MAX_LOCAL_RECORDS: usize = 200;
 
 /// Lists executions.
@@ -113,17 +113,15 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
     }
     if unlisted > 0 {
         let shards = words::count(unlisted, "shard");
-        output.note(&format!(
-            "no executor serves {shards}; starts that are stored there are not shown to this user"
-        ));
+        output.note(&format!("no executor serves {shards}; starts stored there are not shown to this user"));
     }
     if is_local && !output.is_machine() {
-        output.note("these ran in this folder; --mesh lists those of the mesh");
+        output.note("these executions ran in this folder; --mesh lists those of the mesh");
     }
     Ok(Exit::Ok)
 }
 
-/// Returns the executions that ran in this folder; none if there are no records.
+/// Returns the executions that ran in this folder; `None` if it has no records.
 fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
     let records = local_records::newest(MAX_LOCAL_RECORDS);
     let rows = records.iter().map(|record| ExecutionRow::of(record, now)).filter(|row| wanted.takes(row));

@@ -1,5 +1,5 @@
-//! `sinew execution logs`: messages of agents and scripts. The record has those of attempts that have ended; `--follow` adds
-//! those of agents at work, as they are said.
+//! `sinew execution logs`: messages of agents and scripts. The record has those of attempts that have
+//! ended; `--follow` adds those of running agents as they are published.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use super::Which;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
 
-/// Between two looks for a task that somebody told of and nobody knows.
+/// Wait before the record is read again for an unknown task.
 const BETWEEN: Duration = Duration::from_millis(100);
 
 const LOGS_EXAMPLES: &str = "Examples:
@@ -35,37 +35,38 @@ const LOGS_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution logs`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show messages of an execution's agents and scripts: progress, lines of stderr, text that scripts print, and \
-                  the faults of attempts, each line with its node.\n\nOn a mesh, messages are stored when their attempt ends: \
-                  the newest 128 of an attempt, and 1 MiB of an execution. With --follow, messages of agents at work are \
-                  shown as they are said, as `[NODE#ATTEMPT@AGENT] …`, or with `\"stored\": false` in JSON Lines; some of \
-                  these may be lost on the way.",
+    long_about = "Show messages of an execution's agents and scripts: progress, lines of stderr, text that \
+                  scripts print, and the faults of attempts, each line with its node.\n\n\
+                  On a mesh, messages are stored when their attempt ends: the newest 128 of an attempt, and \
+                  1 MiB of an execution. With --follow, messages of running agents are shown as they arrive, \
+                  as `[NODE#ATTEMPT@AGENT] …`, or with `\"stored\": false` in JSON Lines; delivery of these \
+                  is best effort.",
     after_help = LOGS_EXAMPLES
 )]
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     which: Which,
-    /// Only of this node
+    /// Only lines of this node
     #[arg(value_name = "NODE")]
     node: Option<String>,
-    /// Only lines with this text
+    /// Only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// Only the last lines
+    /// Only the last N lines
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
-    /// When each was said
+    /// Show timestamps
     #[arg(long)]
     timestamps: bool,
-    /// Go on until the execution ends
+    /// Follow until the execution ends
     #[arg(short, long)]
     follow: bool,
 }
 
-/// Shows what agents say.
+/// Shows messages.
 pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failure> {
     if args.follow && matches!(output.format, Format::Json | Format::Yaml) {
-        return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
+        return Err(Failure::usage("--follow cannot print a single document").hint("use -o jsonl"));
     }
     let found = args.which.open().await?;
     let first = args.stored(&found.record);
@@ -150,7 +151,7 @@ impl LogsArgs {
     }
 }
 
-/// Shows what is said while agents work, as long as anybody can be heard.
+/// Shows progress of running agents until the feed ends.
 async fn live(
     args: &LogsArgs,
     remote: &MeshOperator,
@@ -161,7 +162,7 @@ async fn live(
 ) {
     while let Some(progress) = feed.next().await {
         if !known.borrow().contains_key(&progress.task) {
-            // It was given away just now, or it is none of this execution's: anybody may say anything here.
+            // The task was dispatched just now, or it is not of this execution: any agent can publish here.
             tokio::time::sleep(BETWEEN).await;
             let Ok(record) = remote.record(&progress.execution).await else { continue };
             *known.borrow_mut() = given_tasks(&record);
@@ -172,6 +173,6 @@ async fn live(
             args.show(&said, output);
         }
     }
-    // The facts go on being read as long as they can be.
+    // The caller keeps reading facts.
     std::future::pending::<()>().await;
 }

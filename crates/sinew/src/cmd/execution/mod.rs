@@ -1,4 +1,4 @@
-//! `sinew execution`: look at executions and steer them, on a mesh or from a file.
+//! `sinew execution`: inspect and control executions, on a mesh or from a file.
 
 mod cancel;
 pub(crate) mod command;
@@ -44,46 +44,46 @@ const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
 /// Commands for executions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExecutionCommand {
-    /// List executions: those that go on first, then the newest
+    /// List executions, running first, then newest
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// Say how one stands, what it waits for, and why it failed
+    /// Describe an execution: status, what it waits for, and why it failed
     Describe(describe::DescribeArgs),
-    /// Show its nodes
+    /// Show the nodes of an execution
     Tree(tree::TreeArgs),
-    /// Show how long its nodes waited and worked
+    /// Show how long nodes waited and ran
     Timeline(timeline::TimelineArgs),
-    /// Follow it until it ends
+    /// Follow an execution until it ends
     Watch(watch::WatchArgs),
-    /// Show what its agents say
+    /// Show messages of agents and scripts
     Logs(logs::LogsArgs),
-    /// Show its events, one a line
+    /// Show events, one per line
     Events(events::EventsArgs),
-    /// Print its output, or a node's
+    /// Print the output of an execution or a node
     Result(result::ResultArgs),
-    /// End executions
+    /// Cancel executions
     Cancel(cancel::CancelArgs),
-    /// Start nothing new
+    /// Pause executions
     Pause(pause::PauseArgs),
-    /// Go on after a pause
+    /// Resume paused or held executions
     Resume(resume::ResumeArgs),
-    /// Run again what failed, in the same execution
+    /// Run failed nodes again in the same execution
     Retry(retry::RetryArgs),
     /// Start a new execution with the input of an old one
     Rerun(rerun::RerunArgs),
-    /// Start a new execution that leaves the way of an old one at a node
+    /// Start a new execution that branches off an old one at a node
     Fork(fork::ForkArgs),
     /// Compare two executions, node by node
     Diff(diff::DiffArgs),
     /// Write an execution to a file
     Export(export::ExportArgs),
-    /// Put an execution from a file into the history of a mesh
+    /// Add an execution from a file to the history of a mesh
     Import(import::ImportArgs),
-    /// Decide again what an execution decided, offline
+    /// Replay the decisions of an execution offline
     Replay(replay::ReplayArgs),
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Exit, Failure> {
     use ExecutionCommand as C;
     let done = async {
@@ -111,7 +111,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
     block_traced(async {
         tokio::select! {
             done = done => done,
-            // A watcher leaves; the execution continues.
+            // Only the command stops; the execution continues.
             _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         }
     })
@@ -120,7 +120,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
 /// One execution.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Which {
-    /// Its id, the first characters of it, @latest, or a file that `export` wrote (- for stdin)
+    /// Id or id prefix, @latest, or a file written by `export` (- for stdin)
     #[arg(value_name = "ID|@latest|FILE")]
     pub(crate) id: String,
     #[command(flatten)]
@@ -128,7 +128,7 @@ pub(crate) struct Which {
 }
 
 impl Which {
-    /// Ids have no dots and no slashes; what has one is a file.
+    /// Returns the path if this is a file: ids have no dots and no slashes.
     fn file(&self) -> Option<&Path> {
         (self.id == "-" || self.id.contains(['.', '/'])).then(|| Path::new(&self.id))
     }
@@ -137,10 +137,7 @@ impl Which {
     pub(crate) async fn open(&self) -> Result<FoundExecution, Failure> {
         if let Some(file) = self.file() {
             if self.mesh.is_given() {
-                return Err(Failure::usage(format!(
-                    "{} is a file; no mesh is needed for it",
-                    file.display()
-                )));
+                return Err(Failure::usage(format!("{} is a file and does not need a mesh", file.display())));
             }
             let record = export_file::read(file)?.read_from(RecordSource::File(self.id.clone()));
             return Ok(FoundExecution { record, remote: None });
@@ -158,15 +155,15 @@ impl Which {
         Ok(FoundExecution { record: remote.record(&id).await?, remote: Some(remote) })
     }
 
-    /// Finds it on the mesh; a file does not do.
+    /// Finds it on the mesh; rejects a file.
     pub(crate) async fn find(&self) -> Result<(MeshOperator, ExecutionId), Failure> {
         if self.file().is_some() {
             return Err(Failure::new(
                 FailureKind::Usage,
                 NEEDS_MESH,
-                "this needs an execution on a mesh, not a file",
+                "this command needs an execution on a mesh, not a file",
             )
-            .hint("`sinew execution import FILE` puts one there"));
+            .hint("`sinew execution import FILE` adds one to a mesh"));
         }
         let remote = self.mesh.operator().await?;
         let id = remote.find(&self.id).await?;

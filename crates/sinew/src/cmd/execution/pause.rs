@@ -1,4 +1,4 @@
-//! `sinew execution pause`: executions start nothing new.
+//! `sinew execution pause`.
 
 use clap::Args;
 use sinew_operations::failure::Failure;
@@ -11,13 +11,13 @@ use crate::output::Output;
 /// Arguments of `sinew execution pause`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start nothing new in executions: what agents work on goes on, and deadlines too.",
+    long_about = "Pause executions: no new work starts. Running tasks continue, and deadlines still apply.",
     after_help = "Examples:\n  sinew execution pause @latest --reason 'the shop is closed'"
 )]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     targets: TargetArgs,
-    /// Why; recorded with the execution
+    /// Reason, recorded with the execution
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 }

@@ -1,4 +1,4 @@
-//! `sinew execution replay`: the rounds of an execution are decided again, offline.
+//! `sinew execution replay`: decides the rounds of an execution again, offline.
 
 use clap::Args;
 use sinew_inspection::replay;
@@ -14,23 +14,23 @@ use crate::output::Output;
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sinew execution replay run.json
-  sinew execution replay @latest                 # would this version have decided the same?
-  sinew execution replay run.json --until 12     # how it stood after round 12";
+  sinew execution replay @latest                 # does this version decide the same?
+  sinew execution replay run.json --until 12     # the state after round 12";
 
 /// Arguments of `sinew execution replay`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Fold an execution's facts again, offline, and decide every round again: this version of Sinew should \
-                  decide the same. Exits with 1 if it does not. No agent is asked anything.",
+    long_about = "Fold an execution's facts offline and decide every round again. Exits with 1 if this \
+                  version of Sinew decides a round differently. No agent is called.",
     after_help = REPLAY_EXAMPLES
 )]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     which: Which,
-    /// Stop after this round, and show the tree as it was
+    /// Stop after this round, and show the tree at that time
     #[arg(long, value_name = "ROUND")]
     until: Option<usize>,
-    /// Fold only, do not decide again
+    /// Only fold the facts; do not decide again
     #[arg(long)]
     fold_only: bool,
 }
@@ -42,7 +42,7 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
         record = record.until(until);
     }
     if record.redacted && !args.fold_only {
-        output.note("its values were taken out, so it can only be folded");
+        output.note("its values are redacted, so it can only be folded");
     }
     let report = replay::replay(&record, !args.fold_only && !record.redacted);
     output.value(&report, |report| {
@@ -53,7 +53,7 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
             words::status_word(report.status)
         );
         if report.difference.is_none() && report.decided_again > 0 {
-            text.push_str(", every round decided the same again");
+            text.push_str(", every round was decided the same way");
         }
         if args.until.is_some() {
             let context = ViewContext::of(&record.execution, record.at(), &MeshPresence::default());
@@ -71,6 +71,6 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
     Err(Failure::new(
         FailureKind::Failed,
         code::ROUND_DECIDED_DIFFERENTLY.as_str(),
-        format!("round {} is decided otherwise: recorded {recorded}, now {decided}", difference.round),
+        format!("round {} is decided differently: recorded {recorded}, now {decided}", difference.round),
     ))
 }

@@ -19,31 +19,32 @@ const RERUN_OF: &str = "rerun_of";
 const RERUN_EXAMPLES: &str = "Examples:
   sinew execution rerun @latest
   sinew execution rerun x7f3 --latest --watch    # with the newest version of the workflow
-  sinew execution rerun x7f3 --memoize           # nodes that ended well are not run again
+  sinew execution rerun x7f3 --memoize           # nodes that succeeded do not run again
   sinew execution rerun x7f3 --from enrich -p limit=5";
 
 /// Arguments of `sinew execution rerun`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start a new execution with the input of an old one. The label `rerun_of` of the new one names it.",
+    long_about = "Start a new execution with the input of an old one. The label `rerun_of` of the new one \
+                  names it.",
     after_help = RERUN_EXAMPLES
 )]
 pub(crate) struct RerunArgs {
     #[command(flatten)]
     which: Which,
-    /// Another input: JSON, @FILE or - for stdin
+    /// Use this input instead: JSON, @FILE or - for stdin
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
     /// Change one field of the input. May be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     params: Vec<String>,
-    /// Take outputs of agents, maps and loops that ended well as given; not of --from and what depends on it
+    /// Reuse outputs of agents, maps and loops that succeeded, except for --from and its dependents
     #[arg(long)]
     memoize: bool,
     /// Start at this node. May be repeated
     #[arg(long, value_name = "NODE")]
     from: Vec<String>,
-    /// With the newest deployed version of the workflow, instead of the same
+    /// Use the newest deployed version of the workflow instead of the same version
     #[arg(long)]
     latest: bool,
     #[command(flatten)]

@@ -18,26 +18,27 @@ use crate::status_words::exit_of;
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest
   sinew execution result @latest --node price
-  sinew execution result @latest --native        # results and trace as the dialect knows them
+  sinew execution result @latest --native        # results and trace in the dialect's format
   sinew execution result @latest --raw > answer.txt";
 
 /// Arguments of `sinew execution result`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print an execution's output, or a node's, and nothing else on stdout.\n\nThe exit code says how the \
-                  execution ended: 0, 1 when it failed, 6 while it goes on, 8 while it waits for a person.",
+    long_about = "Print only the output of an execution or a node to stdout.\n\n\
+                  The exit code reports the status of the execution: 0 if it succeeded, 1 if it failed, 6 \
+                  while it runs, 8 while it waits for a person.",
     after_help = RESULT_EXAMPLES
 )]
 pub(crate) struct ResultArgs {
     #[command(flatten)]
     which: Which,
-    /// The output of this node (with its place: `enrich_3`)
+    /// Print the output of this node (with its index: `enrich_3`)
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// The dialect's own result object (status, results, trace), also of an execution that goes on
+    /// Print the dialect's own result object (status, results, trace), also of a running execution
     #[arg(long, conflicts_with = "node")]
     native: bool,
-    /// A text as it is, without quotes
+    /// Print text without quotes
     #[arg(long)]
     raw: bool,
 }
@@ -45,7 +46,7 @@ pub(crate) struct ResultArgs {
 /// Prints a result.
 pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, Failure> {
     if args.raw && output.is_machine() {
-        return Err(Failure::usage("--raw prints a text as it is, which is not what -o asks for"));
+        return Err(Failure::usage("--raw cannot be combined with this output format"));
     }
     let FoundExecution { record, .. } = args.which.open().await?;
     let ctx = record.execution.ctx();
@@ -80,7 +81,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     } else if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
         print(value);
     }
-    // Commands for an execution of one process name it another way than the mesh does.
+    // An execution of one process has another name in commands than an execution on a mesh.
     let reference = if record.is_of_one_process() { record.reference() } else { words::shell(record.id()) };
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         return Err(Failure::new(FailureKind::Failed, known(&fault.code), fault.message.clone())
@@ -92,7 +93,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             let is_waiting = status == ExecutionStatus::Waiting;
             let kind = if is_waiting { FailureKind::Waiting } else { FailureKind::Conflict };
             let why = format!("the execution was {} when its process ended", words::status_word(status));
-            let hint = format!("`sinew execution describe {reference}` says how to run it again");
+            let hint = format!("`sinew execution describe {reference}` shows how to run it again");
             Err(Failure { kind, ..none_yet(&why).hint(hint) })
         }
         ExecutionStatus::Waiting => Err(Failure {

@@ -1,4 +1,4 @@
-//! `sinew execution resume`: paused executions go on.
+//! `sinew execution resume`: resumes paused and held executions.
 
 use clap::Args;
 use sinew_operations::failure::Failure;
@@ -11,7 +11,7 @@ use crate::output::Output;
 /// Arguments of `sinew execution resume`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Go on after a pause. Also takes up an execution that was set aside because executors ended over it \
+    long_about = "Resume paused executions, and executions that are held because their executors crashed \
                   (SINEW-6061); `sinew execution list` and `sinew doctor` show such executions.",
     after_help = "Examples:\n  sinew execution resume @latest"
 )]

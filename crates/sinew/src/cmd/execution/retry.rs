@@ -1,4 +1,4 @@
-//! `sinew execution retry`: the same execution again.
+//! `sinew execution retry`: runs failed nodes of an execution again.
 
 use std::time::Duration;
 
@@ -28,54 +28,54 @@ const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
   sinew execution retry @latest
   sinew execution retry x7f3 --from enrich --watch
-  sinew execution retry x7f3 --only enrich       # other nodes that failed stay as they are
+  sinew execution retry x7f3 --only enrich       # other failed nodes are unchanged
   sinew execution retry x7f3 --only enrich --with-input '{\"limit\": 5}'
-  sinew execution retry x7f3 --with-input @order.json        # all of it again, with another input
-  sinew execution retry x7f3 --workflow-version latest --dry-run   # with the workflow as it is deployed now
+  sinew execution retry x7f3 --with-input @order.json        # start over with another input
+  sinew execution retry x7f3 --workflow-version latest --dry-run   # with the newest deployed version
   sinew execution retry run.json --dry-run       # from a file, without a mesh";
 
 /// Arguments of `sinew execution retry`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Run again what failed or was cancelled, in the same execution: what ended well is kept, what depends \
-                  on nodes that run again starts afresh. It goes on with the version of the workflow it was started \
-                  with. --workflow-version latest starts a new execution with the newest version, which takes over the \
-                  outputs of agents, maps and loops that ended well and that the newest version leaves as they were; \
-                  `rerun --latest` runs all of it.\n\n\
-                  --from runs these nodes again, and those that were cancelled before they had their turn. --only runs \
-                  nothing but these nodes and what depends on them: other nodes stay failed or cancelled, and so does \
-                  the execution, as long as one of them counts. A node that ended well does not run again here; \
-                  `fork --at NODE` starts a new execution there.\n\n\
-                  --with-input gives the one node of --from or --only something else to ask its agent or workflow with, \
-                  instead of what it got; later retries of that node keep it. Without a node, the whole execution \
-                  begins afresh with this input, and nothing is kept.",
+    long_about = "Run failed and cancelled nodes again in the same execution. Nodes that succeeded are kept; \
+                  nodes that depend on nodes that run again are reset. The execution keeps its version of \
+                  the workflow. --workflow-version latest starts a new execution with the newest version, \
+                  which reuses the outputs of agents, maps and loops that succeeded and are unchanged in the \
+                  newest version; `rerun --latest` runs all nodes.\n\n\
+                  --from runs these nodes again, and nodes that were cancelled before they started. --only \
+                  runs only these nodes and the nodes that depend on them: other nodes stay failed or \
+                  cancelled, and so does the execution, as long as one of them counts. A node that succeeded \
+                  does not run again here; `fork --at NODE` starts a new execution there.\n\n\
+                  --with-input replaces the input with which the one node of --from or --only calls its \
+                  agent or workflow; later retries of that node keep it. Without a node, the whole execution \
+                  starts over with this input, and nothing is kept.",
     after_help = RETRY_EXAMPLES
 )]
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     which: Which,
-    /// All that failed or was cancelled; so it is without --from and --only
+    /// All failed and cancelled nodes; the default without --from and --only
     #[arg(long, conflicts_with_all = ["nodes", "only", "with_input"])]
     failed: bool,
-    /// This node (and what was cancelled) instead of all that failed. May be repeated
+    /// This node (and cancelled nodes) instead of all failed nodes. May be repeated
     #[arg(long = "from", visible_alias = "node", value_name = "NODE")]
     nodes: Vec<String>,
-    /// This node and nothing else but what depends on it. May be repeated
+    /// Only this node and the nodes that depend on it. May be repeated
     #[arg(long, value_name = "NODE", conflicts_with = "nodes")]
     only: Vec<String>,
-    /// Ask with this instead of what the node got; without a node, begin afresh with this input: JSON, @FILE or - for stdin
+    /// Replace the input of the node, or of the execution if no node is given: JSON, @FILE or - for stdin
     #[arg(long, value_name = "JSON|@FILE|-")]
     with_input: Option<String>,
-    /// Version of the workflow: the one that it was started with, or the newest in a new execution
+    /// Version of the workflow to run
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = VersionChoice::Same)]
     workflow_version: VersionChoice,
-    /// List what would be kept, run again and reset, and do nothing
+    /// List the nodes that would be kept, run again and reset, without changing them
     #[arg(long)]
     dry_run: bool,
-    /// Why; recorded with the execution
+    /// Reason, recorded with the execution
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Follow it until it ends
+    /// Follow the execution until it ends
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
 }
@@ -83,9 +83,9 @@ pub(crate) struct RetryArgs {
 /// Version of the workflow that a retry runs with.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum VersionChoice {
-    /// The one that the execution was started with
+    /// The version that the execution was started with
     Same,
-    /// The newest one, in a new execution
+    /// The newest version, in a new execution
     Latest,
 }
 
@@ -122,12 +122,12 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     let FoundExecution { record, remote } = found;
     let Some(remote) = remote else {
         if record.source == RecordSource::Folder {
-            let text = "an execution that ran in one process cannot go on";
-            let hint = format!("`sinew execution describe {}` says how to run it again", record.reference());
+            let text = "an execution that ran in one process cannot be retried";
+            let hint = format!("`sinew execution describe {}` shows how to run it again", record.reference());
             return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, text).hint(hint));
         }
-        return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, "an execution in a file cannot go on")
-            .hint("--dry-run says what a retry would do; `sinew execution import FILE` puts it on a mesh"));
+        return Err(Failure::new(FailureKind::Usage, NEEDS_MESH, "an execution in a file cannot be retried")
+            .hint("--dry-run shows what a retry would do; `sinew execution import FILE` adds it to a mesh"));
     };
     output.note_block(&retry::text(preview, &record).replace("would ", "will "));
     let is_new = preview.new_execution.is_some();
@@ -143,7 +143,7 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-/// Id of the execution that a retry goes on in.
+/// Returns the id of the execution in which a retry runs.
 fn started_id(document: &Value, record: &Record) -> Result<ExecutionId, Failure> {
     match document["execution"].as_str() {
         Some(id) => ExecutionId::parse(id).map_err(|error| Failure::usage(error.to_string())),
@@ -169,12 +169,12 @@ pub(super) async fn watched(
     Ok(exit_of(status))
 }
 
-/// Time after which a missing executor is told of.
+/// Time after which a missing executor is reported.
 const NO_EXECUTOR_AFTER: Duration = Duration::from_secs(2);
 /// Time for an executor to take a start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until an executor has taken a start. If none serves it, that is said soon.
+/// Waits until an executor has taken a start. Reports soon if no executor serves it.
 pub(crate) async fn wait_until_known(
     remote: &MeshOperator,
     id: &sinew_protocol::ExecutionId,

@@ -1,4 +1,4 @@
-//! `sinew execution timeline`: the time of an execution, node by node.
+//! `sinew execution timeline`: the times of an execution, by node.
 
 use clap::Args;
 use sinew_inspection::timeline::{self, TimelineWindow};
@@ -20,26 +20,26 @@ const TIMELINE_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution timeline`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show how long each node was in the queue, with its agent, in back-off, and waiting for a time, a \
-                  person or its children. A star marks the nodes that the end had to wait for.",
+    long_about = "Show how long each node was queued, with its agent, in back-off, and waiting for a timer, \
+                  a person or its children. A star marks the nodes on the critical path.",
     after_help = TIMELINE_EXAMPLES
 )]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
     which: Which,
-    /// Print comma-separated values: a line for each span of time
+    /// Print comma-separated values, one line per time span
     #[arg(long)]
     csv: bool,
-    /// List quiet nodes as well: nodes that the workflow calls plumbing are one line unless they failed, wait or are at work
+    /// List quiet nodes too; otherwise they are one line unless they failed, wait or run
     #[arg(long)]
     no_fold: bool,
-    /// Show only activations that were there at or after this time since the start: 250ms, 30s, 1h30m
+    /// Show only activations that existed at or after this time since the start: 250ms, 30s, 1h30m
     #[arg(long, value_name = "DURATION")]
     from: Option<String>,
-    /// Show only activations that were there at or before this time since the start
+    /// Show only activations that existed at or before this time since the start
     #[arg(long, value_name = "DURATION")]
     to: Option<String>,
-    /// Show at most N activations, in the order in which they were made
+    /// Show at most N activations, in order of creation
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     limit: usize,
 }

@@ -29,10 +29,10 @@ const MAX_TREE_DEPTH: usize = 100;
 /// Arguments of `sinew execution tree`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Show an execution's nodes: how each stands, how often it was tried, how long it took, who works on \
-                  it. Nodes that were not reached yet are there too. Children of maps, loops and forks are counted \
-                  unless they are opened, and so are nodes that the workflow calls quiet, unless one of them failed, \
-                  waits or is at work.",
+    long_about = "Show an execution's nodes with status, attempts, duration and agent, including nodes that \
+                  were not reached yet. Children of maps, loops and forks are only counted unless they are \
+                  expanded; so are nodes that the workflow marks as quiet, unless one of them failed, waits \
+                  or runs.",
     after_help = TREE_EXAMPLES
 )]
 pub(crate) struct TreeArgs {
@@ -42,22 +42,22 @@ pub(crate) struct TreeArgs {
     folding: Folding,
 }
 
-/// How much of a tree is opened.
+/// How much of a tree is expanded.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Folding {
-    /// Levels to open; 1 = the workflow's own nodes
+    /// Levels to expand; 1 = the workflow's own nodes
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
-    /// Open all levels, but count children with this status. May be repeated
+    /// Expand all levels, but only count children with this status. May be repeated
     #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS")]
     fold: Vec<NodeStatus>,
-    /// Open all levels, and list quiet nodes
+    /// Expand all levels, and list quiet nodes
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,
-    /// Only nodes with this status, at all levels, below the nodes around them. May be repeated
+    /// Only nodes with this status, at all levels, below their parents. May be repeated
     #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS", conflicts_with = "fold")]
     status: Vec<NodeStatus>,
-    /// Only this node (`enrich`, or `enrich_3` for one of its children) and what is below it
+    /// Only this node (`enrich`, or `enrich_3` for one of its children) and its descendants
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
 }
@@ -101,8 +101,8 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
     Ok(Exit::Ok)
 }
 
-/// Returns the failure of a command whose node is not in the execution.
+/// Returns the failure for a node that the execution does not have.
 pub(super) fn no_such_node(node: &str) -> Failure {
-    Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in it"))
-        .hint("`sinew execution tree ID --no-fold` shows all of them")
+    Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("the execution has no node '{node}'"))
+        .hint("`sinew execution tree ID --no-fold` shows all nodes")
 }

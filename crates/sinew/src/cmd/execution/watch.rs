@@ -1,4 +1,4 @@
-//! `sinew execution watch`: a tree that is painted anew on a terminal, a line for each change elsewhere.
+//! `sinew execution watch`: a live tree on a terminal, a line per change elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::output::Output;
 use crate::paint::{Painter, terminal_width};
 use crate::status_words::exit_of;
 
-/// Time between two pictures while nothing happens: times go on.
+/// Time between two repaints without changes: durations keep counting.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "Examples:
@@ -37,9 +37,10 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution watch`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Follow an execution until it ends: its tree on a terminal, a line for each change elsewhere.\n\nThe \
-                  exit code says how it ended: 0, 1 when it failed, 5 when --timeout ran out. Ctrl-C only stops watching, with \
-                  130.",
+    long_about = "Follow an execution until it ends: its tree on a terminal, a line per change \
+                  elsewhere.\n\n\
+                  The exit code is 0 if the execution succeeded, 1 if it failed, 5 if --timeout ran out. \
+                  Ctrl-C stops only the watch, with exit code 130.",
     after_help = EXAMPLES
 )]
 pub(crate) struct WatchArgs {
@@ -47,7 +48,7 @@ pub(crate) struct WatchArgs {
     which: Which,
     #[command(flatten)]
     folding: Folding,
-    /// Stop watching after this time, counted from the call (`90s`, `5m`); the execution goes on
+    /// Stop watching after this time from the start of the command (`90s`, `5m`); the execution continues
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
 }
@@ -61,7 +62,7 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     let record = follow(changes, &how, output).await?;
     let status = words::status_of(record.execution.state());
     if !status.is_terminal() {
-        output.note(&format!("--timeout ran out; it is {}", words::status_word(status)));
+        output.note(&format!("--timeout ran out; the execution is {}", words::status_word(status)));
     }
     output.value(
         &sinew_inspection::describe::describe(&record, local::now(), &MeshPresence::default()),
@@ -77,13 +78,14 @@ pub(crate) struct Follow {
     pub(crate) options: TreeOptions,
     /// How long.
     pub(crate) deadline: Deadline,
-    /// Whether to go on while only people are waited for.
+    /// Whether to continue while the execution waits only for people.
     pub(crate) people: bool,
     /// Whether anything is shown at all.
     pub(crate) show: bool,
 }
 
-/// Follows an execution until it ends, waits for people only, or time is up. Returns the execution as it is then.
+/// Follows an execution until it ends, waits only for people, or the deadline passes. Returns its
+/// record at that time.
 pub(crate) async fn follow(
     mut changes: ExecutionChanges,
     how: &Follow,
@@ -101,7 +103,7 @@ pub(crate) async fn follow(
             return Ok(record);
         }
         let cards = changes.cards().clone();
-        // The wait for a change goes on while the picture is painted: a wait that begins anew never ends.
+        // The wait for a change continues across repaints: if each one restarted it, it might never end.
         let next = changes.next();
         tokio::pin!(next);
         loop {
@@ -127,9 +129,9 @@ pub(crate) async fn follow(
 struct WatchView<'a> {
     how: &'a Follow,
     painter: Painter,
-    /// How each node stood when a line said so.
+    /// Status of each node in its last line.
     told: BTreeMap<String, NodeStatus>,
-    /// Rounds whose retries were told.
+    /// Rounds whose retries were printed.
     rounds: usize,
     said: Option<String>,
 }
@@ -170,7 +172,7 @@ impl WatchView<'_> {
         let is_told = |wait: &&waiting::ShownWait| {
             wait.what == waiting::WaitKind::Person || wait.what == waiting::WaitKind::Executor || wait.is_late
         };
-        // The time since the last heartbeat grows, which is not news.
+        // Compare keys, not texts: the time since the last heartbeat changes in every text.
         let said = waits.iter().find(is_told).map(|wait| match wait.what {
             waiting::WaitKind::Person => {
                 let text = waiting::summary(&waits).unwrap_or_default();
@@ -190,7 +192,7 @@ impl WatchView<'_> {
         }
     }
 
-    /// Writes a line for every attempt that failed and is tried again, however short the time between two reads was.
+    /// Writes a line for every attempt that failed and is retried, even if a read missed the state in between.
     fn tell_retries(&mut self, record: &Record, output: &Output) {
         let rounds = record.execution.journal();
         for line in
@@ -202,16 +204,13 @@ impl WatchView<'_> {
     }
 }
 
-/// Returns a line for every attempt that failed and is tried again.
+/// Returns a line for every attempt that failed and is retried.
 pub(crate) fn retried_lines(execution: &Execution, facts: &[Fact]) -> Vec<String> {
     let ctx = execution.ctx();
     let line = |fact: &Fact| match fact {
         Fact::Replied { act, attempt, result: Err(fault), retried: true, .. } => {
             let message = words::one_line(&fault.message, 200);
-            Some(format!(
-                "{}: attempt {attempt} failed, it is tried again: {message}",
-                events::label(&ctx, *act)
-            ))
+            Some(format!("{}: attempt {attempt} failed, retrying: {message}", events::label(&ctx, *act)))
         }
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! `sinew gateway hook`: requests of services outside that start executions.
+//! `sinew gateway hook`: webhook requests of external services that start executions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,16 +33,16 @@ pub(crate) enum HookCommand {
     after_help = "Examples:\n  sinew gateway hook deploy pushes --workflow review --scheme github --secret-env GITHUB_SECRET\n  sinew gateway hook deploy payments --workflow intake --scheme stripe --secret-file stripe.secret --input order=/data/object/id"
 )]
 pub(crate) struct DeployArgs {
-    /// Name in the address: letters, digits, underscores and hyphens
+    /// Name of the trigger in its path: letters, digits, underscores and hyphens
     #[arg(value_name = "NAME", value_parser = name)]
     name: Token,
-    /// Workflow that is started
+    /// Workflow to start
     #[arg(long, value_name = "WORKFLOW")]
     workflow: String,
-    /// Way in which the service signs: `github` or `stripe`
+    /// Signature scheme of the service: `github` or `stripe`
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
     scheme: WebhookScheme,
-    /// Variable that holds the secret of the service
+    /// Environment variable with the secret of the service
     #[arg(
         long,
         value_name = "VARIABLE",
@@ -50,10 +50,10 @@ pub(crate) struct DeployArgs {
         conflicts_with = "secret_file"
     )]
     secret_env: Option<String>,
-    /// File that holds the secret of the service
+    /// File with the secret of the service
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Member of the input and where its value is in the body; may be given again [default: the body is the input]
+    /// Input member and the pointer to its value in the body. May be repeated [default: the body is the input]
     #[arg(long = "input", value_name = "MEMBER=/POINTER", value_parser = member)]
     input: Vec<(String, String)>,
     #[command(flatten)]
@@ -93,7 +93,7 @@ fn member(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), pointer.to_owned()))
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) async fn hook(command: HookCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         HookCommand::Deploy(args) => deploy(args, output).await,
@@ -148,7 +148,7 @@ async fn remove(args: &RemoveArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn table(rows: &[HookRow], now: u64) -> String {
     if rows.is_empty() {
-        return "there are no webhook triggers".to_owned();
+        return "no webhook triggers".to_owned();
     }
     let mut lines = vec![["PATH", "WORKFLOW", "SIGNED", "DEPLOYED", "BY"].map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(|row| {

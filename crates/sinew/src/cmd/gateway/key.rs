@@ -1,4 +1,4 @@
-//! `sinew gateway key`: keys of programs and people that call over HTTP.
+//! `sinew gateway key`: API keys of HTTP callers.
 
 use clap::{Args, Subcommand};
 use sinew_inspection::words;
@@ -16,12 +16,12 @@ use crate::output::Output;
 /// Commands for keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key; it is shown once
+    /// Create a key; it is shown only once
     Create(CreateArgs),
     /// List keys, without their secrets
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Take a key back; gateways refuse it at once
+    /// Revoke a key; gateways reject it immediately
     Revoke(RevokeArgs),
 }
 
@@ -31,34 +31,34 @@ pub(crate) enum KeyCommand {
     after_help = "Examples:\n  sinew gateway key create billing --role client --pattern 'orders-*' --expires 90d\n  sinew gateway key create ann --role admin\n  sinew gateway key create crm --certificate-name crm.internal.example.com"
 )]
 pub(crate) struct CreateArgs {
-    /// Name of the owner: the caller that executions and approvals record
+    /// Name of the owner, recorded as the caller of executions and approvals
     #[arg(value_name = "NAME")]
     name: String,
-    /// Role of the key: `operator` looks, `client` also starts, steers and answers, `admin` also deploys
+    /// Role of the key: `operator` reads, `client` also starts, controls and answers, `admin` also deploys
     #[arg(long, value_name = "ROLE", default_value = "client", value_parser = role)]
     role: AccessRole,
-    /// Workflows and agents that the key may see and use; `*` stands for any text; may be given again
+    /// Workflows and agents that the key may access; `*` matches any text. May be repeated
     #[arg(long = "pattern", value_name = "PATTERN", default_value = "*")]
     patterns: Vec<String>,
-    /// Executions that the key opens: `own`, those that its owner started, or `all` [default: own for client, else all]
+    /// Executions that the key may access: `own` (of its owner) or `all` [default: own for client, else all]
     #[arg(long, value_name = "own|all", value_parser = scope)]
     scope: Option<KeyScope>,
-    /// Time after which the key ends: 90d, 12h [default: never]
+    /// Time after which the key expires: 90d, 12h [default: never]
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
-    /// DNS name of the client certificate that proves the caller; there is no secret then
+    /// DNS name of the client certificate that authenticates the caller, instead of a secret
     #[arg(long, value_name = "NAME")]
     certificate_name: Option<String>,
-    /// Requests a second; those of ten seconds may come at once [default: the gateway's]
+    /// Requests per second, with a burst of ten seconds' worth [default: the gateway's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: Option<u32>,
-    /// Requests at once [default: the gateway's]
+    /// Concurrent requests [default: the gateway's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: Option<u32>,
-    /// Streams of events at once [default: the gateway's]
+    /// Concurrent event streams [default: the gateway's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     streams: Option<u32>,
-    /// Size of a request's body: 64KiB, 1MB [default: the gateway's]
+    /// Maximum size of a request body: 64KiB, 1MB [default: the gateway's]
     #[arg(long, value_name = "SIZE")]
     max_body: Option<String>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub(crate) struct ListArgs {
     after_help = "Examples:\n  sinew gateway key revoke k3vbq0a1xz2c\n  sinew gateway key revoke billing"
 )]
 pub(crate) struct RevokeArgs {
-    /// Id of the key, or the name of an owner, all of whose keys are meant
+    /// Id of a key, or name of an owner to revoke all of the owner's keys
     #[arg(value_name = "ID|NAME")]
     key: String,
     #[command(flatten)]
@@ -95,7 +95,7 @@ fn scope(word: &str) -> Result<KeyScope, String> {
     KeyScope::parse(word).ok_or_else(|| "use own or all".to_owned())
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) async fn key(command: KeyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         KeyCommand::Create(args) => create(args, output).await,
@@ -127,10 +127,10 @@ async fn create(args: CreateArgs, output: &Output) -> Result<Exit, Failure> {
     let made = create_key(&mesh, new, now).await?;
     output.value(&made, |made| match &made.key {
         Some(key) => key.clone(),
-        None => format!("{}: proved by a certificate", made.row.id),
+        None => format!("{}: authenticated by a certificate", made.row.id),
     });
     if made.key.is_some() {
-        output.note("the key is shown once; send it as `Authorization: Bearer KEY`");
+        output.note("the key is shown only once; send it as `Authorization: Bearer KEY`");
     }
     Ok(Exit::Ok)
 }
@@ -153,10 +153,12 @@ async fn revoke(args: &RevokeArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn table(rows: &[KeyRow], now: u64) -> String {
     if rows.is_empty() {
-        return "there are no keys".to_owned();
+        return "no keys".to_owned();
     }
     let mut lines = vec![
-        ["KEY", "OWNER", "ROLE", "SCOPE", "STATUS", "MADE", "ENDS", "PATTERNS"].map(str::to_owned).to_vec(),
+        ["KEY", "OWNER", "ROLE", "SCOPE", "STATUS", "CREATED", "EXPIRES", "PATTERNS"]
+            .map(str::to_owned)
+            .to_vec(),
     ];
     lines.extend(rows.iter().map(|row| {
         let ends = match row.expires_at {

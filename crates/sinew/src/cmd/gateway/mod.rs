@@ -1,4 +1,4 @@
-//! `sinew gateway`: who may call the gateways of a mesh, and what starts executions there.
+//! `sinew gateway`: callers of the gateways of a mesh, and webhook triggers.
 
 mod hook;
 mod key;
@@ -13,15 +13,15 @@ use crate::output::Output;
 /// Commands for gateways.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Make, list and revoke keys of programs and people that call over HTTP
+    /// Create, list and revoke API keys of HTTP callers
     #[command(alias = "keys", subcommand)]
     Key(key::KeyCommand),
-    /// Deploy, list and remove triggers: signed requests of services outside start executions
+    /// Deploy, list and remove webhook triggers: signed requests of external services start executions
     #[command(alias = "hooks", subcommand)]
     Hook(hook::HookCommand),
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn gateway(command: GatewayCommand, output: &Output) -> Result<Exit, Failure> {
     block(async {
         match command {

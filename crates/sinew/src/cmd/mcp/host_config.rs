@@ -1,4 +1,4 @@
-//! `sinew mcp config`: the text with which a host of MCP starts `sinew mcp`, or finds a gateway.
+//! `sinew mcp config`: the configuration with which an MCP host starts `sinew mcp`, or connects to a gateway.
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -14,19 +14,20 @@ const SERVER_NAME: &str = "sinew";
 /// Arguments of `sinew mcp config`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print the configuration with which a host of the Model Context Protocol starts `sinew mcp`. The flags \
-                  of the connection become arguments; without any, the mesh of a `sinew dev` of this folder is \
-                  meant.\n\nThe text goes to stdout, the name of the file it belongs into to stderr.",
+    long_about = "Print the configuration with which a host of the Model Context Protocol starts `sinew \
+                  mcp`. Connection flags become arguments; without any, the host uses the mesh of the `sinew \
+                  dev` in this folder.\n\n\
+                  The configuration is printed to stdout, the name of its file to stderr.",
     after_help = "Examples:\n  sinew mcp config claude-desktop\n  sinew mcp config vscode --nats nats://localhost:4222 > .vscode/mcp.json\n  sinew mcp config cursor --url http://127.0.0.1:8234/mcp"
 )]
 pub(crate) struct HostConfigArgs {
-    /// Host that the text is for
+    /// Host to configure
     #[arg(value_name = "HOST", value_enum)]
     host: McpHost,
     /// Use the gateway at this address instead of starting a process
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
+    /// Expose only workflows and agents whose names match; `*` matches any text. May be repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "url")]
     expose: Vec<String>,
     #[command(flatten)]
@@ -60,7 +61,7 @@ enum McpHost {
 enum ToolServer {
     /// The host starts a program.
     Program { path: String, arguments: Vec<String> },
-    /// The host asks a gateway.
+    /// The host connects to a gateway.
     Gateway { url: String },
 }
 
@@ -81,7 +82,7 @@ pub(super) fn print_host_config(args: &HostConfigArgs, output: &Output) -> Resul
 
 fn program(args: &HostConfigArgs) -> Result<ToolServer, Failure> {
     if args.mesh.password.is_some() {
-        let text = "a password does not belong into the configuration of a host";
+        let text = "a password must not be stored in the configuration of a host";
         return Err(
             Failure::usage(text).hint("use a file with credentials (--creds) or a context (--context)")
         );
@@ -92,7 +93,7 @@ fn program(args: &HostConfigArgs) -> Result<ToolServer, Failure> {
     if let Some(address) = connection.iter().find(|word| word.contains("://") && word.contains('@')) {
         let address = address.split('@').next_back().unwrap_or_default();
         let text = format!(
-            "the address of {address} has a password, which does not belong into the configuration of a host"
+            "the address of {address} has a password, which must not be stored in the configuration of a host"
         );
         return Err(
             Failure::usage(text).hint("use a file with credentials (--creds) or a context (--context)")
@@ -104,7 +105,7 @@ fn program(args: &HostConfigArgs) -> Result<ToolServer, Failure> {
 }
 
 impl McpHost {
-    /// The file that the configuration belongs into.
+    /// Returns the file for the configuration.
     fn file(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude_desktop_config.json of Claude Desktop (Settings, Developer)",
@@ -118,7 +119,7 @@ impl McpHost {
         }
     }
 
-    /// Member of the file that holds the servers.
+    /// Returns the member of the file that holds the servers.
     fn section(self) -> &'static str {
         match self {
             Self::VisualStudioCode => "servers",
@@ -151,7 +152,7 @@ impl McpHost {
     }
 }
 
-/// The configuration of Codex, which is TOML. Strings of JSON are strings of TOML.
+/// Returns the configuration of Codex, which is TOML. JSON strings are valid TOML strings.
 fn toml_of(server: &ToolServer) -> String {
     let members = match server {
         ToolServer::Program { path, arguments } => {

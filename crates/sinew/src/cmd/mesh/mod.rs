@@ -1,4 +1,4 @@
-//! `sinew mesh`: what the mesh itself needs on a server, and what was set aside.
+//! `sinew mesh`: provisioning, checks, permissions and the quarantine of a mesh.
 
 mod permissions;
 mod provision;
@@ -14,18 +14,18 @@ use crate::output::Output;
 /// Commands for the mesh.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeshCommand {
-    /// Make the streams and buckets of a mesh, or set right what differs
+    /// Create the streams and buckets of a mesh, or correct those that differ
     Provision(provision::ProvisionArgs),
-    /// Say what on the server is not what the mesh needs
+    /// Check that the server meets the requirements of the mesh
     Check(provision::CheckArgs),
-    /// Print what each role may do, for the server's configuration
+    /// Print the permissions of each role, for the server's configuration
     Permissions(permissions::PermissionsArgs),
-    /// Look at messages that were set aside, and send them again
+    /// Inspect, replay and remove quarantined messages
     #[command(subcommand)]
     Quarantine(quarantine::QuarantineCommand),
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn mesh(command: MeshCommand, output: &Output) -> Result<Exit, Failure> {
     let command = match command {
         MeshCommand::Permissions(args) => return permissions::permissions(&args, output),

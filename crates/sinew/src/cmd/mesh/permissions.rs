@@ -1,4 +1,4 @@
-//! `sinew mesh permissions`: what each role may do, for the server's configuration.
+//! `sinew mesh permissions`: the permissions of each role, for the server's configuration.
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -20,24 +20,25 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew mesh permissions`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print what each role of a mesh may publish and subscribe to, and what its credentials open beyond \
-                  that: as a table, as configuration for nats-server, or as commands for nsc. Needs no server.",
+    long_about = "Print the subjects that each role of a mesh may publish and subscribe to, and the access \
+                  that its credentials imply: as a table, as configuration for nats-server, or as nsc \
+                  commands. Needs no server.",
     after_help = EXAMPLES
 )]
 pub(crate) struct PermissionsArgs {
-    /// Form of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = PermissionFormat::Table)]
     format: PermissionFormat,
     /// Only this role
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Option<Role>,
-    /// The user's name in subjects; an agent's is the agent's
+    /// User name in subjects; for an agent, the name of the agent
     #[arg(long, value_name = "NAME", default_value = "NAME")]
     name: String,
-    /// The mesh
+    /// Namespace of the mesh
     #[arg(long, value_name = "NAME", default_value = DEFAULT_NAMESPACE)]
     namespace: String,
-    /// The account
+    /// NATS account of the mesh
     #[arg(long, value_name = "NAME", default_value = "SINEW")]
     account: String,
     /// A user for nats-server's configuration; LOGIN is a public nkey (U…) or env:VARIABLE for a password. May be repeated
@@ -46,27 +47,27 @@ pub(crate) struct PermissionsArgs {
     /// Agents and workflows that an agent of --user may call, as a model's tools do. May be repeated
     #[arg(long = "calls", value_name = "USER:NAME[,NAME]")]
     user_calls: Vec<String>,
-    /// An agent that is not trusted: for nats-server's configuration, in an account of its own. May be repeated
+    /// An untrusted agent for nats-server's configuration, in a separate account. May be repeated
     #[arg(long = "guest", value_name = "NAME:LOGIN")]
     guests: Vec<String>,
     /// Agents and workflows that a guest may call. May be repeated
     #[arg(long = "guest-calls", value_name = "GUEST:NAME[,NAME]")]
     calls: Vec<String>,
-    /// The most that the account may store on disk: 48GB, 512MB [default: as much as the server has]
+    /// Disk storage limit of the account: 48GB, 512MB [default: the server's]
     #[arg(long, value_name = "SIZE")]
     max_file: Option<String>,
-    /// The most that the account may store in memory [default: as much as the server has]
+    /// Memory storage limit of the account [default: the server's]
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
     /// Login of the user `sys` of the system account, for the server's own events: a public nkey or env:VARIABLE
     #[arg(long, value_name = "LOGIN", conflicts_with = "part")]
     system: Option<String>,
-    /// For nats-server without `accounts { }` around it: the files of several tenants are included in one such block
+    /// Omit the surrounding `accounts { }`, so that one such block can include the files of several tenants
     #[arg(long)]
     part: bool,
 }
 
-/// Forms of permissions.
+/// Formats of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PermissionFormat {
     /// For people, or as data with -o
@@ -80,7 +81,7 @@ enum PermissionFormat {
 /// Prints permissions.
 pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exit, Failure> {
     if args.format != PermissionFormat::Table && output.is_machine() {
-        return Err(Failure::usage("-o prints the table as data, without --format"));
+        return Err(Failure::usage("-o prints the table as data and cannot be combined with --format"));
     }
     for (option, is_given) in [
         ("--user", !args.users.is_empty()),
@@ -93,7 +94,7 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
         ("--part", args.part),
     ] {
         if args.format != PermissionFormat::Nats && is_given {
-            return Err(Failure::usage(format!("{option} is for --format nats")));
+            return Err(Failure::usage(format!("{option} requires --format nats")));
         }
     }
     match args.format {
@@ -105,7 +106,7 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
             let mut users = args.users.iter().map(|text| user(text)).collect::<Result<Vec<_>, _>>()?;
             for (name, called) in called(&args.user_calls, "--calls", "USER:NAME[,NAME]")? {
                 let user = users.iter_mut().find(|user| user.name == name);
-                let none = || Failure::usage(format!("--calls {name}: there is no such --user"));
+                let none = || Failure::usage(format!("--calls {name}: no --user has this name"));
                 user.ok_or_else(none)?.calls.extend(called);
             }
             let tenant = Tenant {
@@ -149,7 +150,7 @@ fn table(args: &PermissionsArgs, output: &Output) {
             .map(|row| {
                 let (role, opens) = (word(&row["role"]), word(&row["opens"]));
                 let (publish, subscribe) = (list(&row["publish"]), list(&row["subscribe"]));
-                format!("{role}\n  publish\n{publish}  subscribe\n{subscribe}  opens beyond it: {opens}")
+                format!("{role}\n  publish\n{publish}  subscribe\n{subscribe}  also allows: {opens}")
             })
             .collect::<Vec<_>>()
             .join("\n\n")
@@ -182,17 +183,17 @@ fn guests(texts: &[String], calls: &[String]) -> Result<Vec<Guest>, Failure> {
     }
     for (name, called) in called(calls, "--guest-calls", "GUEST:NAME[,NAME]")? {
         let guest = guests.iter_mut().find(|guest| guest.name == name);
-        let none = || Failure::usage(format!("--guest-calls {name}: there is no such --guest"));
+        let none = || Failure::usage(format!("--guest-calls {name}: no --guest has this name"));
         guest.ok_or_else(none)?.calls.extend(called);
     }
     Ok(guests)
 }
 
-/// Reads `NAME:OTHER[,OTHER]`: who may call whom.
+/// Parses `NAME:OTHER[,OTHER]`: a caller and the agents it may call.
 fn called<'a>(texts: &'a [String], option: &str, form: &str) -> Result<Vec<(&'a str, Vec<String>)>, Failure> {
     let read = |text: &'a String| {
         let (name, called) = text.split_once(':').ok_or_else(|| {
-            Failure::usage(format!("{option} {text}: a name and those that it may call are needed"))
+            Failure::usage(format!("{option} {text}: expected a name and the names that it may call"))
                 .hint(format!("write {form}"))
         })?;
         let called = called.split(',').filter(|called| !called.is_empty()).map(str::to_owned);
@@ -201,7 +202,7 @@ fn called<'a>(texts: &'a [String], option: &str, form: &str) -> Result<Vec<(&'a 
     texts.iter().map(read).collect()
 }
 
-/// A password out of the environment, or a public nkey.
+/// Reads a login: a password from the environment, or a public nkey.
 fn login(name: &str, proof: &str) -> Result<Login, String> {
     let Some(variable) = proof.strip_prefix("env:") else { return Ok(Login::Nkey(proof.to_owned())) };
     let password = std::env::var(variable).ok().filter(|password| !password.is_empty());

@@ -25,34 +25,34 @@ const SETTINGS: &str = "settings";
 /// Arguments of `sinew mesh provision`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Make the streams and buckets of a mesh, or set right what differs. It may run any number of times. \
-                  What is not named stays as it is; in a new mesh it has its default.",
+    long_about = "Create the streams and buckets of a mesh, or correct those that differ. Safe to run \
+                  repeatedly. Settings that are not given are unchanged; a new mesh uses their defaults.",
     after_help = PROVISION_EXAMPLES
 )]
 pub(crate) struct ProvisionArgs {
-    /// Shards that executors share; can never change [default of a new mesh: 4]
+    /// Number of shards; cannot be changed later [default for a new mesh: 4]
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroU32>,
-    /// Servers that hold a copy [default of a new mesh: 1]
+    /// Number of servers with a copy of each stream [default for a new mesh: 1]
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
-    /// How long closed executions are kept (`12h`, `30d`) [default of a new mesh: 7d]
+    /// Retention of closed executions (`12h`, `30d`) [default for a new mesh: 7d]
     #[arg(long, value_name = "DURATION")]
     retention: Option<String>,
-    /// Bytes that one stream may hold (`512MB`, `10GB`) [default of a new mesh: as much as the account allows]
+    /// Maximum size of a stream (`512MB`, `10GB`) [default for a new mesh: the account's limit]
     #[arg(long, value_name = "BYTES")]
     storage_limit: Option<String>,
-    /// Keep events in a stream, for programs that read them later; the history of executions is kept without
+    /// Keep events in a stream for later readers; the history of executions does not need it
     #[arg(long)]
     keep_events: bool,
-    /// Say what differs, and do nothing
+    /// Show what differs, without changing it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Makes a mesh.
+/// Provisions a mesh.
 pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<Exit, Failure> {
     let options = Provision {
         shards: args.shards,
@@ -67,13 +67,13 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
             Ok(differences) => differences,
             Err(MeshError::NotProvisioned { namespace }) => {
                 output.value(&json!({ "would_make": namespace }), |_| {
-                    format!("would make the mesh {namespace}")
+                    format!("would create the mesh {namespace}")
                 });
                 return Ok(Exit::Ok);
             }
             Err(error) => return Err(error.into()),
         };
-        say(&differences, "would set right", output);
+        say(&differences, "would correct", output);
         return Ok(Exit::Ok);
     }
     let new = matches!(mesh.admin().layout().await, Err(MeshError::NotProvisioned { .. }));
@@ -89,14 +89,14 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         .collect();
     output.value(&rows, |_| {
         if changes.is_empty() {
-            return format!("the mesh {} is as it must be", mesh.namespace());
+            return format!("the mesh {} is up to date", mesh.namespace());
         }
         let line = |change: &Change| {
             let fields: Vec<&str> = change.differed.iter().map(|one| one.field).collect();
             match fields.as_slice() {
-                [] if made(change) => format!("made  {}", change.of),
-                [] => format!("set   {}", change.of),
-                fields => format!("set   {}: {}", change.of, fields.join(", ")),
+                [] if made(change) => format!("created  {}", change.of),
+                [] => format!("updated  {}", change.of),
+                fields => format!("updated  {}: {}", change.of, fields.join(", ")),
             }
         };
         changes.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -107,10 +107,11 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
 /// Arguments of `sinew mesh check`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say what on the server is not what the mesh needs: settings of streams, full stores, messages that are \
-                  too small, streams behind the positions of shards, a server that stores nothing. Exits with 1 if \
-                  something is wrong; a store that is almost full is a warning. The role provisioner suffices; shards and \
-                  executors are looked at with the rights of an operator only.",
+    long_about = "Check that the server meets the requirements of the mesh: settings of streams, free \
+                  storage, the limit of message sizes, streams that are not behind the positions of shards, \
+                  a server that stores data. Exits with 1 on problems; almost full storage is a warning. The \
+                  role provisioner is sufficient; checks of shards and executors need the permissions of an \
+                  operator.",
     after_help = "Examples:\n  sinew mesh check\n  sinew mesh check -o json | jq length"
 )]
 pub(crate) struct CheckArgs {
@@ -131,10 +132,10 @@ pub(super) async fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Fai
             let word = if problem.severe { "problem" } else { "warning" };
             format!("{word}  {} [{}]\n  hint: {}", problem.message, problem.code, problem.hint)
         }));
-        if lines.is_empty() { "everything is as it must be".to_owned() } else { lines.join("\n") }
+        if lines.is_empty() { "all checks passed".to_owned() } else { lines.join("\n") }
     });
     if !differences.is_empty() {
-        output.note("hint: `sinew mesh provision` sets it right");
+        output.note("hint: `sinew mesh provision` corrects the differences");
     }
     let wrong = !differences.is_empty() || problems.iter().any(|problem| problem.severe);
     Ok(if wrong { Exit::Failed } else { Exit::Ok })
@@ -144,7 +145,7 @@ fn say(differences: &[Difference], word: &str, output: &Output) {
     let rows: Vec<Value> = differences.iter().map(row).collect();
     output.value(&rows, |_| {
         if differences.is_empty() {
-            return "everything is as it must be".to_owned();
+            return "no differences".to_owned();
         }
         differences.iter().map(|one| format!("{word}  {one}")).collect::<Vec<_>>().join("\n")
     });

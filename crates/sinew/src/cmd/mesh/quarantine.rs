@@ -1,4 +1,4 @@
-//! `sinew mesh quarantine`: messages that meant nothing to whoever had to act on them.
+//! `sinew mesh quarantine`: messages that their receivers could not read or use.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -19,14 +19,14 @@ const SHOWN: usize = 4_000;
 /// Commands for the quarantine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuarantineCommand {
-    /// List messages that were set aside
+    /// List quarantined messages
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show one of them
+    /// Show a quarantined message
     Show(OneArgs),
-    /// Send one again to where it came from, once what was wrong is mended
+    /// Republish a message to its original subject after fixing the cause
     Replay(ReplayArgs),
-    /// Remove messages that nobody needs any more
+    /// Remove messages from the quarantine
     #[command(visible_alias = "rm")]
     Remove(RemoveArgs),
 }
@@ -37,7 +37,7 @@ pub(crate) enum QuarantineCommand {
     after_help = "Examples:\n  sinew mesh quarantine list\n  sinew mesh quarantine list --limit 10 -o json"
 )]
 pub(crate) struct ListArgs {
-    /// At most so many; the newest
+    /// Show only the newest N messages
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
@@ -48,14 +48,14 @@ pub(crate) struct ListArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  sinew mesh quarantine show RESULTS.118")]
 pub(crate) struct OneArgs {
-    /// Its stream and place, as the list shows them
+    /// Stream and sequence number, as in the list
     #[arg(value_name = "STREAM.SEQ")]
     place: String,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// A message to send again.
+/// A message to republish.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  sinew mesh quarantine replay RESULTS.118 --dry-run\n  sinew mesh quarantine replay RESULTS.118"
@@ -63,7 +63,7 @@ pub(crate) struct OneArgs {
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// Say what would be sent, and do nothing
+    /// Show what would be published, without publishing it
     #[arg(long)]
     dry_run: bool,
 }
@@ -71,24 +71,25 @@ pub(crate) struct ReplayArgs {
 /// Messages to remove.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Remove messages from the quarantine. Only they know what was wrong with them: replay or show them first.",
+    long_about = "Remove messages from the quarantine. They are the only record of what was wrong: show or \
+                  replay them first.",
     after_help = "Examples:\n  sinew mesh quarantine remove RESULTS.118 --dry-run\n  sinew mesh quarantine remove RESULTS.118 COMMANDS.7 --yes"
 )]
 pub(crate) struct RemoveArgs {
-    /// Their streams and places, as the list shows them
+    /// Streams and sequence numbers, as in the list
     #[arg(value_name = "STREAM.SEQ", required = true)]
     places: Vec<String>,
-    /// Say what would be removed, and do nothing
+    /// Show what would be removed, without removing it
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before
+    /// Skip the confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         QuarantineCommand::List(args) => list(&args, output).await,
@@ -105,9 +106,9 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let now = local::now();
     output.value(&rows, |_| {
         if found.is_empty() {
-            return "nothing was set aside".to_owned();
+            return "no quarantined messages".to_owned();
         }
-        let mut lines = vec![["MESSAGE", "SET ASIDE", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
+        let mut lines = vec![["MESSAGE", "QUARANTINED", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
         lines.extend(found.iter().map(|one| {
             let reason = words::one_line(&one.reason, 100);
             vec![message_name(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
@@ -128,7 +129,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     document["whole"] = json!(one.whole);
     output.value(&document, |_| {
         let body: String = sinew_source::indented(&body).chars().take(SHOWN).collect();
-        let cut = if one.whole { "" } else { "\n(it was too large to be kept whole)" };
+        let cut = if one.whole { "" } else { "\n(truncated; the message was too large)" };
         format!(
             "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",
             message_name(&one),
@@ -164,7 +165,7 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
 async fn remove(args: &RemoveArgs, output: &Output) -> Result<Exit, Failure> {
     let places: Vec<_> = args.places.iter().map(|text| place(text)).collect::<Result<_, _>>()?;
     let mesh = args.mesh.open("cli").await?;
-    // All have to be there before one is removed.
+    // All messages must exist before any is removed.
     let mut found = Vec::new();
     for (stream, seq) in places {
         let one = mesh.quarantine().get(&stream, seq).await?;
@@ -183,7 +184,7 @@ async fn remove(args: &RemoveArgs, output: &Output) -> Result<Exit, Failure> {
     }
     for one in &found {
         match mesh.quarantine().remove(&one.stream, one.seq).await {
-            // Another operator was faster.
+            // Another operator removed it first.
             Ok(()) | Err(MeshError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -192,14 +193,14 @@ async fn remove(args: &RemoveArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Reads the stream and the place of a message from its name.
+/// Parses the stream and the sequence number of a message.
 fn place(text: &str) -> Result<(String, u64), Failure> {
     let parts = text.rsplit_once('.').map(|(stream, seq)| (stream, seq.parse::<u64>()));
     match parts {
         Some((stream, Ok(seq))) if !stream.is_empty() => Ok((stream.to_owned(), seq)),
         _ => {
             let shown = words::one_line(text, 60);
-            Err(Failure::usage(format!("'{shown}' does not have the form STREAM.SEQ"))
+            Err(Failure::usage(format!("'{shown}' is not of the form STREAM.SEQ"))
                 .hint("see `sinew mesh quarantine list`"))
         }
     }

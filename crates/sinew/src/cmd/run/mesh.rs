@@ -1,4 +1,4 @@
-//! `sinew run` on a mesh: starts an execution there, and follows it if nobody says otherwise.
+//! `sinew run` on a mesh: starts an execution, and follows it by default.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,16 +41,16 @@ use crate::status_words::exit_of;
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OnMesh {
-    /// The execution's id, instead of a new one
+    /// Id of the execution, instead of a generated one
     #[arg(long, value_name = "ID", help_heading = "On a mesh")]
     id: Option<String>,
     /// Key that identifies repeated starts of one execution
     #[arg(long, value_name = "KEY", conflicts_with = "id", help_heading = "On a mesh")]
     idempotency_key: Option<String>,
-    /// Label that lists can be filtered by. May be repeated
+    /// Label for filtering lists. May be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "On a mesh")]
     labels: Vec<String>,
-    /// An input that lies on the mesh already: the address that `sinew artifact put` printed
+    /// Input stored on the mesh: the address that `sinew artifact put` printed
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["input", "params"], help_heading = "On a mesh")]
     input_artifact: Option<String>,
     #[command(flatten)]
@@ -58,13 +58,13 @@ pub(crate) struct OnMesh {
 }
 
 impl OnMesh {
-    /// True if a mesh is meant. `is_local` says that a flag was given that has a meaning in this process only.
+    /// Returns whether a mesh is selected. `is_local` is true if a flag applies to this process only.
     pub(super) fn is_meant(&self, is_local: bool) -> bool {
         self.connection.is_meant(is_local)
     }
 }
 
-/// Flags that mean nothing without a mesh.
+/// Rejects flags that need a mesh.
 pub(super) fn refuse(args: &RunArgs) -> Result<(), Failure> {
     let on = &args.on;
     let given = [
@@ -79,39 +79,41 @@ pub(super) fn refuse(args: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some((flag, _)) => {
             Err(Failure::usage(format!("{flag} needs a mesh: an in-process execution ends with its command"))
-                .hint("add --nats URL, or --mesh for the one your environment names; `sinew dev` starts one"))
+                .hint(
+                    "add --nats URL, or --mesh to use the mesh of your environment; `sinew dev` starts one",
+                ))
         }
     }
 }
 
-/// Tells whether a flag was given that means nothing on a mesh.
+/// Returns whether a flag was given that is not supported on a mesh.
 pub(super) fn has_local_flag(args: &RunArgs) -> bool {
     refuse_local(args).is_err()
 }
 
-/// Flags that mean nothing on a mesh.
+/// Rejects flags that are not supported on a mesh.
 fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
     let given = [
-        ("--agents", !args.agents.is_empty(), "agents of a mesh are processes: `sinew serve agent FILE`"),
+        ("--agents", !args.agents.is_empty(), "start agents of a mesh with `sinew serve agent FILE`"),
         (
             "--model",
             args.model.is_some(),
-            "agents of a mesh are processes: `sinew serve agent FILE --model ALIAS`",
+            "start agents of a mesh with `sinew serve agent FILE --model ALIAS`",
         ),
-        ("--answer", !args.answer.is_empty(), "people answer with `sinew approval approve`"),
-        ("--events", args.events.is_some(), "`sinew execution events -f` shows them"),
-        ("--artifacts", args.artifacts.is_some(), "`sinew artifact get` fetches them"),
+        ("--answer", !args.answer.is_empty(), "answer with `sinew approval approve`"),
+        ("--events", args.events.is_some(), "show them with `sinew execution events -f`"),
+        ("--artifacts", args.artifacts.is_some(), "fetch them with `sinew artifact get`"),
     ];
     match given.iter().find(|(_, given, _)| *given) {
         None => Ok(()),
         Some((flag, _, instead)) => {
-            let text = format!("{flag} has no meaning on a mesh");
+            let text = format!("{flag} is not supported on a mesh");
             Err(Failure::new(FailureKind::Usage, code::MESH_REQUIRED.as_str(), text).hint(*instead))
         }
     }
 }
 
-/// How long a command that does not wait for the end waits for the beginning.
+/// How long a detached start waits for an executor to take it.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Workflow to start.
@@ -172,22 +174,22 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         }
         let Ok(stored) = deadline.bound(remote.client.start(command)).await else {
             let failure = ran_out(&format!("storing the start of execution {id}"));
-            return Err(failure.hint("it may be stored all the same; `sinew execution list` shows it"));
+            return Err(failure.hint("it may be stored anyway; check with `sinew execution list`"));
         };
         let is_new = stored?;
         if !is_new {
-            output.note(&format!("execution {id} was started before; it is the same"));
+            output.note(&format!("execution {id} already exists; no new execution was started"));
         }
         if args.detach {
-            // So that whoever asks for it next finds it, and a refusal is told to who can mend it. Whatever else goes wrong
-            // now, the start is stored.
+            // The next command then finds the execution, and the caller learns of a refusal. On any
+            // other error the start is stored.
             let patience = deadline.left().map_or(TAKEN_WITHIN, |left| left.min(TAKEN_WITHIN));
             match remote.client.begun(&id, &workflow, patience).await {
                 Ok(true) => {}
                 Err(refused @ (ClientError::Refused(_) | ClientError::OtherStart(_))) => {
                     return Err(refused.into());
                 }
-                _ => output.note("no executor has begun it yet; it is stored, and begins when one is there"),
+                _ => output.note("no executor has taken the start yet; it is stored until one does"),
             }
             output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
             return Ok(Exit::Ok);
@@ -218,7 +220,7 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
     }
     let for_files = args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty();
     if for_files || args.variables.is_given() || args.cost_usd.is_some() {
-        let text = "--workflow, --dialect, --default-agent, --cost-usd and --env are for files";
+        let text = "--workflow, --dialect, --default-agent, --cost-usd and --env apply to files only";
         return Err(Failure::usage(text));
     }
     let (name, version) =
@@ -226,7 +228,8 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
     Ok(WantedWorkflow::Name { name: name.to_owned(), version: version.map(str::to_owned) })
 }
 
-/// Stores the plan of a file, and deploys what it calls in the same file; gives its name and version.
+/// Stores the plan of a file, deploys the workflows of the same file that it calls, and returns its
+/// name and version.
 async fn put(
     remote: &MeshOperator,
     loaded: &Loaded,
@@ -254,7 +257,7 @@ async fn put(
     Ok((lowered.plan.name.clone(), version))
 }
 
-/// Follows it, and says how it ended.
+/// Follows the execution and reports how it ended.
 async fn ended(
     remote: MeshOperator,
     id: &ExecutionId,
@@ -269,16 +272,16 @@ async fn ended(
         ExecutionChanges::of(FoundExecution { record, remote: Some(remote) }).await
     };
     let changes = how.deadline.bound(begun).await.unwrap_or_else(|DeadlinePassed| {
-        let failure = ran_out(&format!("waiting for an executor to begin execution {id}"));
+        let failure = ran_out(&format!("waiting for an executor to start execution {id}"));
         let id = words::shell(id.as_str());
-        Err(failure.hint(format!("it is stored and goes on: sinew execution watch {id}")))
+        Err(failure.hint(format!("the start is stored; follow it with: sinew execution watch {id}")))
     })?;
-    // The first signal ends the watch, not the execution.
+    // The first signal stops the watch, not the execution.
     let record = tokio::select! {
         followed = follow(changes, how, output) => followed?,
         _ = tokio::signal::ctrl_c() => {
             let id = words::shell(words::short_id(id.as_str()));
-            output.note(&format!("it goes on: sinew execution watch {id}"));
+            output.note(&format!("the execution continues; follow it with: sinew execution watch {id}"));
             return Ok(Exit::Interrupted);
         }
     };
@@ -293,7 +296,10 @@ async fn ended(
         ExecutionStatus::Running | ExecutionStatus::Paused => {
             let id = words::shell(words::short_id(id.as_str()));
             let why = waiting::summary(&waits).map(|why| format!(" and waits for {why}")).unwrap_or_default();
-            output.note(&format!("it is {}{why}; it goes on: sinew execution watch {id}", status.as_str()));
+            output.note(&format!(
+                "the execution is {}{why}; follow it with: sinew execution watch {id}",
+                status.as_str()
+            ));
         }
         ExecutionStatus::Waiting => {
             for wait in waits.iter().filter(|wait| wait.what == waiting::WaitKind::Person) {
@@ -313,7 +319,7 @@ async fn ended(
     Ok(exit_of(status))
 }
 
-/// The output on stdout, a failure on stderr; or everything as one document.
+/// Prints the output to stdout and a failure to stderr, or everything as one document.
 fn report(args: &RunArgs, record: &Record, output: &Output) {
     let state = record.execution.state();
     let outcome = state.outcome.as_ref().filter(|_| state.ended);

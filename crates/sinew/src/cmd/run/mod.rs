@@ -44,17 +44,17 @@ use crate::variable_args::VariableArgs;
 const EXAMPLES: &str = "Examples:
   sinew run examples/orders/orders.yaml -i @examples/orders/order.json
   sinew run flow.yaml -p name=Ada -p count=3        # input from single fields
-  cat input.json | sinew run flow.yaml -i - -o json # all there is to know, as JSON
-  sinew run flow.yaml --dry-run                     # which agents would be asked, with what
-  sinew run flow.yaml --native                      # results and trace as the dialect knows them
+  cat input.json | sinew run flow.yaml -i - -o json # status, output and nodes as JSON
+  sinew run flow.yaml --dry-run                     # which agents would be called, with what input
+  sinew run flow.yaml --native                      # results and trace in the dialect's format
   sinew run flow.yaml --until enrich --given check='{\"ok\": true}'
   sinew run flow.yaml --nats nats://localhost:4222 --watch   # on a mesh, see `sinew dev`
   sinew run orders --mesh --detach --idempotency-key A1      # a deployed workflow, by name
 
-A file runs in this process. Its record and artifacts stay in .sinew/executions, where `sinew execution` finds them.
-With --mesh, an address or a context (also NATS_URL, NATS_CONTEXT), or beside a running `sinew dev`, it runs on a mesh
-and goes on whatever happens to this process; --local runs it here all the same. On a mesh the command waits for the
-end, and returns 8 as soon as only a person is waited for, unless --watch.";
+A file runs in this process. Its record and artifacts are stored in .sinew/executions for `sinew execution`.
+With --mesh, an address or a context (also NATS_URL, NATS_CONTEXT), or next to a running `sinew dev`, it runs
+on a mesh and continues without this process; --local runs it here anyway. On a mesh the command waits for the
+execution to end, and exits with 8 once the execution waits only for people, unless --watch is given.";
 
 /// Time for threads of the runtime to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -73,57 +73,57 @@ pub(crate) struct RunArgs {
     /// The input: JSON, @FILE or - for stdin
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
-    /// One field of the input; the value is JSON if it reads as JSON, else text. May be repeated
+    /// One field of the input; the value is parsed as JSON if possible, else text. May be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     params: Vec<String>,
-    /// Agent files or folders of them [default: beside the workflow and in agent-cards/]
+    /// Agent files, or folders with them [default: next to the workflow and in agent-cards/]
     #[arg(short, long, value_name = "PATH")]
     agents: Vec<PathBuf>,
     #[command(flatten)]
     trust: TrustArgs,
-    /// Let the model of this alias answer in all agents whose files have it, and no other
+    /// Use the model of this alias, and no other, in all agents whose files have it
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
-    /// Dialect of the file, instead of what its content says
+    /// Dialect of the file [default: detected from its content]
     #[arg(long)]
     dialect: Option<String>,
-    /// Agent for work that the file leaves open
+    /// Agent for work that the file assigns to none
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
-    /// End an execution as failed once its agents tell more than this for model calls, in USD
+    /// Fail the execution once its agents report a higher cost of model calls, in USD
     #[arg(long, value_name = "USD", value_parser = crate::input::price)]
     cost_usd: Option<f64>,
-    /// Read texts that the file or the input names by URL, at public addresses
+    /// Fetch texts that the file or the input references by URL, from public addresses only
     #[arg(long)]
     fetch: bool,
     /// Show the tree of nodes while it runs (the default on a terminal)
     #[arg(long, conflicts_with = "detach")]
     watch: bool,
-    /// Start and return at once (needs a mesh)
+    /// Start the execution and return immediately (needs a mesh)
     #[arg(long)]
     detach: bool,
-    /// Wait for the end without showing the tree (needs a mesh)
+    /// Wait for the execution to end without showing the tree (needs a mesh)
     #[arg(long, conflicts_with_all = ["detach", "watch"])]
     wait: bool,
-    /// Give up after this time, counted from the call (`90s`, `5m`); on a mesh the execution goes on
+    /// Time limit, counted from the start of the command (`90s`, `5m`); on a mesh the execution continues
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
-    /// Ask no agent; show what would be asked
+    /// Call no agents; show the calls that would be made
     #[arg(long)]
     dry_run: bool,
-    /// Take this node's output as given. May be repeated
+    /// Use this output for the node instead of running it. May be repeated
     #[arg(long, value_name = "NODE=JSON")]
     given: Vec<String>,
     /// Start at this node. May be repeated
     #[arg(long, value_name = "NODE")]
     from: Vec<String>,
-    /// Start nothing after this node. May be repeated
+    /// Stop after this node. May be repeated
     #[arg(long, value_name = "NODE")]
     until: Vec<String>,
-    /// Answer this person's node, or a question of this node's agent, in advance. May be repeated
+    /// Answer in advance what this node or its agent asks a person. May be repeated
     #[arg(long, value_name = "NODE=JSON")]
     answer: Vec<String>,
-    /// Print events: of the mesh protocol, or the dialect's own
+    /// Print events of the mesh protocol or of the dialect
     #[arg(long, value_enum)]
     events: Option<Events>,
     /// Print the dialect's own result object instead of the output; with `-o json` as the member `native`
@@ -132,7 +132,7 @@ pub(crate) struct RunArgs {
     /// Folder for artifacts [default: .sinew/executions/ID]
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
-    /// Write plan and journal to a file that replays offline
+    /// Write the plan and journal to a file for offline replay
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     #[command(flatten)]
@@ -146,9 +146,9 @@ pub(crate) struct RunArgs {
 pub(crate) enum Events {
     /// Mesh protocol messages, the same for every dialect
     Mesh,
-    /// The same in the words of the published specification (`failure` for `error`, …)
+    /// The same in the terms of the published specification (`failure` for `error`, …)
     MeshSpec,
-    /// The dialect's own
+    /// Events of the dialect
     Native,
 }
 
@@ -189,12 +189,12 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let runtime = new_runtime(&mut Builder::new_multi_thread())?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
-    // Programs of agents that are still there end with the runtime; threads that are stuck must not hold it up.
+    // Agent programs that still run end with the runtime; blocked threads must not delay it.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     ended
 }
 
-/// One execution to be.
+/// An execution to run.
 struct Task {
     input: Value,
     mode: ExecutionMode,
@@ -270,7 +270,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         }),
     );
     let control = driver.control();
-    // Agents ask after the execution has begun.
+    // Agents ask only after the execution has started.
     let _first = room.control.set(control.clone());
     let repaint = tokio::spawn(show::repaint(Arc::clone(&view), control.clone()));
     let people = control.clone();
@@ -288,7 +288,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     if let Ok(mut view) = view.lock() {
         view.finish(&execution);
     }
-    // A path that cannot be written costs neither output nor record.
+    // A failed export must not lose the output or the record.
     let exported = match &args.export {
         Some(file) => export_file::write(&Record::local(&execution), file),
         None => Ok(()),
@@ -302,7 +302,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     exported.map(|()| exit_of(&execution, stopped))
 }
 
-/// All texts of the plans of a file: whatever agent a plan names is one of them.
+/// Returns all strings of the plans of a file, which include every agent that a plan names.
 fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
     fn add(value: &Value, found: &mut BTreeSet<String>) {
         match value {
@@ -322,7 +322,7 @@ fn named_texts(loaded: &Loaded) -> BTreeSet<String> {
     found
 }
 
-/// People's nodes are answered from `--answer`; without one left, waiting ends.
+/// Answers the next node that waits for a person from `--answer`; returns false if it has no answer for one.
 fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control) -> bool {
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = execution.program().graph.plan();
@@ -340,15 +340,15 @@ fn answer_next(execution: &Execution, answers: &GivenAnswers, control: &Control)
     true
 }
 
-/// Drives the execution to its end. The first signal and the end of the command's time cancel it, with the exit code that
-/// they ask for; a second signal gives up at once, with none.
+/// Drives the execution to its end. The first signal or the timeout cancels it and sets the exit code; a second
+/// signal returns `None` at once.
 async fn run_until_stopped(
     running: impl Future<Output = Execution>,
     deadline: Deadline,
     signals: &mut Signals,
     control: &Control,
 ) -> Option<(Execution, Option<Exit>)> {
-    // One task watches all of it, so the code does not depend on which of two tasks is faster.
+    // One task watches both, so the exit code does not depend on a race between two tasks.
     let mut running = Box::pin(running);
     let mut stopped = None;
     loop {
@@ -411,7 +411,7 @@ fn report(
         if args.native {
             document["native"] = execution.native_result();
         }
-        // Events are one document a line; so is what they end with.
+        // Events are one document per line, and so is the final document.
         if args.events.is_some() {
             output.text(&document.to_string());
         } else {
@@ -459,7 +459,7 @@ fn report(
     }
 }
 
-/// True if the input was not accepted, so that nothing was run.
+/// Returns whether the input was rejected, so that nothing ran.
 fn refused(execution: &Execution) -> bool {
     execution.state().start.as_ref().is_some_and(|start| start.refused.is_some())
 }
@@ -470,12 +470,13 @@ fn report_asks(execution: &Execution, output: &Output) {
     output.value(&asks, |asks| {
         let line = |ask: &WouldAsk| {
             let agent = ask.agent.as_str().unwrap_or_default();
-            words::name(&format!("{} asks {agent} with {}", ask.node, ask.input))
+            words::name(&format!("{} calls {agent} with {}", ask.node, ask.input))
         };
         asks.iter().map(line).collect::<Vec<_>>().join("\n")
     });
-    output
-        .note("dry run: nobody was asked; every answer was taken as null, so branches may differ in earnest");
+    output.note(
+        "dry run: no agent was called; every result was taken as null, so a real run may branch differently",
+    );
 }
 
 fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder: &std::path::Path) -> Value {
@@ -502,15 +503,15 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
     document
 }
 
-/// Returns the exit code. `stopped` is the code that a signal or `--timeout` asked for.
+/// Returns the exit code. `stopped` is the code that a signal or `--timeout` set.
 fn exit_of(execution: &Execution, stopped: Option<Exit>) -> Exit {
     let state = execution.state();
     if execution.ctx().dry_run() && !refused(execution) {
-        return Exit::Ok; // how it would end depends on answers that were not given
+        return Exit::Ok; // a real run's end depends on results that a dry run does not have
     }
     match state.outcome.as_ref().map(|outcome| outcome.status) {
         Some(TerminalStatus::Success) => Exit::Ok,
-        // An execution that failed before it was told to stop has failed.
+        // An execution that failed before it was cancelled has failed.
         Some(_) if state.cancelling.is_some() => stopped.unwrap_or(Exit::Failed),
         Some(TerminalStatus::Failure | TerminalStatus::Cancelled) => Exit::Failed,
         None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => {

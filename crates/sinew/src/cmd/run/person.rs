@@ -1,4 +1,4 @@
-//! Persons at the terminal of `sinew run`: questions of an execution in this process, and their answers.
+//! The person at the terminal of `sinew run`: questions of an execution in this process, and their answers.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -19,14 +19,14 @@ use crate::input;
 use crate::output::{self, Output};
 use crate::terminal_people::TerminalRoom;
 
-/// The terminal of a run: the picture of the execution makes room for questions of agents.
+/// The terminal of a run: the tree pauses while an agent asks a question.
 pub(super) struct RunRoom {
     pub(super) view: Arc<Mutex<View>>,
-    /// Set before any agent works.
+    /// Set before any agent is called.
     pub(super) control: OnceLock<Control>,
 }
 
-/// The same, for the people who are asked there.
+/// [`RunRoom`] for questions of agents.
 pub(super) struct SharedRoom(pub(super) Arc<RunRoom>);
 
 impl TerminalRoom for SharedRoom {
@@ -52,12 +52,12 @@ impl TerminalRoom for SharedRoom {
     }
 }
 
-/// Asks persons, one question at a time.
+/// Asks the person at the terminal, one question at a time.
 pub(super) struct PersonPrompt {
     control: Control,
     view: Arc<Mutex<View>>,
     asked: BTreeSet<(ExecutionId, ActivationId)>,
-    /// No person is at the terminal, or the person gave no answer.
+    /// No person can answer at the terminal, or the person gave no answer.
     gave_up: Arc<AtomicBool>,
 }
 
@@ -68,8 +68,8 @@ impl PersonPrompt {
         Self { control, view, asked: BTreeSet::new(), gave_up: Arc::new(AtomicBool::new(!is_seen)) }
     }
 
-    /// Asks the question that `asking` waits for: the execution that is shown, or a sub-workflow. Returns whether to go on
-    /// waiting.
+    /// Asks the question that `asking` waits for: the execution that is shown, or a sub-workflow.
+    /// Returns whether to continue waiting.
     pub(super) fn ask(&mut self, shown: &Execution, asking: &Execution) -> bool {
         if self.gave_up.load(Ordering::Acquire) {
             return false;
@@ -95,7 +95,7 @@ impl PersonPrompt {
                 let by = std::env::var("USER").ok().filter(|user| !user.is_empty());
                 let answer = PersonAnswer { data, by, ..PersonAnswer::default() };
                 match runtime.block_on(control.input_to(&id, EngineInput::Answer { act, answer })) {
-                    Some(Err(refused)) => write_line(&format!("the answer was not taken: {refused}")),
+                    Some(Err(refused)) => write_line(&format!("the answer was not accepted: {refused}")),
                     _ => break true,
                 }
             };
@@ -103,14 +103,14 @@ impl PersonPrompt {
             if let Ok(mut view) = view.lock() {
                 view.resume();
             }
-            // The driver asks again whether to go on waiting.
+            // The driver checks again whether to continue waiting.
             let _ = runtime.block_on(control.inspect(|_| ()));
         });
         true
     }
 }
 
-/// Asks on the terminal; none if there is no answer.
+/// Asks on the terminal; returns `None` if the person gives no answer.
 fn read_answer(node: &str, wait: &PersonRequest) -> Option<Value> {
     write_line(&format!("'{}' asks: {}", words::name(node), sinew_source::indented(&wait.prompt)));
     if !wait.data.is_null() {
@@ -118,7 +118,7 @@ fn read_answer(node: &str, wait: &PersonRequest) -> Option<Value> {
         write_line(&format!("  {}", sinew_source::indented(&data)));
     }
     let mut err = std::io::stderr().lock();
-    let _ = write!(err, "yes, no, or an answer as JSON or text; an empty line stops: ");
+    let _ = write!(err, "yes, no, or an answer as JSON or text (empty to stop): ");
     let _ = err.flush();
     drop(err);
     let mut line = String::new();

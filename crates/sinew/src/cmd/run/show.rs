@@ -30,9 +30,9 @@ pub(crate) struct View {
     ascii: bool,
     quiet: bool,
     events: Option<Events>,
-    /// Events are data: whole documents when a program reads, lines when people do.
+    /// Whether a program reads the events: JSON documents instead of lines for people.
     machine: bool,
-    /// Facts have come since the picture was taken.
+    /// Facts were appended since the picture was taken.
     is_stale: bool,
     /// A person is asked on the terminal.
     is_paused: bool,
@@ -40,8 +40,8 @@ pub(crate) struct View {
     painter: Painter,
 }
 
-/// Content of the terminal. It is taken from the execution when facts have come and a picture is due, so that a busy
-/// execution is not slowed down and no change is left out.
+/// Content of the terminal. It is read from the execution only when facts are new and a repaint is due,
+/// so that painting does not slow down a busy execution.
 struct TreePicture {
     name: String,
     word: &'static str,
@@ -50,7 +50,7 @@ struct TreePicture {
     rows: Vec<NodeRow>,
     columns: NodeColumns,
     over: bool,
-    /// A row says a time that runs down, so the picture is old at once.
+    /// A row shows a countdown, so every repaint needs a new picture.
     counts_down: bool,
 }
 
@@ -70,7 +70,7 @@ impl TreePicture {
         }
     }
 
-    /// The lines as they are at `now`: what is at work goes on counting.
+    /// Returns the lines at `now`; the times of open nodes keep counting.
     fn lines(&self, now: Time, color: bool, ascii: bool, width: Option<usize>) -> Vec<PictureLine> {
         let mut rows = self.rows.clone();
         let later = if self.over { 0 } else { now.saturating_sub(self.taken) };
@@ -115,7 +115,7 @@ impl View {
         }
     }
 
-    /// Facts were appended.
+    /// Shows facts that were appended.
     pub(crate) fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]) {
         self.print_events(execution, facts);
         if run != 0 || self.quiet {
@@ -154,7 +154,7 @@ impl View {
         }
     }
 
-    /// One line for each node whose state changed.
+    /// Prints one line for each node whose state changed.
     fn tell(&self, execution: &Execution, facts: &[Fact]) {
         let ctx = execution.ctx();
         let mut changed = Vec::new();
@@ -197,18 +197,18 @@ impl View {
         }
     }
 
-    /// Paints a whole picture and then nothing until [`View::resume`]: the terminal is somebody else's.
+    /// Paints a whole picture and then nothing until [`View::resume`]: a question uses the terminal.
     pub(crate) fn pause(&mut self, execution: &Execution) {
         self.finish(execution);
         self.is_paused = true;
     }
 
-    /// Paints again.
+    /// Resumes painting.
     pub(crate) fn resume(&mut self) {
         (self.is_paused, self.is_stale) = (false, true);
     }
 
-    /// Paints the last picture, all of it.
+    /// Paints the last picture in full.
     pub(crate) fn finish(&mut self, execution: &Execution) {
         if self.live && !self.quiet {
             let picture = TreePicture::of(execution);
@@ -218,7 +218,7 @@ impl View {
     }
 }
 
-/// Paints while anything moves. Each picture shows all that has happened before it.
+/// Repaints periodically. Each picture shows every fact appended before it.
 pub(crate) async fn repaint(view: Arc<Mutex<View>>, control: Control) {
     let mut tick = tokio::time::interval(REPAINT_INTERVAL);
     loop {

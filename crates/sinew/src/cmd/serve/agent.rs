@@ -1,4 +1,4 @@
-//! `sinew serve agent`: ready-made agents as processes of the mesh.
+//! `sinew serve agent`: serves ready-made agents from files on the mesh.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,16 +25,17 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve ready-made agents (script, command, http, mcp, model) from files. Each announces its card, takes tasks from \
-                  its queue and answers A2A calls. Several processes may serve the same agent: they share its work.\n\n\
-                  On SIGTERM they take nothing new, finish what they have begun and end.",
+    long_about = "Serve ready-made agents (script, command, http, mcp, model) from files. Each agent \
+                  announces its card, takes tasks from its queue and answers A2A calls. Several processes \
+                  may serve the same agent and share its work.\n\n\
+                  On SIGTERM the agents drain: they take no new tasks, finish tasks in progress and exit.",
     after_help = EXAMPLES
 )]
 pub(crate) struct AgentArgs {
-    /// Agent files, or folders of them
+    /// Agent files, or folders with them
     #[arg(value_name = "FILE|DIR", required = true)]
     paths: Vec<PathBuf>,
-    /// Let the model of this alias answer in all agents whose files have it, and no other
+    /// Use the model of this alias, and no other, in all agents whose files have it
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
     #[command(flatten)]
@@ -43,16 +44,16 @@ pub(crate) struct AgentArgs {
     mesh: Connection,
 }
 
-/// Serves until told to stop.
+/// Serves until it is stopped.
 pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
     let set = file_agents::load(&args.paths, Path::new("./workflow.yaml"))?;
     if set.is_empty() {
         return Err(Failure::new(
             FailureKind::NotFound,
             code::NO_SUCH_AGENT.as_str(),
-            "there is no agent file in these places",
+            "no agent file was found in these paths",
         )
-        .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
+        .hint("their names end with .agent.yaml; `sinew new agent NAME` creates one"));
     }
     if let Some(alias) = &args.model {
         file_agents::choose_model(set.iter(), alias)?;
@@ -70,7 +71,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     };
     let mesh = tokio::select! { biased;
         mesh = starting => mesh?,
-        // A broker that does not answer must not keep a process from ending.
+        // A broker that does not respond must not keep the process from exiting.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
@@ -106,7 +107,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
                 failed = Some(Failure::new(
                     FailureKind::Failed,
                     code::AGENT_DIED.as_str(),
-                    format!("an agent died: {error}"),
+                    format!("an agent crashed: {error}"),
                 ));
                 stop.token.cancel();
             }

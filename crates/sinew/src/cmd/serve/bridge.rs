@@ -1,4 +1,4 @@
-//! `sinew serve bridge`: outside agents of A2A as agents of the mesh.
+//! `sinew serve bridge`: serves external A2A agents as agents of the mesh.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,21 +18,24 @@ use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
   sinew serve bridge translator.bridge.yaml
-  sinew serve bridge https://agents.example.com/translator     # an agent without credentials
+  sinew serve bridge https://agents.example.com/translator     # an agent that needs no credentials
   sinew schema bridge";
 
-/// Longest wait for the cards of all outside agents before the process is ready.
+/// Longest wait for the cards of all external agents before the process is ready.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Arguments of `sinew serve bridge`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve agents outside, of A2A 1.0 by JSON-RPC or HTTP+JSON, as agents of the mesh. Each file (NAME.bridge.yaml) or \
-                  address names one: its card is fetched, announced, and refreshed; a task becomes a task of the outside agent, \
-                  whose id is recorded before it is waited for. So any bridge of the same name takes it up after a death, and no \
-                  message is sent twice. Credentials come from variables and files that the bridge file names. An agent whose card cannot \
-                  be had or used is logged and tried again, while the others are served.\n\nOn SIGTERM it \
-                  takes nothing new and gives tasks that take long to other bridges of the name; the outside tasks go on.",
+    long_about = "Serve external A2A 1.0 agents (JSON-RPC or HTTP+JSON) as agents of the mesh. Each file \
+                  (NAME.bridge.yaml) or address names one agent, whose card is fetched, announced and \
+                  refreshed. A task becomes a task of the external agent, whose id is recorded before the \
+                  bridge waits for it: after a crash, any bridge of the same name resumes it, and no message \
+                  is sent twice. Credentials come from variables and files that the bridge file names. If \
+                  the card of an agent cannot be fetched or used, the bridge logs this, retries, and serves \
+                  the others meanwhile.\n\n\
+                  On SIGTERM the bridge drains: it takes no new tasks and hands long-running tasks over to \
+                  other bridges of the same name; the external tasks continue.",
     after_help = EXAMPLES
 )]
 pub(crate) struct BridgeArgs {
@@ -45,7 +48,7 @@ pub(crate) struct BridgeArgs {
     mesh: Connection,
 }
 
-/// Serves until told to stop.
+/// Serves until it is stopped.
 pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Failure> {
     let settings = args.agents.iter().map(|agent| settings_of(agent)).collect::<Result<Vec<_>, _>>()?;
     refuse_names_twice(&settings)?;
@@ -59,7 +62,7 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
     };
     let mesh = tokio::select! { biased;
         mesh = starting => mesh?,
-        // A broker that does not answer must not keep a process from ending.
+        // A broker that does not respond must not keep the process from exiting.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
@@ -84,7 +87,7 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
                 wait_until_announced(&own, &name).await;
             }
         };
-        // An outside agent that is away keeps the others from callers no longer than this.
+        // An unreachable external agent delays the readiness of the others no longer than this.
         let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, all).await;
         readiness.begin(own);
     }));
@@ -109,9 +112,9 @@ fn refuse_names_twice(settings: &[BridgeSettings]) -> Result<(), Failure> {
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),
         Some(pair) => {
-            let text = format!("two of the agents are named {}", pair[0]);
+            let text = format!("two of the agents have the name {}", pair[0]);
             let failure = Failure::new(FailureKind::Usage, code::BRIDGE_FILE_NOT_VALID.as_str(), text);
-            Err(failure.hint("give one of them another name in a bridge file"))
+            Err(failure.hint("rename one of them in a bridge file"))
         }
     }
 }

@@ -24,23 +24,23 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve executor`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Run workflows of a mesh. Any number of executors share its work; one that dies is replaced by the \
-                  others within seconds, and nothing is lost or done twice. On SIGTERM it hands over what it has and \
-                  ends; a second signal ends it at once, which loses nothing either.\n\nThe mesh must be provisioned: \
-                  `sinew mesh provision`.",
+    long_about = "Run the workflows of a mesh. Any number of executors share its work; if one crashes, the \
+                  others take over within seconds, and nothing is lost or done twice. On SIGTERM an executor \
+                  hands over its shards and exits; a second signal stops it at once, also without loss.\n\n\
+                  The mesh must be provisioned with `sinew mesh provision`.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ExecutorArgs {
     /// Deploy the workflows in these files and folders first
     #[arg(long, value_name = "PATH", num_args = 1..)]
     workflows: Vec<PathBuf>,
-    /// Its name among the executors [default: a new one]
+    /// Id of the executor [default: generated]
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
-    /// Memory for executions that are worked on, about; the others are read again when something comes in for them
+    /// Approximate memory budget for active executions; idle executions are evicted and reloaded on demand
     #[arg(long, value_name = "MIB", default_value_t = 384)]
     memory: usize,
-    /// Words of the messages to agents and callers
+    /// Vocabulary of messages to agents and callers
     #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
     vocabulary: MessageWords,
     #[command(flatten)]
@@ -51,12 +51,12 @@ pub(crate) struct ExecutorArgs {
     mesh: Connection,
 }
 
-/// The vocabulary of messages that are written; either one is read.
+/// The vocabulary of outgoing messages; incoming messages may use either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MessageWords {
-    /// Of current releases of Solace Agent Mesh: `structured_invocation_request`, status `error`
+    /// Current releases of Solace Agent Mesh: `structured_invocation_request`, status `error`
     Sam,
-    /// Of the published specification: `workflow_node_request`, status `failure`
+    /// The published specification: `workflow_node_request`, status `failure`
     Spec,
 }
 
@@ -69,7 +69,7 @@ impl From<MessageWords> for Vocabulary {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until it is stopped.
 pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = match args.workflows.as_slice() {
         [] => Vec::new(),
@@ -98,7 +98,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     };
     let (service, mesh) = tokio::select! { biased;
         started = starting => started?,
-        // A broker that does not answer must not keep a process from ending.
+        // A broker that does not respond must not keep the process from exiting.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
@@ -106,7 +106,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     };
     readiness.begin(mesh);
     stop.asked().await;
-    tracing::info!("draining; a second signal ends it at once");
+    tracing::info!("draining; a second signal stops the executor at once");
     telemetry.drain();
     service.drain().await;
     super::end(telemetry).await;

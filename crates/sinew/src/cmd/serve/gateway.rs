@@ -31,34 +31,36 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve gateway`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Offer the workflows and agents of a mesh over HTTP: as agents of A2A 1.0 (cards, JSON-RPC, REST, \
-                  streams of events), and as tools of MCP at /mcp. Any number of gateways may stand beside each other; they keep nothing.\n\nIt \
-                  listens on this machine only, unless callers need credentials (--keys: keys of `sinew gateway key create`, \
-                  tokens of an OpenID provider, client certificates) and their connections are protected (TLS files, which are \
-                  read again when they change, or --behind-proxy). On SIGTERM it takes no new \
-                  connections, ends streams with a hint how to go on, and answers what it has begun.",
+    long_about = "Serve the workflows and agents of a mesh over HTTP: as A2A 1.0 agents (cards, JSON-RPC, \
+                  REST, event streams), and as MCP tools at /mcp. Gateways are stateless; run any number of \
+                  them.\n\n\
+                  A gateway listens on this machine only, unless callers need credentials (--keys: keys of \
+                  `sinew gateway key create`, tokens of an OpenID provider, client certificates) and their \
+                  connections are protected (TLS files, which are reloaded when they change, or \
+                  --behind-proxy). On SIGTERM it accepts no new connections, ends streams with a hint on how \
+                  to resume them, and completes requests in progress.",
     after_help = EXAMPLES
 )]
 pub(crate) struct GatewayArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
     listen: SocketAddr,
-    /// Address that cards name [default: the one that the client used]
+    /// Public address in cards [default: the one that the client used]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// Name in Host and Origin that requests may have, beside localhost; may be given again
+    /// Name allowed in the Host and Origin of requests, in addition to localhost. May be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Origin whose scripts may call from a browser (CORS), as `https://app.example.com`; may be given again
+    /// Origin allowed to call from a browser (CORS), such as `https://app.example.com`. May be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<String>,
-    /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
+    /// Expose only workflows and agents whose names match; `*` matches any text. May be repeated
     #[arg(long, value_name = "PATTERN", default_value = "*")]
     expose: Vec<String>,
     /// Workflow or agent for messages to the mesh that name none
     #[arg(long, value_name = "NAME")]
     default_agent: Option<String>,
-    /// Serve the web console too: `full`, or `read-only`, which shows the mesh and changes nothing
+    /// Also serve the web console: `full`, or `read-only`, which cannot change anything
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     console: Option<ConsoleChoice>,
     #[command(flatten)]
@@ -71,31 +73,31 @@ pub(crate) struct GatewayArgs {
     mesh: Connection,
 }
 
-/// Callers that are let in, and the connections that they use.
+/// Authentication of callers, and the security of their connections.
 #[derive(Args, Debug)]
 pub(crate) struct AccessArgs {
-    /// Ask callers for credentials; without, callers on this machine have the rights of the gateway's user
+    /// Require credentials; without, callers on this machine have the permissions of the gateway's user
     #[arg(long)]
     keys: bool,
-    /// OpenID provider whose tokens open, as their `iss` has it
+    /// OpenID provider whose tokens are accepted, as in their `iss`
     #[arg(long, value_name = "URL", requires_all = ["keys", "oidc_audience"])]
     oidc_issuer: Option<String>,
-    /// Value that `aud` of a token must contain
+    /// Value that the `aud` of a token must contain
     #[arg(long, value_name = "AUDIENCE", requires = "oidc_issuer")]
     oidc_audience: Option<String>,
-    /// Claim that names the caller, `oidc-` before it
+    /// Claim with the name of the caller, which gets the prefix `oidc-`
     #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer")]
     oidc_caller_claim: String,
     /// Claim with the scopes sinew:ROLE or sinew:ROLE:PATTERN
     #[arg(long, value_name = "CLAIM", default_value = "scope", requires = "oidc_issuer")]
     oidc_scope_claim: String,
-    /// Client of the provider through which people sign in to the console, as it is registered there
+    /// Client id registered at the provider, with which people sign in to the console
     #[arg(long, value_name = "ID", requires_all = ["oidc_issuer", "console"])]
     oidc_client_id: Option<String>,
     /// File with the secret of a confidential client; a public client has none
     #[arg(long, value_name = "FILE", requires = "oidc_client_id")]
     oidc_client_secret_file: Option<PathBuf>,
-    /// Scopes that sign-in asks for, with blanks between them
+    /// Scopes that sign-in requests, separated by spaces
     #[arg(long, value_name = "SCOPES", default_value = "openid", requires = "oidc_client_id")]
     oidc_scopes: String,
     /// Certificate of the gateway, with its chain
@@ -104,42 +106,42 @@ pub(crate) struct AccessArgs {
     /// Key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// Authorities of client certificates, whose DNS names keys are bound to
+    /// Certificate authorities of client certificates; keys are bound to their DNS names
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authorities: Option<PathBuf>,
-    /// Send push notifications to addresses of this machine and of private networks too
+    /// Also send push notifications to addresses of this machine and of private networks
     #[arg(long)]
     push_to_private_addresses: bool,
-    /// Serve other machines without TLS, because a proxy on the way speaks it under --public-url
+    /// Serve other machines without TLS, behind a proxy that terminates TLS at --public-url
     #[arg(long, conflicts_with = "tls_certificate", requires = "public_url")]
     behind_proxy: bool,
 }
 
-/// Limits of a gateway, and those of callers whose key has none of its own.
+/// Limits of a gateway, and default limits of callers whose key has none.
 #[derive(Args, Debug)]
 pub(crate) struct LimitArgs {
-    /// Requests that are answered at once [default: 10000]
+    /// Maximum concurrent requests [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     max_in_flight: Option<u32>,
-    /// Streams of events that are open at once [default: 8000]
+    /// Maximum open event streams [default: 8000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     max_streams: Option<u32>,
-    /// Connections that are open at once [default: 10000]
+    /// Maximum open connections [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     max_connections: Option<u32>,
-    /// Size of a request's body: 64KiB, 1MB [default: 1MiB]
+    /// Maximum size of a request body: 64KiB, 1MB [default: 1MiB]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_body: Option<String>,
-    /// Requests a second of a caller whose key has no limit [default: none]
+    /// Requests per second of a caller whose key has no limit [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     caller_requests_per_second: Option<u32>,
-    /// Requests at once of a caller whose key has no limit [default: none]
+    /// Concurrent requests of a caller whose key has no limit [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     caller_in_flight: Option<u32>,
-    /// Streams at once of a caller whose key has no limit [default: none]
+    /// Open streams of a caller whose key has no limit [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     caller_streams: Option<u32>,
-    /// Size of a body of a caller whose key has no limit [default: the gateway's]
+    /// Maximum body size of a caller whose key has no limit [default: the gateway's]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     caller_max_body: Option<String>,
 }
@@ -205,12 +207,12 @@ impl AccessArgs {
     }
 }
 
-/// Choice of what a console may do.
+/// Permissions of the console.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ConsoleChoice {
-    /// People start, steer and decide
+    /// People can start, control and decide
     Full,
-    /// People look
+    /// People can only read
     ReadOnly,
 }
 
@@ -223,7 +225,7 @@ impl From<ConsoleChoice> for ConsoleMode {
     }
 }
 
-/// Serves until told to stop; pages and requests of the API are answered on threads of their own.
+/// Serves until it is stopped; separate threads handle pages and API requests.
 pub(super) async fn serve(
     args: &GatewayArgs,
     page_threads: Handle,
@@ -255,7 +257,7 @@ pub(super) async fn serve(
     };
     let (gateway, mesh) = tokio::select! { biased;
         started = starting => started?,
-        // A broker that does not answer must not keep a process from ending.
+        // A broker that does not respond must not keep the process from exiting.
         () = stop.asked() => {
             super::end(telemetry).await;
             return Ok(Exit::Ok);
@@ -296,7 +298,7 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
         GatewayError::Client(error) => error.into(),
         GatewayError::Handshake { .. } => {
             Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
-                .hint("hosts of MCP start this command: `sinew mcp config HOST` prints how")
+                .hint("MCP hosts start this command; `sinew mcp config HOST` prints their configuration")
         }
         GatewayError::Open { .. } => Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
             .hint("add --keys, and TLS files or --behind-proxy with --public-url; or listen on 127.0.0.1"),
@@ -304,7 +306,7 @@ pub(crate) fn gateway_failure(error: GatewayError) -> Failure {
             Failure::new(FailureKind::Usage, known(error.code()), error.to_string())
         }
         error => Failure::new(FailureKind::Failed, known(error.code()), error.to_string())
-            .hint("another process may have the port: choose one with --listen"),
+            .hint("another process may use the port; choose another with --listen"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `sinew serve`: a role of the mesh as a process. It runs until it is told to stop, then drains.
+//! `sinew serve`: runs a service of the mesh until it is stopped, then drains it.
 
 mod agent;
 mod bridge;
@@ -26,58 +26,58 @@ pub(crate) use stop::Stop;
 use crate::connect::{block, block_here, new_runtime, telemetry_failure};
 use crate::output::Output;
 
-/// Time between two looks for the card of an agent that starts.
+/// Time between two reads of the card of a starting agent.
 const CARD_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the last traces may take on their way.
+/// Time to send the last traces.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Roles.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
-    /// Run workflows: owns shards of the mesh, shares them with other executors
+    /// Run workflows; executors share the shards of the mesh
     Executor(ExecutorArgs),
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
-    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST, tools of MCP
+    /// Serve workflows and agents over HTTP: A2A (JSON-RPC and REST) and MCP tools
     Gateway(Box<gateway::GatewayArgs>),
-    /// Serve agents outside, of A2A over HTTP, as agents of the mesh
+    /// Serve external A2A agents as agents of the mesh
     Bridge(bridge::BridgeArgs),
 }
 
-/// Readiness of a process that works on a mesh: not before it is connected, and not while the connection is away.
+/// Readiness of a process on a mesh: ready only while it is connected.
 #[derive(Clone, Default)]
 pub(crate) struct MeshReadiness {
     mesh: Arc<Mutex<Option<Mesh>>>,
 }
 
 impl MeshReadiness {
-    /// Returns the check that the health port asks.
+    /// Returns the check for the health port.
     pub(crate) fn check(&self) -> ReadinessCheck {
         let mesh = Arc::clone(&self.mesh);
         Arc::new(move || {
             let mesh = mesh.lock().unwrap_or_else(PoisonError::into_inner);
-            let mesh = mesh.as_ref().ok_or_else(|| "it has not started yet".to_owned())?;
+            let mesh = mesh.as_ref().ok_or_else(|| "the service has not started yet".to_owned())?;
             mesh.connection_problem().map_or(Ok(()), Err)
         })
     }
 
-    /// Notes that the process serves on this mesh: the next command finds what it needs.
+    /// Marks the process as serving on this mesh, so that the next command finds what it needs.
     pub(crate) fn begin(&self, mesh: Mesh) {
         *self.mesh.lock().unwrap_or_else(PoisonError::into_inner) = Some(mesh);
     }
 
-    /// Notes that the process stops, and lets its connection go.
+    /// Marks the process as stopping, and releases its connection.
     pub(crate) fn end(&self) {
         *self.mesh.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Waits until an agent has a card: callers find it by that.
+/// Waits until an agent has a card, by which callers find it.
 async fn wait_until_announced(mesh: &Mesh, agent: &Token) {
     loop {
         match is_granted(mesh.cards().may_get(agent).await) {
-            // Most agents may announce their card and not read it.
+            // Most agents may announce their card but not read it.
             Ok(false) => return,
             Ok(true) if matches!(mesh.cards().get(agent).await, Ok(Some(_))) => return,
             _ => tokio::time::sleep(CARD_CHECK_INTERVAL).await,
@@ -85,22 +85,22 @@ async fn wait_until_announced(mesh: &Mesh, agent: &Token) {
     }
 }
 
-/// How a service is looked after.
+/// Monitoring of a service.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Care {
-    /// Answer /healthz, /readyz and /metrics on this port (0: a free one)
+    /// Serve /healthz, /readyz and /metrics on this port (0 = a free port)
     #[arg(long, value_name = "PORT")]
     health_port: Option<u16>,
-    /// Listen for health and metrics there, instead of on this machine only
+    /// Address to serve health and metrics on
     #[arg(long, value_name = "ADDRESS", requires = "health_port", default_value_t = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST))]
     health_address: std::net::IpAddr,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         ServeCommand::Executor(args) => executor(&args, output),
-        // Agents may do more than wait.
+        // Agents may use more than one thread.
         ServeCommand::Agent(args) => block(agent::serve(&args, output)),
         ServeCommand::Gateway(args) => gateway(&args, output),
         ServeCommand::Bridge(args) => block(bridge::serve(&args, output)),
@@ -112,7 +112,7 @@ pub(crate) fn executor(args: &ExecutorArgs, output: &Output) -> Result<Exit, Fai
     block_here(executor::serve(args, output))
 }
 
-/// Serves as a gateway: calls of agents on this thread, whatever may take long on others.
+/// Serves as a gateway: agent calls on this thread, slow work on others.
 pub(crate) fn gateway(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
     let pages = new_runtime(&mut Builder::new_multi_thread())?;
     let served = block_here(gateway::serve(args, pages.handle().clone(), output));
@@ -121,7 +121,7 @@ pub(crate) fn gateway(args: &GatewayArgs, output: &Output) -> Result<Exit, Failu
 }
 
 impl Care {
-    /// Begins to log, and to answer on the health port.
+    /// Starts logging and the health port.
     pub(crate) async fn begin(
         &self,
         role: &'static str,
@@ -140,7 +140,7 @@ impl Care {
     }
 }
 
-/// Ends what was begun.
+/// Stops the telemetry of a service.
 pub(crate) async fn end(telemetry: Telemetry) {
     telemetry.stop(LAST_WORDS).await;
 }

@@ -1,4 +1,4 @@
-//! When a service is told to stop: the first signal drains, the second ends the process.
+//! Stop signals of a service: the first drains it, the second ends the process.
 
 use sinew_operations::failure::Failure;
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,4 @@
-//! `sinew workflow convert`: a workflow in another form.
+//! `sinew workflow convert`: converts a workflow.
 
 use clap::Args;
 use sinew_dialects::Loss;
@@ -13,7 +13,7 @@ use crate::output::{Format, Output};
 const EXAMPLES: &str = "Examples:
   sinew workflow convert flows/audit.yaml --plan
   sinew workflow convert flows/audit.yaml --plan -o yaml
-  sinew workflow convert canvas.json --to sam > canvas.yaml    # what is lost stands on stderr
+  sinew workflow convert canvas.json --to sam > canvas.yaml    # losses are reported on stderr
   sinew workflow convert team.json --try c2 --sample '{\"content\": \"hi\"}'
   sinew workflow convert team.json --try c2 --sample @reply.json
   sinew workflow convert team.json --suggest           # functions for connections that have none
@@ -22,13 +22,15 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew workflow convert`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Print a workflow in another form.\n\nThe plan is what every dialect becomes before it runs: nodes, \
-                  edges, joins, budgets. Two files with the same plan run the same way. A conversion to another \
-                  dialect never guesses: what that dialect cannot say stops it, what it says with another meaning is \
-                  reported.\n\nWith --try nothing is converted but data: the conversion function of one connection \
-                  is called with a sample, as a run would call it. A function that raises lets the sample travel on as \
-                  it is; the trial says so and fails. With --suggest a function is offered for each connection without \
-                  one whose target says what it takes.",
+    long_about = "Convert a workflow to its plan or to another dialect.\n\n\
+                  Every dialect is lowered to a plan before it runs: nodes, edges, joins, budgets. Two files \
+                  with the same plan run the same way. A conversion to another dialect never guesses: it \
+                  fails on anything that the dialect cannot express, and reports anything that changes its \
+                  meaning.\n\n\
+                  --try converts only data: it calls the conversion function of one connection with a \
+                  sample, as an execution would. If the function raises, the sample passes through \
+                  unchanged, and the trial reports this and fails. --suggest prints a function for each \
+                  connection without one whose target declares its input.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ConvertArgs {
@@ -41,25 +43,25 @@ pub(crate) struct ConvertArgs {
     sample: Option<String>,
 }
 
-/// The form wanted: exactly one.
+/// Exactly one target of the conversion.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct WantedForm {
-    /// The plan, as JSON or (with -o yaml) YAML
+    /// Print the plan, as JSON or (with -o yaml) YAML
     #[arg(long)]
     plan: bool,
-    /// Another dialect, as far as it can say it
+    /// Convert to this dialect, as far as it can express the workflow
     #[arg(long, value_name = "DIALECT", value_parser = ["sam"])]
     to: Option<String>,
-    /// Try the conversion function of a connection on sample data
+    /// Run the conversion function of a connection on sample data
     #[arg(long = "try", value_name = "CONNECTION", requires = "sample")]
     connection: Option<String>,
-    /// Conversion functions that connections without one could have
+    /// Suggest conversion functions for connections without one
     #[arg(long)]
     suggest: bool,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn convert(args: &ConvertArgs, output: &Output) -> Result<Exit, Failure> {
     if let (Some(connection), Some(sample)) = (&args.form.connection, &args.sample) {
         return trial::run(&args.which, connection, sample, output);
@@ -96,7 +98,7 @@ fn impossible(losses: &[Loss], output: &Output) -> Failure {
     Failure::new(
         FailureKind::Failed,
         code::DIALECT_CANNOT_EXPRESS_WORKFLOW.as_str(),
-        format!("the workflow cannot be said in sam: {}", stops.join("; ")),
+        format!("sam cannot express the workflow: {}", stops.join("; ")),
     )
 }
 

@@ -1,4 +1,4 @@
-//! `sinew workflow deploy`: workflows from files, for all of a mesh.
+//! `sinew workflow deploy`: deploys workflows from files to a mesh.
 
 use std::path::PathBuf;
 
@@ -23,28 +23,29 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew workflow deploy`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Deploy workflows: the newest version of a name is what new executions run, and what other workflows \
-                  and agents call.\n\nOpen executions keep the version they began with. A version that is deployed \
-                  already is left alone. If a file has errors, nothing of any file is deployed.",
+    long_about = "Deploy workflows. New executions run the newest version of a workflow, and other workflows \
+                  and agents call it.\n\n\
+                  Open executions keep the version they started with. A version that is already deployed is \
+                  unchanged. If any file has errors, nothing is deployed.",
     after_help = EXAMPLES
 )]
 pub(crate) struct DeployArgs {
     /// Files and folders
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Take the files as this dialect, whatever they look like
+    /// Dialect of the files [default: detected from their content]
     #[arg(long)]
     dialect: Option<String>,
-    /// Agent for work that the file leaves open
+    /// Agent for work that the file assigns to none
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
-    /// End an execution as failed once its agents tell more than this for model calls, in USD
+    /// Fail an execution once its agents report a higher cost of model calls, in USD
     #[arg(long, value_name = "USD", value_parser = crate::input::price)]
     cost_usd: Option<f64>,
-    /// Read texts that the files name by URL, at public addresses
+    /// Fetch texts that the files reference by URL, from public addresses only
     #[arg(long)]
     fetch: bool,
-    /// Say what would be deployed, and do nothing
+    /// Show what would be deployed, without deploying it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -53,7 +54,7 @@ pub(crate) struct DeployArgs {
     mesh: Connection,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure> {
     let options = Options {
         dialect: args.dialect.clone(),

@@ -1,4 +1,4 @@
-//! `sinew workflow describe`: what a workflow takes, does and needs.
+//! `sinew workflow describe`: the nodes, schemas, agents and limits of a workflow.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,14 +24,14 @@ const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
   sinew workflow describe app.yaml --workflow audit
   sinew workflow describe flow.yaml -o json | jq .agents
-  sinew workflow describe audit --mesh                 # as it is deployed; audit@3f2a for a version
+  sinew workflow describe audit --mesh                 # the deployed workflow; audit@3f2a for a version
   sinew workflow describe flow.yaml -o name            # the names of its nodes";
 
 /// Arguments of `sinew workflow describe`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say what a workflow takes, does and needs: its nodes in file order with what they wait for, the \
-                  schemas of its input and output, the agents it works with, and its limits.",
+    long_about = "Describe a workflow: its nodes in file order with their dependencies, the schemas of its \
+                  input and output, the agents it uses, and its limits.",
     after_help = EXAMPLES
 )]
 pub(crate) struct DescribeArgs {
@@ -45,10 +45,10 @@ pub(super) struct Which {
     /// The file, - for stdin, or the name of a deployed workflow (NAME or NAME@VERSION)
     #[arg(value_name = "FILE|NAME|-")]
     pub(super) file: PathBuf,
-    /// Which of the file's workflows [default: the first]
+    /// Workflow of a file with several [default: the first]
     #[arg(short, long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Take the file as this dialect, whatever it looks like
+    /// Dialect of the file [default: detected from its content]
     #[arg(long)]
     pub(super) dialect: Option<String>,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(super) struct Which {
 }
 
 impl Which {
-    /// Reads the file. Warnings are told on stderr, errors are the failure.
+    /// Reads the file or the deployed workflow. Returns errors in a file as the failure.
     pub(super) fn load(&self, output: &Output) -> Result<Loaded, Failure> {
         let options = Options {
             dialect: self.dialect.clone(),
@@ -79,7 +79,7 @@ impl Which {
             let names: Vec<&str> =
                 loaded.workflows.iter().map(|lowered| lowered.plan.name.as_str()).collect();
             output.note(&format!(
-                "note: this is '{}'; the file has {}: choose with --workflow",
+                "note: showing '{}'; the file has {}; choose one with --workflow",
                 picked.plan.name,
                 names.join(", ")
             ));
@@ -87,13 +87,13 @@ impl Which {
         Ok(loaded)
     }
 
-    /// The workflow that was asked for.
+    /// Returns the selected workflow.
     pub(super) fn pick<'l>(&self, loaded: &'l Loaded) -> Result<&'l Lowered, Failure> {
         loaded.pick(self.workflow.as_deref())
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = args.which.load(output)?;
     let lowered = args.which.pick(&loaded)?;

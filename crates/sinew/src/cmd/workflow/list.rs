@@ -1,4 +1,4 @@
-//! `sinew workflow list`: what there is, in files or on a mesh.
+//! `sinew workflow list`: workflows in files or on a mesh.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,14 @@ const EXAMPLES: &str = "Examples:
   sinew workflow list
   sinew workflow list flows examples -o wide
   sinew workflow list -o name | xargs -n1 echo
-  sinew workflow list --mesh                    # what is deployed on a mesh";
+  sinew workflow list --mesh                    # workflows deployed on a mesh";
 
 /// Arguments of `sinew workflow list`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "List the workflows in files and folders, with their dialect and version.\n\nThe digest names a \
-                  workflow's exact content: an execution keeps the digest it was started with.",
+    long_about = "List the workflows in files and folders, with their dialect and version.\n\n\
+                  The digest identifies a workflow's exact content: an execution keeps the digest it was \
+                  started with.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ListArgs {
@@ -51,11 +52,11 @@ struct ListedWorkflow {
     file: PathBuf,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     if args.on.is_meant(!args.paths.is_empty()) {
         if !args.paths.is_empty() {
-            return Err(Failure::usage("PATH has no meaning for workflows of a mesh"));
+            return Err(Failure::usage("PATH is not supported for workflows on a mesh"));
         }
         return block(deployed(&args.on, output));
     }
@@ -91,7 +92,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Lists what is deployed.
+/// Lists deployed workflows.
 async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let remote = connection.operator().await?;
     let all = remote.workflows().await?.list();

@@ -1,4 +1,4 @@
-//! `sinew workflow migrate`: from older output shapes to the standard message.
+//! `sinew workflow migrate`: migrates older output shapes to the standard message.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::output::{Format, Output};
 const DIALECT: &str = "agentteam";
 
 const EXAMPLES: &str = "Examples:
-  sinew workflow migrate team.json --check              # what would be done, and what is left to do
+  sinew workflow migrate team.json --check              # what would change, and what remains to do by hand
   sinew workflow migrate team.json -O team.json         # in place
   sinew workflow migrate team.json | diff team.json -
   sinew workflow migrate team.json -o json | jq .remaining";
@@ -25,38 +25,38 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew workflow migrate`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Rewrite an Agent Team workflow from the output shapes of older nodes to the standard message \
-                  {content, metadata, format_type, source_node, timestamp}.\n\nOnly what is safe is rewritten: \
-                  templates, conditions and conversion functions that read an agent's text by an older name \
-                  (response, output). A file that reads nothing else of older shapes gets `message_format: standard` \
-                  in its metadata: then all that leaves a node at `result` is such a message, \
-                  also in what the workflow returns. The rest is told on stderr, with its place. All other text of the file stays as it \
-                  is.",
+    long_about = "Rewrite an Agent Team workflow from the output shapes of older nodes to the standard \
+                  message {content, metadata, format_type, source_node, timestamp}.\n\n\
+                  Only safe changes are made: templates, conditions and conversion functions that read an \
+                  agent's text by an older name (response, output) are rewritten. A file that reads nothing \
+                  else of older shapes gets `message_format: standard` in its metadata: all that leaves a \
+                  node at `result`, and the result of the workflow, is then such a message. The remaining \
+                  places are reported on stderr. All other text of the file is unchanged.",
     after_help = EXAMPLES
 )]
 pub(crate) struct MigrateArgs {
     /// The file, or - for stdin
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Write the new text into this file, not to stdout
+    /// Write the new text to this file instead of stdout
     #[arg(short = 'O', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write nothing; fail if something would be rewritten or is left to do
+    /// Write nothing; fail if something would be rewritten or remains to do
     #[arg(long, conflicts_with = "out")]
     check: bool,
-    /// Take the file as this dialect, whatever it looks like
+    /// Dialect of the file [default: detected from its content]
     #[arg(long)]
     dialect: Option<String>,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failure> {
     let document = workflow_file::document(&args.file, &workflow_file::read(&args.file)?)
         .map_err(Failure::diagnostics)?;
     let dialect = workflow_file::dialect_of(&document, args.dialect.as_deref())?.name();
     if dialect != DIALECT {
         let text =
-            format!("{} is of the dialect {dialect}: it has no older output shapes", args.file.display());
+            format!("{} is in the dialect {dialect}, which has no older output shapes", args.file.display());
         return Err(Failure::new(FailureKind::Failed, code::MIGRATION_FAILED.as_str(), text));
     }
     let folder = workflow_file::folder_of(&args.file);
@@ -105,12 +105,12 @@ fn say(migration: &agentteam::Migration, document: &Document, check: bool, outpu
         output.note_block(sinew_source::render_text(&left, output.color_err).trim_end());
     }
     let format = match (migration.standard, check) {
-        (true, true) => "standard then",
+        (true, true) => "the file would use the standard message",
         (true, false) => "the file uses the standard message",
-        (false, true) => "not standard then",
-        (false, false) => "not standard yet",
+        (false, true) => "the file would not use the standard message yet",
+        (false, false) => "the file does not use the standard message yet",
     };
-    output.note(&format!("{} {done}, {} left; {format}", migration.changes.len(), migration.rest.len()));
+    output.note(&format!("{} {done}, {} remaining; {format}", migration.changes.len(), migration.rest.len()));
 }
 
 fn place<'n>(note: &'n MigrationNote, document: &'n Document) -> (&'n str, u32, &'n str) {

@@ -21,16 +21,16 @@ use crate::output::Output;
 /// Commands for workflow files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Check workflow files and say what is wrong, and where
+    /// Validate workflow files, and report errors with their positions
     #[command(visible_alias = "lint")]
     Validate(validate::ValidateArgs),
-    /// Draw a workflow, with or without an execution laid over it
+    /// Draw a workflow, optionally with the state of an execution
     #[command(visible_alias = "draw")]
     Render(Box<render::RenderArgs>),
     /// List the workflows in files and folders, or on a mesh
     #[command(visible_alias = "ls")]
     List(Box<list::ListArgs>),
-    /// Say what a workflow takes, does and needs
+    /// Describe the nodes, schemas, agents and limits of a workflow
     Describe(Box<describe::DescribeArgs>),
     /// Deploy workflows to a mesh
     Deploy(Box<deploy::DeployArgs>),
@@ -38,17 +38,17 @@ pub(crate) enum WorkflowCommand {
     Versions(versions::VersionsArgs),
     /// Compare two workflows, from files or deployed
     Diff(versions::DiffArgs),
-    /// Remove a workflow from a mesh
+    /// Delete a workflow from a mesh
     Delete(versions::DeleteArgs),
-    /// Print a workflow in another form
+    /// Convert a workflow to its plan or to another dialect
     Convert(Box<convert::ConvertArgs>),
-    /// Rewrite older output shapes of an Agent Team workflow to the standard message
+    /// Migrate older output shapes of an Agent Team workflow to the standard message
     Migrate(migrate::MigrateArgs),
-    /// Say what types of nodes take and give, also as TypeScript
+    /// Describe the inputs and outputs of node types, also as TypeScript
     Nodes(nodes::NodesArgs),
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn workflow(command: WorkflowCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         WorkflowCommand::Validate(args) => validate::validate(&args, output),

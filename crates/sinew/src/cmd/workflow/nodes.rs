@@ -1,4 +1,4 @@
-//! `sinew workflow nodes`: what types of nodes take and give.
+//! `sinew workflow nodes`: settings, inputs, outputs and ports of node types.
 
 use std::fmt::Write as _;
 
@@ -25,15 +25,15 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew workflow nodes`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say what the types of nodes of a dialect take and give: settings with their defaults and which of \
-                  them are required, what an input should hold, what an output holds, and the ports it may leave \
-                  at.\n\nWith -o json, settings, input and output are JSON Schemas. --typescript prints types for \
-                  frontends, with the standard message between nodes. For covalt: category, mode, icon, colour, \
-                  outline, typed sockets and parameters.",
+    long_about = "Describe the node types of a dialect: their settings with defaults and required ones, \
+                  inputs, outputs, and output ports.\n\n\
+                  With -o json, settings, input and output are JSON Schemas. --typescript prints types for \
+                  frontends, with the standard message between nodes. For covalt: category, mode, icon, \
+                  colour, outline, typed sockets and parameters.",
     after_help = EXAMPLES
 )]
 pub(crate) struct NodesArgs {
-    /// One type, or all subtypes of one [default: all]
+    /// A type, or a type with all its subtypes [default: all]
     #[arg(value_name = "TYPE[.SUBTYPE]")]
     wanted: Option<String>,
     /// Dialect of the nodes
@@ -44,7 +44,7 @@ pub(crate) struct NodesArgs {
     typescript: bool,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
     if args.dialect == "covalt" {
         return canvas_kinds(args, output);
@@ -87,7 +87,7 @@ pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> 
 fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
     if args.typescript {
         return Err(Failure::usage(
-            "--typescript is for agentteam: nodes of covalt carry JSON without types",
+            "--typescript is only for agentteam: covalt nodes exchange JSON without types",
         ));
     }
     let names = covalt::node_kinds();
@@ -206,7 +206,7 @@ fn detail(one: &Value) -> String {
     let _ = writeln!(out, "  {}\n\nports: {}", text(one, "description"), joined(&one["ports"]));
     for key in ["configurations", "input", "output"] {
         let Some(members) = one[key]["properties"].as_object() else {
-            let _ = writeln!(out, "\n{key}: as it is");
+            let _ = writeln!(out, "\n{key}: any");
             continue;
         };
         if members.is_empty() {

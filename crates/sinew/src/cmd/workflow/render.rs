@@ -1,4 +1,4 @@
-//! `sinew workflow render`: one drawing of the graph, in every form.
+//! `sinew workflow render`: draws the graph in several formats.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -28,43 +28,44 @@ const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
   sinew workflow render flow.yaml --format mermaid           # for a pull request
   sinew workflow render flow.yaml -O flow.svg --direction lr
-  sinew workflow render --execution @latest                  # how it stands; or the file of an export
+  sinew workflow render --execution @latest                  # with its state; also from an exported file
   sinew workflow render flow.yaml -o json                    # the drawing as data";
 
-/// A PNG is drawn at twice its size in points: sharp on today's screens.
+/// A PNG is drawn at twice its size in points, for high-density screens.
 const SCALE: f32 = 2.0;
 
 /// Arguments of `sinew workflow render`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Draw a workflow, with or without an execution laid over it.\n\nAn execution is named by its id, \
-                  @latest, or a file that `sinew run --export` wrote. Nodes show their state by colour, icon and word, with attempts and \
-                  counts; edges that were taken stand out. What is drawn then is the plan the execution ran.",
+    long_about = "Draw a workflow, optionally with the state of an execution.\n\n\
+                  Name the execution by its id, @latest, or a file written by `sinew run --export`. Nodes \
+                  show their state by colour, icon and label, with attempts and counts; taken edges are \
+                  highlighted. The drawing then shows the plan of the execution.",
     after_help = EXAMPLES
 )]
 pub(crate) struct RenderArgs {
     /// The file, - for stdin, or the name of a deployed workflow (NAME or NAME@VERSION)
     #[arg(value_name = "FILE|NAME|-", required_unless_present = "execution")]
     file: Option<PathBuf>,
-    /// Which of the file's workflows [default: the first]
+    /// Workflow of a file with several [default: the first]
     #[arg(short, long, value_name = "NAME", requires = "file")]
     workflow: Option<String>,
-    /// Take the file as this dialect, whatever it looks like
+    /// Dialect of the file [default: detected from its content]
     #[arg(long, requires = "file")]
     dialect: Option<String>,
-    /// Form of the drawing [default: by the ending of -O; terminal on a terminal, else mermaid]
+    /// Format of the drawing [default: from the extension of -O; terminal on a terminal, else mermaid]
     #[arg(long, value_enum)]
     format: Option<DrawingFormat>,
-    /// Write the drawing into this file
+    /// Write the drawing to this file
     #[arg(short = 'O', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Which way the graph grows
+    /// Direction of the graph
     #[arg(long, value_enum, ignore_case = true, default_value_t = Direction::Td)]
     direction: Direction,
-    /// Ground and colours of an SVG or PNG
+    /// Colour theme of an SVG or PNG
     #[arg(long, value_enum, default_value_t = ThemeChoice::Light)]
     theme: ThemeChoice,
-    /// Lay this execution over the drawing
+    /// Show the state of this execution
     #[arg(long, value_name = "ID|@latest|FILE")]
     execution: Option<String>,
     #[command(flatten)]
@@ -73,28 +74,28 @@ pub(crate) struct RenderArgs {
     mesh: Connection,
 }
 
-/// Forms of a drawing.
+/// Formats of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DrawingFormat {
     /// Mermaid text
     Mermaid,
-    /// A picture that scales
+    /// Vector image
     Svg,
-    /// A picture of pixels
+    /// Bitmap image
     Png,
     /// Graphviz text
     Dot,
-    /// Boxes and lines of characters
+    /// Boxes and lines as text
     #[value(alias = "ascii", alias = "text")]
     Terminal,
 }
 
-/// Ground and colours of a picture.
+/// Colour theme of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ThemeChoice {
     /// Dark text on white
     Light,
-    /// Light text on a dark ground
+    /// Light text on a dark background
     Dark,
 }
 
@@ -110,7 +111,7 @@ impl From<ThemeChoice> for sinew_diagram::DrawingTheme {
 /// Directions, as Mermaid writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Direction {
-    /// Top down
+    /// From top to bottom
     Td,
     /// From left to right
     Lr,
@@ -125,12 +126,14 @@ impl From<Direction> for sinew_diagram::Direction {
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure> {
     if output.format == Format::Name || (output.is_machine() && (args.format.is_some() || args.out.is_some()))
     {
-        return Err(Failure::usage("-o prints the drawing as data, without --format and -O")
-            .hint("use -o json for the data, or --format and -O for a drawing"));
+        return Err(Failure::usage(
+            "-o prints the drawing as data and cannot be combined with --format or -O",
+        )
+        .hint("use -o json for the data, or --format and -O for a drawing"));
     }
     let drawing = draw(args, output)?;
     if output.is_machine() {
@@ -139,11 +142,11 @@ pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure
     }
     let form = form(args)?;
     if form == DrawingFormat::Png && args.out.is_none() && std::io::stdout().is_terminal() {
-        return Err(Failure::usage("a PNG is nothing for a terminal").hint("name a file with -O"));
+        return Err(Failure::usage("a PNG cannot be shown in a terminal").hint("name a file with -O"));
     }
     if args.theme == ThemeChoice::Dark && !matches!(form, DrawingFormat::Svg | DrawingFormat::Png) {
-        return Err(Failure::usage("--theme is for --format svg and png")
-            .hint("other forms have no ground of their own"));
+        return Err(Failure::usage("--theme applies to --format svg and png only")
+            .hint("other formats have no background"));
     }
     let bytes = paint(&drawing, form, args.theme.into(), args.out.is_some(), output)
         .map_err(|error| Failure::new(FailureKind::Failed, error.code(), error.to_string()))?;
@@ -167,13 +170,13 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
     let direction = args.direction.into();
     let file = args.file.as_deref().map(|path| plan(path, args, output)).transpose()?;
     let Some(execution) = &args.execution else {
-        // The parser asks for a file where there is no execution.
+        // The parser requires a file without an execution.
         return Ok(file.map(|plan| drawing::draw(&plan, direction, None)).unwrap_or_default());
     };
     let (record, context) = block(opened(execution, args))?;
     let graph = &record.execution.program().graph;
     if file.is_some_and(|plan| sinew_plan::digest(&plan) != graph.digest()) {
-        output.note("warning: the workflow has changed since; this is how it was when the execution ran");
+        output.note("warning: the workflow has changed since; the drawing shows the plan of the execution");
     }
     let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(&record, &context));
     let mut drawing = drawing::draw(graph.plan(), direction, Some(&run));
@@ -181,7 +184,7 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
     Ok(drawing)
 }
 
-/// Reads an execution, and what is known around it.
+/// Reads an execution and its context.
 async fn opened(execution: &str, args: &RenderArgs) -> Result<(Record, ViewContext), Failure> {
     let which = Which { id: execution.to_owned(), mesh: args.mesh.clone() };
     let found = if Path::new(execution).is_file() {
@@ -189,7 +192,7 @@ async fn opened(execution: &str, args: &RenderArgs) -> Result<(Record, ViewConte
     } else {
         which.open().await?
     };
-    // A file is a picture of its last moment, and knows nothing of the mesh around it.
+    // A file shows the time of its last fact, without the state of a mesh.
     let now = if found.remote.is_some() { local::now() } else { found.record.execution.state().at };
     let context = ViewContext::of(&found.record.execution, now, &found.presence().await?);
     Ok((found.record, context))
@@ -206,7 +209,7 @@ fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if args.workflow.is_none() && loaded.workflows.len() > 1 {
         output.note(&format!(
-            "note: this is '{}', the first of {} workflows: choose with --workflow",
+            "note: showing '{}', the first of {} workflows; choose one with --workflow",
             lowered.plan.name,
             loaded.workflows.len()
         ));
@@ -229,7 +232,7 @@ fn form(args: &RenderArgs) -> Result<DrawingFormat, Failure> {
         Some("png") => Ok(DrawingFormat::Png),
         Some("dot" | "gv") => Ok(DrawingFormat::Dot),
         Some("txt") => Ok(DrawingFormat::Terminal),
-        _ => Err(Failure::usage(format!("the ending of {} does not say what to draw", out.display()))
+        _ => Err(Failure::usage(format!("cannot tell the format from the extension of {}", out.display()))
             .hint("add --format mermaid, svg, png, dot or terminal")),
     }
 }

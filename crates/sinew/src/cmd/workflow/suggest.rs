@@ -1,4 +1,4 @@
-//! `sinew workflow convert --suggest`: conversion functions that connections could have.
+//! `sinew workflow convert --suggest`: suggests conversion functions for connections.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::describe::Which;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Prints a function for each connection without one whose target says what it takes.
+/// Prints a function for each connection without one whose target declares its input.
 pub(super) fn run(which: &Which, output: &Output) -> Result<Exit, Failure> {
     let document = read_document(&which.file, which.dialect.as_deref())?;
     let folder = workflow_file::folder_of(&which.file);

@@ -1,4 +1,4 @@
-//! `sinew workflow convert --try`: one conversion function on sample data.
+//! `sinew workflow convert --try`: runs one conversion function on sample data.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use super::describe::Which;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
 
-/// Calls the function of a connection with a sample. The value is on stdout whatever became of it; a function that
-/// gave no result is the failure.
+/// Calls the function of a connection with a sample. Prints the resulting value in any case, and fails
+/// if the function returned no result.
 pub(super) fn run(which: &Which, connection: &str, sample: &str, output: &Output) -> Result<Exit, Failure> {
     let document = read_document(&which.file, which.dialect.as_deref())?;
     let sample = parse(sample)?;
@@ -27,7 +27,7 @@ pub(super) fn run(which: &Which, connection: &str, sample: &str, output: &Output
     }
 }
 
-/// The sample: JSON, or the content of a file.
+/// Parses the sample: JSON, or the content of a file.
 fn parse(text: &str) -> Result<Value, Failure> {
     match text.strip_prefix('@') {
         Some(file) => workflow_file::read_data(Path::new(file)),

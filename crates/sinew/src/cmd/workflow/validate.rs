@@ -1,4 +1,4 @@
-//! `sinew workflow validate`: every finding with file, line and column.
+//! `sinew workflow validate`: reports every finding with file, line and column.
 
 use std::path::PathBuf;
 
@@ -22,33 +22,34 @@ const EXAMPLES: &str = "Examples:
   sinew workflow validate flows --format sarif > findings.sarif
   cat flow.yaml | sinew workflow validate - -o json
 
-Findings go to stdout, the count to stderr. Exit code 1 if there is an error, or no workflow at all.";
+Findings are printed to stdout, their count to stderr. Exits with 1 on errors, or if no workflow is found.";
 
 /// Arguments of `sinew workflow validate`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Check workflow files and say what is wrong, and where.\n\nReads files and every workflow in \
-                  folders (not *.test.* and *.agent.*). Nothing is run and nothing is contacted.",
+    long_about = "Validate workflow files, and report errors with their positions.\n\n\
+                  Reads files and every workflow in folders (not *.test.* and *.agent.*). Runs nothing and \
+                  contacts nothing.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ValidateArgs {
     /// Files, folders, or - for stdin
     #[arg(required = true, value_name = "FILE|FOLDER|-")]
     paths: Vec<PathBuf>,
-    /// Take the files as this dialect, whatever they look like
+    /// Dialect of the files [default: detected from their content]
     #[arg(long)]
     dialect: Option<String>,
     /// Fail on warnings too
     #[arg(long)]
     strict: bool,
-    /// Form of the findings, when other tools read them [default: text; for JSON use -o json]
+    /// Format of the findings for other tools [default: text; for JSON use -o json]
     #[arg(long, value_enum)]
     format: Option<FindingFormat>,
     #[command(flatten)]
     variables: VariableArgs,
 }
 
-/// Forms of findings beside JSON.
+/// Formats of findings other than JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FindingFormat {
     /// For people
@@ -59,10 +60,12 @@ enum FindingFormat {
     Github,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Failure> {
     if args.format.is_some() && output.format != Format::Table {
-        return Err(Failure::usage("--format and -o both choose the form of the findings: give one of them"));
+        return Err(Failure::usage(
+            "--format and -o both choose the format of the findings; use one of them",
+        ));
     }
     let options =
         Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };

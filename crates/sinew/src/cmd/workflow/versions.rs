@@ -20,8 +20,8 @@ use crate::output::Output;
 /// Arguments of `sinew workflow versions`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "List the versions of a deployed workflow, newest first. New executions run the first; an execution \
-                  keeps the version it began with.",
+    long_about = "List the versions of a deployed workflow, newest first. New executions run the newest; an \
+                  execution keeps the version it started with.",
     after_help = "Examples:\n  sinew workflow versions orders\n  sinew workflow describe orders@3f2a91"
 )]
 pub(crate) struct VersionsArgs {
@@ -64,18 +64,19 @@ pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Fai
 /// Arguments of `sinew workflow diff`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Compare two workflows, as plans: files, deployed workflows, or versions of them. ExecutionChanges are JSON Patch \
-                  (RFC 6902) from the first to the second, with the value before. Exits with 1 if they differ.",
-    after_help = "Examples:\n  sinew workflow diff orders orders.yaml          # would a deployment change anything?\n  sinew workflow diff orders@3f2a orders"
+    long_about = "Compare the plans of two workflows: files, deployed workflows, or versions of them. \
+                  Changes are JSON Patch (RFC 6902) from the first to the second, with the previous value. \
+                  Exits with 1 if they differ.",
+    after_help = "Examples:\n  sinew workflow diff orders orders.yaml          # does a deployment change anything?\n  sinew workflow diff orders@3f2a orders"
 )]
 pub(crate) struct DiffArgs {
-    /// The first: a file, or NAME or NAME@VERSION of a deployed workflow
+    /// The first workflow: a file, or NAME or NAME@VERSION of a deployed workflow
     #[arg(value_name = "FILE|NAME")]
     first: PathBuf,
-    /// The second
+    /// The second workflow
     #[arg(value_name = "FILE|NAME")]
     second: PathBuf,
-    /// Which of a file's workflows [default: the first]
+    /// Workflow of a file with several [default: the first]
     #[arg(short, long, value_name = "NAME")]
     workflow: Option<String>,
     #[command(flatten)]
@@ -126,25 +127,25 @@ pub(super) fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
 /// Arguments of `sinew workflow delete`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Remove a workflow from a mesh: nothing new can be started of it, and its card goes. Open executions go \
-                  on with their version, and records stay.",
+    long_about = "Delete a workflow from a mesh. No new executions of it can start, and its card is removed. \
+                  Open executions continue with their version, and records are kept.",
     after_help = "Examples:\n  sinew workflow delete orders --dry-run\n  sinew workflow delete orders --yes"
 )]
 pub(crate) struct DeleteArgs {
     /// The name of the workflow
     #[arg(value_name = "NAME")]
     name: String,
-    /// Say what would be removed, and do nothing
+    /// Show what would be deleted, without deleting it
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before
+    /// Skip the confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Removes a workflow.
+/// Deletes a workflow.
 pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure> {
     block(async {
         let remote = args.mesh.operator().await?;
@@ -154,7 +155,7 @@ pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure
         if args.dry_run {
             let document = json!({ "would_delete": name, "version": version, "open_executions": open });
             output.value(&document, |_| {
-                format!("would delete {shown}; {} stay as they are", words::count(open, "open execution"))
+                format!("would delete {shown}; unaffected: {}", words::count(open, "open execution"))
             });
             return Ok(Exit::Ok);
         }

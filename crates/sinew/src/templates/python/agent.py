@@ -1,4 +1,4 @@
-"""The agent AGENT_NAME: a function that gets the input of a task and returns the output."""
+"""The agent AGENT_NAME: a function that receives the input of a task and returns the output."""
 import sinew_agent
 
 INPUT = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
