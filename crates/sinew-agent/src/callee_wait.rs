@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 use sinew_protocol::a2a::{Message, Part, PartContent, Task, TaskState};
 use sinew_protocol::task::METADATA;
 
-use crate::table::Entry;
-
 /// Member of the metadata of a status message: id of the task that asks the person, and the time until which it waits.
 const PERSON_WAIT: &str = "person_wait";
 /// Member with the time until which a task waits, in the metadata of a status message.
@@ -49,7 +47,7 @@ pub(crate) struct CalleeWaits(Mutex<Vec<(String, Message)>>);
 
 impl CalleeWaits {
     /// Enters or removes the message of a call.
-    fn set(&self, call: &str, wait: Option<Message>) {
+    pub(crate) fn set(&self, call: &str, wait: Option<Message>) {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.retain(|(id, _)| id != call);
         waits.extend(wait.map(|message| (call.to_owned(), message)));
@@ -59,26 +57,5 @@ impl CalleeWaits {
     pub(crate) fn oldest(&self) -> Option<Message> {
         let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waits.first().map(|(_, message)| message.clone())
-    }
-}
-
-/// A call of a task whose callee waits for a person. The status of the task no longer shows it when this is dropped.
-pub(crate) struct ShownWait<'a> {
-    entry: &'a Entry,
-    call: &'a str,
-}
-
-impl<'a> ShownWait<'a> {
-    pub(crate) fn new(entry: &'a Entry, call: &'a str, wait: Message) -> Self {
-        entry.callee_waits.set(call, Some(wait));
-        entry.show_callee_wait();
-        Self { entry, call }
-    }
-}
-
-impl Drop for ShownWait<'_> {
-    fn drop(&mut self) {
-        self.entry.callee_waits.set(self.call, None);
-        self.entry.show_callee_wait();
     }
 }

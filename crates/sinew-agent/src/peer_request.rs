@@ -10,7 +10,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
-    A2A_VERSION, CoreMethod, SendMessageRequest, SendMessageResponse, Task, is_terminal,
+    A2A_VERSION, CoreMethod, Message, SendMessageRequest, SendMessageResponse, Task, is_terminal,
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::unique_keys::check_unique_keys;
@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
-use crate::callee_wait::{ShownWait, wait_message};
+use crate::callee_wait::wait_message;
 use crate::failure::{Failure, no_peer};
+use crate::table::Entry;
 use crate::task_calls::{CallCounts, TaskCalls};
 use crate::task_properties::{TaskProperties, own_ids};
 
@@ -298,5 +299,26 @@ impl PeerRequest<'_> {
             trace.child().put(&mut headers);
         }
         headers
+    }
+}
+
+/// A call of a task whose callee waits for a person. The status of the task no longer shows it when this is dropped.
+struct ShownWait<'a> {
+    entry: &'a Entry,
+    call: &'a str,
+}
+
+impl<'a> ShownWait<'a> {
+    fn new(entry: &'a Entry, call: &'a str, wait: Message) -> Self {
+        entry.callee_waits.set(call, Some(wait));
+        entry.show_callee_wait();
+        Self { entry, call }
+    }
+}
+
+impl Drop for ShownWait<'_> {
+    fn drop(&mut self) {
+        self.entry.callee_waits.set(self.call, None);
+        self.entry.show_callee_wait();
     }
 }

@@ -186,7 +186,7 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
     let late = world.run(&[&start[..], &["one"]].concat());
     let said = text(&late.stderr);
     assert_eq!(late.status.code(), Some(5), "{said}");
-    assert!(said.contains("it is running and waits for agent Pricing; it goes on"), "{said}");
+    assert!(said.contains("the execution is running and waits for agent Pricing"), "{said}");
     let told = world.json(&["execution", "describe", "one"]);
     assert_eq!((&told["waiting"][0]["agent"], &told["status"]), (&json!("Pricing"), &json!("running")));
     let text = told["waiting"][0]["text"].as_str().unwrap();

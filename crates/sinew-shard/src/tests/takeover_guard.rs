@@ -5,8 +5,8 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject, Token};
 
 use super::kit::execution;
-use crate::takeover_guard::{MAX_CAREFUL_BATCH, TakeoverGuard, own_note_cleared};
 use crate::intake::ShardInput;
+use crate::takeover_guard::{MAX_CAREFUL_BATCH, TakeoverGuard, own_note_cleared};
 use crate::takeover_note::WorkItem;
 
 fn item(id: &str) -> WorkItem {

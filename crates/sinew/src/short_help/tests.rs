@@ -37,6 +37,7 @@ fn short_help_is_short_and_headings_keep_to_their_flags() {
     let connection = [
         "mesh",
         "local",
+        "dev",
         "nats",
         "context",
         "namespace",

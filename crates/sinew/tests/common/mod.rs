@@ -19,6 +19,7 @@ use sinew_mesh::async_nats::StatusCode;
 use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{HeaderMap, Mesh};
+use sinew_operations::dev_note::RunningDev;
 use tempfile::TempDir;
 
 /// Two nodes; the second one's agent comes later, or fails.
@@ -228,7 +229,11 @@ impl World {
 
     /// A connection of the test's own.
     pub async fn connect(&self, role: &'static str) -> Mesh {
-        let connect = Connect { url: Some(self.url.clone()), role, ..Connect::default() };
+        // The server of a `sinew dev` in this folder asks for a password.
+        let dev = RunningDev::find(self.path());
+        let user = dev.as_ref().map(|dev| dev.user().to_owned());
+        let password = dev.map(|dev| dev.password);
+        let connect = Connect { url: Some(self.url.clone()), role, user, password, ..Connect::default() };
         connect.open().await.expect("a mesh")
     }
 

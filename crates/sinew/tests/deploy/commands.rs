@@ -18,13 +18,18 @@ fn lines() -> Vec<(String, Vec<String>)> {
     }
     let compose = yaml(&deploy("compose/compose.yaml")).remove(0);
     for (name, service) in compose["services"].as_object().unwrap() {
-        if service["image"].as_str().is_some_and(|image| image.starts_with("sinew")) {
+        // The image has nats-server as well.
+        if service["image"].as_str().is_some_and(|image| image.starts_with("sinew"))
+            && service["entrypoint"].is_null()
+        {
             found.push((format!("compose: {name}"), words(&service["command"])));
         }
     }
     for file in all("kubernetes", "yaml") {
         for document in yaml(&file) {
-            for container in containers(&document).filter(|container| container["image"] == "sinew") {
+            for container in containers(&document)
+                .filter(|container| container["image"] == "sinew" && container["command"].is_null())
+            {
                 found.push((file.display().to_string(), words(&container["args"])));
             }
         }

@@ -16,7 +16,7 @@ pub(crate) enum GatewayCommand {
     /// Create, list and revoke API keys of HTTP callers
     #[command(alias = "keys", subcommand)]
     Key(key::KeyCommand),
-    /// Deploy, list and remove webhook triggers: signed requests of external services start executions
+    /// Deploy, list and remove webhook triggers, which start executions
     #[command(alias = "hooks", subcommand)]
     Hook(hook::HookCommand),
 }
