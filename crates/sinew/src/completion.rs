@@ -65,7 +65,7 @@ fn completed_command() -> Command {
 
 fn attach(command: Command, path: &str) -> Command {
     // A built command finds its arguments by position, so none may move.
-    let command = command.mut_args(|arg| match WordKind::of(path, &arg) {
+    let command = command.mut_args(|arg| match CompletionKind::of(path, &arg) {
         Some(kind) => arg.add(ArgValueCompleter::new(move |current: &OsStr| kind.candidates(current))),
         None => arg,
     });
@@ -78,7 +78,7 @@ fn attach(command: Command, path: &str) -> Command {
 
 /// A kind of completed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WordKind {
+enum CompletionKind {
     Code,
     Execution,
     Node,
@@ -87,7 +87,7 @@ enum WordKind {
     WorkflowOrFile,
 }
 
-impl WordKind {
+impl CompletionKind {
     /// Returns the kind of an argument's words; `None` if they cannot be listed.
     fn of(path: &str, arg: &Arg) -> Option<Self> {
         let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());

@@ -18,7 +18,7 @@ mod output;
 mod paint;
 mod short_help;
 mod signals;
-mod status_words;
+mod status_values;
 mod terminal_people;
 mod variable_args;
 

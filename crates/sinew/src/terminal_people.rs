@@ -17,7 +17,7 @@ use crate::output::{self, Output};
 pub(crate) type GivenAnswers = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Clears the terminal for a question, and restores it afterwards.
-pub(crate) trait TerminalRoom: Send + Sync {
+pub(crate) trait QuestionTerminal: Send + Sync {
     /// Prepares the terminal for a question.
     fn open(&self) -> BoxFuture<'_, ()>;
     /// Resumes the previous output.
@@ -25,9 +25,9 @@ pub(crate) trait TerminalRoom: Send + Sync {
 }
 
 /// A terminal on which nothing else is shown.
-pub(crate) struct PlainRoom;
+pub(crate) struct PlainTerminal;
 
-impl TerminalRoom for PlainRoom {
+impl QuestionTerminal for PlainTerminal {
     fn open(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }
@@ -38,7 +38,7 @@ impl TerminalRoom for PlainRoom {
 /// The person at the terminal. Questions are asked one after the other.
 pub(crate) struct TerminalPeople {
     answers: GivenAnswers,
-    room: Box<dyn TerminalRoom>,
+    room: Box<dyn QuestionTerminal>,
     /// Whether a person sees questions and can answer.
     is_seen: bool,
     /// Held while a question is asked.
@@ -47,14 +47,14 @@ pub(crate) struct TerminalPeople {
 
 impl TerminalPeople {
     /// Asks only if a person sees the question and can answer; otherwise only given answers count.
-    pub(crate) fn new(answers: GivenAnswers, room: Box<dyn TerminalRoom>, output: &Output) -> Arc<Self> {
+    pub(crate) fn new(answers: GivenAnswers, room: Box<dyn QuestionTerminal>, output: &Output) -> Arc<Self> {
         let is_seen = output.live && !output.is_machine() && std::io::stdin().is_terminal();
         Arc::new(Self { answers, room, is_seen, turn: tokio::sync::Mutex::new(()) })
     }
 
     /// Returns the people for questions of this place: the node of a workflow, or the agent itself.
     pub(crate) fn asked_by(self: &Arc<Self>, place: &str) -> Arc<dyn People> {
-        Arc::new(AskingPlace { people: Arc::clone(self), place: place.to_owned() })
+        Arc::new(TerminalPerson { people: Arc::clone(self), place: place.to_owned() })
     }
 
     fn given(&self, place: &str) -> Option<Value> {
@@ -90,12 +90,12 @@ impl TerminalPeople {
 }
 
 /// The node or agent that asks the person at the terminal.
-struct AskingPlace {
+struct TerminalPerson {
     people: Arc<TerminalPeople>,
     place: String,
 }
 
-impl People for AskingPlace {
+impl People for TerminalPerson {
     fn ask(&self, prompt: PersonPrompt) -> BoxFuture<'_, Result<PersonReply, Fault>> {
         async move { Ok(self.people.ask(&self.place, prompt).await) }.boxed()
     }

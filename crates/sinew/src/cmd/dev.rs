@@ -29,7 +29,7 @@ use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
 use crate::agent_trust::TrustArgs;
-use crate::cmd::serve::{self, Care, MeshReadiness, MessageWords, Stop};
+use crate::cmd::serve::{self, MeshReadiness, MonitoringArgs, Stop, VocabularyArg};
 use crate::connect::{Connection, block};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -94,12 +94,12 @@ pub(crate) struct DevArgs {
     #[arg(long)]
     reload: bool,
     /// Vocabulary of messages to agents and callers
-    #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
-    vocabulary: MessageWords,
+    #[arg(long, value_enum, default_value_t = VocabularyArg::Sam, hide_short_help = true)]
+    vocabulary: VocabularyArg,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
-    care: Care,
+    monitoring: MonitoringArgs,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -128,7 +128,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     args.trust.check(&agents, &args.agents, |_| true, output)?;
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
-    let telemetry = args.care.begin("dev", None, readiness.check(), output).await?;
+    let telemetry = args.monitoring.start("dev", None, readiness.check(), output).await?;
     let (mut server, mesh_at) = if args.mesh.nats.is_some() {
         (None, args.mesh.clone())
     } else {

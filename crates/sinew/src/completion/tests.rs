@@ -18,15 +18,15 @@ fn arguments_are_told_apart_by_their_values() {
     let kind = |path: &[&str], id: &str| {
         let leaf = path.iter().fold(&command, |at, name| at.find_subcommand(name).expect(name));
         let arg = leaf.get_arguments().find(|arg| arg.get_id() == id).expect(id);
-        WordKind::of(&path.join(" "), arg)
+        CompletionKind::of(&path.join(" "), arg)
     };
     for (path, id, wanted) in [
-        (&["explain"][..], "code", WordKind::Code),
-        (&["execution", "describe"], "node", WordKind::Node),
-        (&["execution", "diff"], "first", WordKind::Execution),
-        (&["agent", "card"], "name", WordKind::Agent),
-        (&["tool", "call"], "name", WordKind::Workflow),
-        (&["run"], "file", WordKind::WorkflowOrFile),
+        (&["explain"][..], "code", CompletionKind::Code),
+        (&["execution", "describe"], "node", CompletionKind::Node),
+        (&["execution", "diff"], "first", CompletionKind::Execution),
+        (&["agent", "card"], "name", CompletionKind::Agent),
+        (&["tool", "call"], "name", CompletionKind::Workflow),
+        (&["run"], "file", CompletionKind::WorkflowOrFile),
     ] {
         assert_eq!(kind(path, id), Some(wanted), "{path:?} {id}");
     }

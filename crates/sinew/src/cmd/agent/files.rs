@@ -25,7 +25,7 @@ use crate::answer_stream::AnswerStream;
 use crate::connect::new_runtime;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::terminal_people::{GivenAnswers, PlainRoom, TerminalPeople};
+use crate::terminal_people::{GivenAnswers, PlainTerminal, TerminalPeople};
 
 /// A line of the list.
 #[derive(Serialize)]
@@ -137,7 +137,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.instruction.clone_from(&args.instruction);
     let given = args.answer.iter().map(|text| (agent.name().to_owned(), Value::String(text.clone())));
     let answers: GivenAnswers = Arc::new(Mutex::new(given.collect()));
-    task.people = TerminalPeople::new(answers, Box::new(PlainRoom), output).asked_by(agent.name());
+    task.people = TerminalPeople::new(answers, Box::new(PlainTerminal), output).asked_by(agent.name());
     let recording = Arc::new(ConversationRecording::default());
     if args.record.is_some() {
         task.recording = Some(Arc::clone(&recording));

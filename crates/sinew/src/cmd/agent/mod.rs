@@ -37,7 +37,7 @@ const CALL_EXAMPLES: &str = "Examples:
 pub(crate) enum AgentCommand {
     /// List agents
     #[command(visible_alias = "ls")]
-    List(Places),
+    List(AgentSources),
     /// Describe an agent and its input
     Describe(Named),
     /// Print an agent's A2A card
@@ -75,7 +75,7 @@ pub(crate) struct RetireArgs {
 /// Where to look for agents.
 #[derive(Args, Debug)]
 #[command(after_help = LIST_EXAMPLES)]
-pub(crate) struct Places {
+pub(crate) struct AgentSources {
     /// Agent files, or folders with them [default: . and agent-cards/]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,

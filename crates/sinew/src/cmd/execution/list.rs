@@ -16,7 +16,7 @@ use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
-use crate::status_words;
+use crate::status_values;
 
 const EXAMPLES: &str = "Examples:
   sinew execution list
@@ -33,7 +33,7 @@ const EXAMPLES: &str = "Examples:
 )]
 pub(crate) struct ListArgs {
     /// Only executions with this status. May be repeated
-    #[arg(long, value_parser = status_words::execution_status())]
+    #[arg(long, value_parser = status_values::execution_status())]
     status: Vec<ExecutionStatus>,
     /// Only executions of this workflow. May be repeated
     #[arg(short, long, value_name = "NAME")]

@@ -13,7 +13,7 @@ use super::Which;
 use super::tree::no_such_node;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
-use crate::status_words::exit_of;
+use crate::status_values::exit_of;
 
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest

@@ -22,7 +22,7 @@ use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
-use crate::status_words::exit_of;
+use crate::status_values::exit_of;
 
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run

@@ -11,7 +11,7 @@ use sinew_runtime::local;
 use super::Which;
 use crate::exit::Exit;
 use crate::output::{Format, Output};
-use crate::status_words;
+use crate::status_values;
 
 /// The execution has no node of this name.
 pub(super) const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
@@ -49,13 +49,13 @@ pub(super) struct Folding {
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
     /// Expand all levels, but only count children with this status. May be repeated
-    #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS")]
+    #[arg(long, value_parser = status_values::node_status(), value_name = "STATUS")]
     fold: Vec<NodeStatus>,
     /// Expand all levels, and list quiet nodes
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,
     /// Only nodes with this status, at all levels, below their parents. May be repeated
-    #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS", conflicts_with = "fold")]
+    #[arg(long, value_parser = status_values::node_status(), value_name = "STATUS", conflicts_with = "fold")]
     status: Vec<NodeStatus>,
     /// Only this node (`enrich`, or `enrich_3` for one of its children) and its descendants
     #[arg(long, value_name = "NODE")]

@@ -25,7 +25,7 @@ use crate::deadline::Deadline;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::paint::{Painter, terminal_width};
-use crate::status_words::exit_of;
+use crate::status_values::exit_of;
 
 /// Time between two repaints without changes: durations keep counting.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(500);

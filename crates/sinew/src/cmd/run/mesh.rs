@@ -36,7 +36,7 @@ use crate::deadline::{Deadline, DeadlinePassed, ran_out};
 use crate::exit::Exit;
 use crate::input;
 use crate::output::{Format, Output};
-use crate::status_words::exit_of;
+use crate::status_values::exit_of;
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]

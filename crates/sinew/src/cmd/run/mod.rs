@@ -30,7 +30,7 @@ use sinew_runtime::local::{self, Control, Local};
 use sinew_runtime::{Execution, Program};
 use tokio::runtime::Builder;
 
-use self::person::{PersonPrompt, RunRoom, SharedRoom};
+use self::person::{PersonPrompt, RunTerminal, SharedTerminal};
 use crate::agent_trust::{TrustArgs, called_from};
 use crate::connect::new_runtime;
 use crate::deadline::Deadline;
@@ -255,8 +255,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
     let answers: GivenAnswers = Arc::new(Mutex::new(task.answers));
-    let room = Arc::new(RunRoom { view: Arc::clone(&view), control: OnceLock::new() });
-    let people = TerminalPeople::new(Arc::clone(&answers), Box::new(SharedRoom(Arc::clone(&room))), output);
+    let room = Arc::new(RunTerminal { view: Arc::clone(&view), control: OnceLock::new() });
+    let people =
+        TerminalPeople::new(Arc::clone(&answers), Box::new(SharedTerminal(Arc::clone(&room))), output);
     let people_of_node: PeopleOfNode = Box::new(move |node| people.asked_by(node));
     let artifacts = Arc::clone(&kept.artifacts);
     let agents = Arc::new(FileAgents { set, untrusted, artifacts, people: Some(people_of_node) });

@@ -17,19 +17,19 @@ use sinew_runtime::local::Control;
 use super::show::View;
 use crate::input;
 use crate::output::{self, Output};
-use crate::terminal_people::TerminalRoom;
+use crate::terminal_people::QuestionTerminal;
 
 /// The terminal of a run: the tree pauses while an agent asks a question.
-pub(super) struct RunRoom {
+pub(super) struct RunTerminal {
     pub(super) view: Arc<Mutex<View>>,
     /// Set before any agent is called.
     pub(super) control: OnceLock<Control>,
 }
 
-/// [`RunRoom`] for questions of agents.
-pub(super) struct SharedRoom(pub(super) Arc<RunRoom>);
+/// [`RunTerminal`] for questions of agents.
+pub(super) struct SharedTerminal(pub(super) Arc<RunTerminal>);
 
-impl TerminalRoom for SharedRoom {
+impl QuestionTerminal for SharedTerminal {
     fn open(&self) -> BoxFuture<'_, ()> {
         async move {
             let Some(control) = self.0.control.get() else { return };

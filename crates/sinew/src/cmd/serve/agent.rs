@@ -12,7 +12,7 @@ use sinew_operations::served_agents::serve_agent;
 use sinew_protocol::{Token, code};
 use tokio::task::JoinSet;
 
-use super::{Care, MeshReadiness, Stop, wait_until_announced};
+use super::{MeshReadiness, MonitoringArgs, Stop, wait_until_announced};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "ALIAS")]
     model: Option<String>,
     #[command(flatten)]
-    care: Care,
+    monitoring: MonitoringArgs,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -62,7 +62,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
     let names: Vec<&str> = set.names().collect();
-    let telemetry = args.care.begin("agent", Some(names.join(",")), readiness.check(), output).await?;
+    let telemetry = args.monitoring.start("agent", Some(names.join(",")), readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
         mesh.admin().layout().await?;

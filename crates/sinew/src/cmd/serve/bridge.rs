@@ -11,7 +11,7 @@ use sinew_protocol::{Token, code};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Care, MeshReadiness, Stop, wait_until_announced};
+use super::{MeshReadiness, MonitoringArgs, Stop, wait_until_announced};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -43,7 +43,7 @@ pub(crate) struct BridgeArgs {
     #[arg(value_name = "FILE|URL", required = true)]
     agents: Vec<String>,
     #[command(flatten)]
-    care: Care,
+    monitoring: MonitoringArgs,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -54,7 +54,7 @@ pub(super) async fn serve(args: &BridgeArgs, output: &Output) -> Result<Exit, Fa
     refuse_names_twice(&settings)?;
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
-    let telemetry = args.care.begin("bridge", None, readiness.check(), output).await?;
+    let telemetry = args.monitoring.start("bridge", None, readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
         mesh.admin().layout().await?;

@@ -10,7 +10,7 @@ use sinew_operations::mesh_operator;
 use sinew_operations::workflow_file::Options;
 use sinew_protocol::Vocabulary;
 
-use super::{Care, MeshReadiness, Stop};
+use super::{MeshReadiness, MonitoringArgs, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -41,30 +41,30 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "MIB", default_value_t = 384)]
     memory: usize,
     /// Vocabulary of messages to agents and callers
-    #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
-    vocabulary: MessageWords,
+    #[arg(long, value_enum, default_value_t = VocabularyArg::Sam, hide_short_help = true)]
+    vocabulary: VocabularyArg,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
-    care: Care,
+    monitoring: MonitoringArgs,
     #[command(flatten)]
     mesh: Connection,
 }
 
 /// The vocabulary of outgoing messages; incoming messages may use either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum MessageWords {
+pub(crate) enum VocabularyArg {
     /// Current releases of Solace Agent Mesh: `structured_invocation_request`, status `error`
     Sam,
     /// The published specification: `workflow_node_request`, status `failure`
     Spec,
 }
 
-impl From<MessageWords> for Vocabulary {
-    fn from(words: MessageWords) -> Self {
+impl From<VocabularyArg> for Vocabulary {
+    fn from(words: VocabularyArg) -> Self {
         match words {
-            MessageWords::Sam => Self::Current,
-            MessageWords::Spec => Self::Spec,
+            VocabularyArg::Sam => Self::Current,
+            VocabularyArg::Spec => Self::Spec,
         }
     }
 }
@@ -87,7 +87,8 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
         options.id.clone_from(id);
     }
     let readiness = MeshReadiness::default();
-    let telemetry = args.care.begin("executor", Some(options.id.clone()), readiness.check(), output).await?;
+    let telemetry =
+        args.monitoring.start("executor", Some(options.id.clone()), readiness.check(), output).await?;
     let starting = async {
         let mesh = args.mesh.open("executor").await?;
         mesh.admin().verify().await?;

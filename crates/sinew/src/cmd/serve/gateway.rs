@@ -15,7 +15,7 @@ use sinew_operations::quantity::parse_byte_count;
 use sinew_protocol::access::KeyLimits;
 use tokio::runtime::Handle;
 
-use super::{Care, MeshReadiness, Stop};
+use super::{MeshReadiness, MonitoringArgs, Stop};
 use crate::connect::Connection;
 use crate::exit::Exit;
 use crate::output::Output;
@@ -68,7 +68,7 @@ pub(crate) struct GatewayArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    care: Care,
+    monitoring: MonitoringArgs,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -234,7 +234,7 @@ pub(super) async fn serve(
     let (limits, caller_limits) = (args.limits.gateway()?, args.limits.caller()?);
     let stop = Stop::listen()?;
     let readiness = MeshReadiness::default();
-    let telemetry = args.care.begin("gateway", None, readiness.check(), output).await?;
+    let telemetry = args.monitoring.start("gateway", None, readiness.check(), output).await?;
     let options = GatewayOptions {
         listen: args.listen,
         public_url: args.public_url.clone(),

@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 
 use crate::exit::Exit;
 
-pub(crate) use executor::{ExecutorArgs, MessageWords};
+pub(crate) use executor::{ExecutorArgs, VocabularyArg};
 pub(crate) use gateway::{GatewayArgs, card_address, console_address, gateway_failure, tools_address};
 pub(crate) use stop::Stop;
 
@@ -87,7 +87,7 @@ async fn wait_until_announced(mesh: &Mesh, agent: &Token) {
 
 /// Monitoring of a service.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Care {
+pub(crate) struct MonitoringArgs {
     /// Serve /healthz, /readyz and /metrics on this port (0 = a free port)
     #[arg(long, value_name = "PORT")]
     health_port: Option<u16>,
@@ -120,9 +120,9 @@ pub(crate) fn gateway(args: &GatewayArgs, output: &Output) -> Result<Exit, Failu
     served
 }
 
-impl Care {
+impl MonitoringArgs {
     /// Starts logging and the health port.
-    pub(crate) async fn begin(
+    pub(crate) async fn start(
         &self,
         role: &'static str,
         id: Option<String>,
