@@ -17,6 +17,7 @@ use url::Url;
 use crate::card_signature::sign_card;
 use crate::card_times::CardTimes;
 use crate::operations::{A2aOperations, Endpoint, SKILL_EXTENSION};
+use crate::options::GrpcAddressForm;
 use crate::protected_resource::scope_of;
 use crate::state::GatewayState;
 
@@ -26,7 +27,7 @@ pub(crate) const AGENT_TENANT: &str = "agents/";
 const MAX_AGE_SECONDS: u32 = 30;
 /// Skills on the card of a mesh.
 const MAX_SKILLS: usize = 1_000;
-/// Protocol names of A2A's own bindings.
+/// Protocol names of A2A's bindings over HTTP.
 const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
 /// Protocol name of A2A's gRPC binding.
 const GRPC_BINDING: &str = "GRPC";
@@ -41,8 +42,8 @@ pub(crate) fn card_of(
     base: &str,
 ) -> Option<AgentCard> {
     let mut card = match endpoint {
-        Endpoint::Mesh => mesh_card(operations, base),
-        Endpoint::Agent(name) => agent_card(operations, operations.card(name)?, base),
+        Endpoint::Mesh => mesh_card(operations, base, state.grpc_on_cards),
+        Endpoint::Agent(name) => agent_card(operations, operations.card(name)?, base, state.grpc_on_cards),
     };
     if state.authenticator.is_required() {
         require_credentials(&mut card, &state.authenticator.issuers());
@@ -80,7 +81,7 @@ fn require_credentials(card: &mut AgentCard, issuers: &[String]) {
 }
 
 /// The card of the whole mesh: a skill for each workflow and agent that is offered.
-fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
+fn mesh_card(operations: &A2aOperations, base: &str, grpc: Option<GrpcAddressForm>) -> AgentCard {
     let offered = operations.offered();
     let namespace = operations.mesh_namespace();
     let skills: Vec<AgentSkill> = offered.iter().take(MAX_SKILLS).map(skill_of).collect();
@@ -107,7 +108,7 @@ fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
     AgentCard {
         name: format!("Sinew mesh {namespace}"),
         description: format!("Workflows and agents of the mesh {namespace}. Each is a skill."),
-        supported_interfaces: interfaces(base, "/a2a", None),
+        supported_interfaces: interfaces(base, "/a2a", None, grpc),
         provider: Some(AgentProvider {
             organization: "Sinew".to_owned(),
             url: "https://github.com/sinew-mesh/sinew".to_owned(),
@@ -126,17 +127,16 @@ fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
     }
 }
 
-/// The card of one agent, with the interfaces of this gateway before its own. Its signature covered other interfaces, so
-/// the gateway's own comes in its place.
-fn agent_card(operations: &A2aOperations, mut card: AgentCard, base: &str) -> AgentCard {
+/// The card of one agent. It names the interfaces of this gateway only: clients over HTTP cannot use the agent's own, and
+/// some refuse a card that names one. Its signature covered those, so the gateway's own replaces it.
+fn agent_card(
+    operations: &A2aOperations,
+    mut card: AgentCard,
+    base: &str,
+    grpc: Option<GrpcAddressForm>,
+) -> AgentCard {
     let name = utf8_percent_encode(&card.name, PATH_SEGMENT);
-    let mut all = interfaces(base, &format!("/agents/{name}"), Some(&card.name));
-    let is_own = |interface: &AgentInterface| {
-        let binding = interface.protocol_binding.as_str();
-        HTTP_BINDINGS.contains(&binding) || binding == GRPC_BINDING
-    };
-    all.extend(std::mem::take(&mut card.supported_interfaces).into_iter().filter(|it| !is_own(it)));
-    card.supported_interfaces = all;
+    card.supported_interfaces = interfaces(base, &format!("/agents/{name}"), Some(&card.name), grpc);
     card.capabilities.streaming = Some(true);
     card.capabilities.push_notifications = Some(operations.pushes());
     card.capabilities.extended_agent_card = Some(false);
@@ -198,7 +198,12 @@ pub(crate) fn respond(
 }
 
 /// The interfaces of the mesh, or of one agent. gRPC has one path for all, so a member of its requests names the agent.
-fn interfaces(base: &str, path: &str, agent: Option<&str>) -> Vec<AgentInterface> {
+fn interfaces(
+    base: &str,
+    path: &str,
+    agent: Option<&str>,
+    grpc: Option<GrpcAddressForm>,
+) -> Vec<AgentInterface> {
     let interface = |url: &str, binding: &str| {
         let mut interface = AgentInterface::new(url, binding);
         A2A_VERSION.clone_into(&mut interface.protocol_version);
@@ -206,18 +211,22 @@ fn interfaces(base: &str, path: &str, agent: Option<&str>) -> Vec<AgentInterface
     };
     let url = format!("{base}{path}");
     let mut all: Vec<AgentInterface> = HTTP_BINDINGS.map(|binding| interface(&url, binding)).into();
-    if let Some(authority) = grpc_authority(base) {
-        let mut grpc = interface(&authority, GRPC_BINDING);
+    if let Some(address) = grpc.and_then(|form| grpc_address(base, form)) {
+        let mut grpc = interface(&address, GRPC_BINDING);
         grpc.tenant = agent.map(|name| format!("{AGENT_TENANT}{name}"));
         all.push(grpc);
     }
     all
 }
 
-/// Host and port of gRPC. `None` for a gateway whose public address has a path: calls of gRPC have none.
-fn grpc_authority(base: &str) -> Option<String> {
+/// Address of gRPC. `None` for a gateway whose public address has a path: calls of gRPC have none.
+fn grpc_address(base: &str, form: GrpcAddressForm) -> Option<String> {
     let url: Url = base.parse().ok().filter(|url: &Url| matches!(url.path(), "" | "/"))?;
-    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+    let authority = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
+    Some(match form {
+        GrpcAddressForm::Url => format!("{}://{authority}", url.scheme()),
+        GrpcAddressForm::Authority => authority,
+    })
 }
 
 /// An agent as a skill of its mesh.

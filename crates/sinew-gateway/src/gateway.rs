@@ -111,6 +111,7 @@ impl Gateway {
             computations: Arc::new(Semaphore::new(options.limits.computations)),
             draining: draining.clone(),
             public_url: options.public_url,
+            grpc_on_cards: options.grpc_on_cards,
             traffic: TrafficMeter::default(),
             history: Arc::default(),
             calls: CallObserver::default(),

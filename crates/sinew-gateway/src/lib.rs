@@ -53,8 +53,8 @@ pub use error::GatewayError;
 pub use gateway::Gateway;
 pub use mcp::{serve_mcp, serve_mcp_stdio};
 pub use options::{
-    AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, OidcClient, OidcOptions, TlsFiles,
-    TransportSecurity,
+    AccessOptions, DEFAULT_PORT, GatewayLimits, GatewayOptions, GrpcAddressForm, OidcClient, OidcOptions,
+    TlsFiles, TransportSecurity,
 };
 pub use routes::{RouteDescription, described_routes};
 pub use sinew_agents::ReachableAddresses;

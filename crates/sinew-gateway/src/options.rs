@@ -58,6 +58,9 @@ pub struct GatewayOptions {
     pub hosts: Vec<String>,
     /// Origins whose scripts may call from a browser, as `https://app.example.com`. None unless named.
     pub cors_origins: Vec<String>,
+    /// Form of the gRPC interface on cards. `None`: cards name HTTP interfaces only, because clients that check every interface
+    /// refuse a card with another one. gRPC is served in any case.
+    pub grpc_on_cards: Option<GrpcAddressForm>,
     /// Patterns of the names of agents and workflows that are offered; `*` stands for any text.
     pub expose: Vec<String>,
     /// Agent or workflow that gets messages to the mesh which name none.
@@ -80,6 +83,15 @@ pub struct GatewayOptions {
     pub page_threads: Option<Handle>,
 }
 
+/// Form of the address of a gRPC interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrpcAddressForm {
+    /// `https://HOST:PORT`, as A2A 1.0 requires (section 4.4.6).
+    Url,
+    /// `HOST:PORT`, as the official SDKs for JavaScript and Python pass it to their gRPC library.
+    Authority,
+}
+
 impl GatewayOptions {
     /// The usual settings: loopback only, everything offered.
     pub fn new(adapters: Adapters) -> Self {
@@ -88,6 +100,7 @@ impl GatewayOptions {
             public_url: None,
             hosts: Vec::new(),
             cors_origins: Vec::new(),
+            grpc_on_cards: None,
             expose: vec!["*".to_owned()],
             default_agent: None,
             adapters,

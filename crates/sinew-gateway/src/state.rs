@@ -20,7 +20,7 @@ use crate::http_error::HttpProblem;
 use crate::layout_cache::LayoutCache;
 use crate::mcp::McpEndpoint;
 use crate::operations::A2aOperations;
-use crate::options::GatewayLimits;
+use crate::options::{GatewayLimits, GrpcAddressForm};
 use crate::traffic_meter::TrafficMeter;
 use crate::webhook_triggers::WebhookTriggers;
 
@@ -56,6 +56,8 @@ pub(crate) struct GatewayState {
     pub(crate) computations: Arc<Semaphore>,
     pub(crate) draining: CancellationToken,
     pub(crate) public_url: Option<String>,
+    /// Form of the gRPC interface on cards; `None` if they do not name it.
+    pub(crate) grpc_on_cards: Option<GrpcAddressForm>,
     /// Figures of the traffic.
     pub(crate) traffic: TrafficMeter,
     /// Closed executions, as far as lists have read them.

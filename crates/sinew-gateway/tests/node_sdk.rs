@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
+use sinew_gateway::GrpcAddressForm;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
@@ -62,7 +63,10 @@ async fn told_by(folder: &Path, script: &str, arguments: &[&str]) -> Vec<Value> 
 #[tokio::test]
 async fn the_javascript_sdks_call_workflows() {
     let Some(folder) = installed().await else { return };
-    let world = GatewayWorld::new(&[("single", SINGLE), ("review", &review())]).await;
+    let world = GatewayWorld::with(&[("single", SINGLE), ("review", &review())], |options| {
+        options.grpc_on_cards = Some(GrpcAddressForm::Authority);
+    })
+    .await;
     world.serve_echo().await;
     let calls = told_by(&folder, "a2a_client.mjs", &[&world.base, "single"]).await;
     let bindings: Vec<&Value> = calls.iter().map(|call| &call["binding"]).collect();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use sinew_gateway::{
     AccessOptions, ConsoleMode, DEFAULT_PORT, Gateway, GatewayError, GatewayLimits, GatewayOptions,
-    OidcClient, OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
+    GrpcAddressForm, OidcClient, OidcOptions, ReachableAddresses, TlsFiles, TransportSecurity,
 };
 use sinew_operations::failure::{Failure, FailureKind, known};
 use sinew_operations::gateway_hooks::read_secret;
@@ -63,6 +63,9 @@ pub(crate) struct GatewayArgs {
     /// Also serve the web console: `full`, or `read-only`, which cannot change anything
     #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     console: Option<ConsoleChoice>,
+    /// Name the gRPC interface on agent cards, as `url` (https://HOST:PORT) or as `authority` (HOST:PORT)
+    #[arg(long, value_name = "FORM", value_enum)]
+    grpc_on_cards: Option<GrpcForm>,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -207,6 +210,24 @@ impl AccessArgs {
     }
 }
 
+/// Form of the gRPC interface on cards.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GrpcForm {
+    /// `https://HOST:PORT`, as A2A requires
+    Url,
+    /// `HOST:PORT`, as the official SDKs for JavaScript and Python expect
+    Authority,
+}
+
+impl From<GrpcForm> for GrpcAddressForm {
+    fn from(form: GrpcForm) -> Self {
+        match form {
+            GrpcForm::Url => Self::Url,
+            GrpcForm::Authority => Self::Authority,
+        }
+    }
+}
+
 /// Permissions of the console.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ConsoleChoice {
@@ -243,6 +264,7 @@ pub(super) async fn serve(
         default_agent: args.default_agent.clone(),
         console: args.console.map(ConsoleMode::from),
         cors_origins: args.cors_origin.clone(),
+        grpc_on_cards: args.grpc_on_cards.map(GrpcAddressForm::from),
         limits,
         access: args.access.access(caller_limits)?,
         transport: args.access.transport(),
