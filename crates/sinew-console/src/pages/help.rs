@@ -168,17 +168,62 @@ pub(crate) async fn code(Path(code): Path<String>, request: PageRequest) -> Resp
     page_or_problem(&request, page)
 }
 
-/// The text of a page behind its title: paragraphs, with what stands in backticks as code.
+/// The text of a page after its title: paragraphs, `- ` lists, and code blocks with four spaces before
+/// each line.
 fn paragraphs(text: &str) -> Markup {
     let body = text.split_once('\n').map_or("", |(_, body)| body);
-    let blocks = body.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
+    let blocks = body.split("\n\n").map(|block| block.trim_matches('\n')).filter(|block| !block.is_empty());
     html! {
         @for block in blocks {
-            @if let Some(code) = block.strip_prefix("```") {
-                pre { (code.split_once('\n').map_or("", |(_, lines)| lines).trim_end_matches("```")) }
+            @if block.lines().all(|line| line.starts_with("    ")) {
+                pre.value tabindex="0" { (without_indent(block)) }
             } @else {
-                p { @for (number, part) in block.split('`').enumerate() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+                (text_and_list(block))
             }
         }
+    }
+}
+
+fn without_indent(block: &str) -> String {
+    block.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A paragraph, and a list from the first line that starts with `- `.
+fn text_and_list(block: &str) -> Markup {
+    let lines: Vec<&str> = block.lines().collect();
+    let start = lines.iter().position(|line| line.starts_with("- ")).unwrap_or(lines.len());
+    let (text, list) = lines.split_at(start);
+    let mut items: Vec<String> = Vec::new();
+    for line in list {
+        if let Some(item) = line.strip_prefix("- ") {
+            items.push(item.to_owned());
+        } else if let Some(item) = items.last_mut() {
+            item.push(' ');
+            item.push_str(line.trim());
+        }
+    }
+    html! {
+        @if !text.is_empty() { p { (with_code(&text.join("\n"))) } }
+        @if !items.is_empty() { ul { @for item in &items { li { (with_code(item)) } } } }
+    }
+}
+
+/// Text in which backticks mark code.
+fn with_code(text: &str) -> Markup {
+    html! { @for (number, part) in text.split('`').enumerate() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_paragraphs_lists_and_code() {
+        let page =
+            "# Title\n\nUse `a`\nhere:\n- one\n  more `b`\n- <two>\n\n    key:\n      inner: 2\n\nEnd.\n";
+        let expected = "<p>Use <code>a</code>\nhere:</p>\
+            <ul><li>one more <code>b</code></li><li>&lt;two&gt;</li></ul>\
+            <pre class=\"value\" tabindex=\"0\">key:\n  inner: 2</pre><p>End.</p>";
+        assert_eq!(paragraphs(page).into_string(), expected);
     }
 }
