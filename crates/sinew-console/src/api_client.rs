@@ -1,4 +1,4 @@
-//! The REST API, asked within the process.
+//! A client of the REST API, within the process.
 
 use std::sync::Arc;
 
@@ -18,20 +18,21 @@ use crate::console_error::ConsoleError;
 
 /// Base path of the API.
 pub(crate) const API_BASE: &str = "/api/v1";
-/// Bytes of an answer that is read whole. A record may be large; lists and descriptions are not.
+/// Maximum size of a response. A record may be large; lists and descriptions are not.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// Characters that a segment of a path keeps.
+/// Characters that a path segment keeps unescaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
-/// Answers one request of the API. The extensions are those of the page's request, and tell who asks.
+/// Handles one API request. The extensions are those of the page's request and identify the caller.
 type AskApi = dyn Fn(&Extensions, Request) -> BoxFuture<'static, Response> + Send + Sync;
 
-/// Entrance of the API within the process: what a gateway gives its console.
+/// In-process access to the API, which a gateway passes to its console.
 #[derive(Clone)]
 pub struct ApiPort(Arc<AskApi>);
 
 impl ApiPort {
-    /// A port that answers with this function. It gets the extensions of the page's request, and a request of the API.
+    /// Creates a port from a function, which receives the extensions of the page's request and an
+    /// API request.
     pub fn new(
         ask: impl Fn(&Extensions, Request) -> BoxFuture<'static, Response> + Send + Sync + 'static,
     ) -> Self {
@@ -45,7 +46,7 @@ impl std::fmt::Debug for ApiPort {
     }
 }
 
-/// The API, asked for one request of a page and in the name of its sender.
+/// The API on behalf of the sender of one page request.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiClient {
     port: ApiPort,
@@ -60,19 +61,19 @@ pub(crate) struct ApiPath {
 }
 
 impl ApiPath {
-    /// The path of these segments; each may be any text.
+    /// Creates a path of segments, each of which may be any text.
     pub(crate) fn of(segments: &[&str]) -> Self {
         Self { path: join_segments(API_BASE, segments), query: String::new() }
     }
 
-    /// The same with a parameter.
+    /// Adds a parameter.
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         append_pair(&mut self.query, name, value);
         self
     }
 
-    /// The same with a parameter, if it has a value.
+    /// Adds a parameter if it has a value.
     #[must_use]
     pub(crate) fn with_some(self, name: &str, value: Option<&str>) -> Self {
         match value.filter(|value| !value.is_empty()) {
@@ -81,16 +82,16 @@ impl ApiPath {
         }
     }
 
-    /// Path and query, as a request names them.
+    /// Path and query as in a request.
     pub(crate) fn address(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 }
 
-/// Joins segments, each of which may be any text, to a base.
+/// Appends segments, each of which may be any text, to a base.
 pub(crate) fn join_segments(base: &str, segments: &[&str]) -> String {
     segments.iter().fold(base.to_owned(), |path, segment| {
-        // A segment of dots would be read as a step to another folder.
+        // A segment of dots would be resolved as a relative path.
         let segment = match *segment {
             "." => "%2E".into(),
             ".." => "%2E%2E".into(),
@@ -127,10 +128,10 @@ impl ApiClient {
     /// Reads text.
     pub(crate) async fn get_text(&self, path: &ApiPath) -> Result<String, ConsoleError> {
         let bytes = self.get_bytes(path).await?;
-        String::from_utf8(bytes.into()).map_err(|_| ConsoleError::Answer("it is not text".to_owned()))
+        String::from_utf8(bytes.into()).map_err(|_| ConsoleError::Answer("not valid UTF-8".to_owned()))
     }
 
-    /// Sends a document and reads the one that answers it.
+    /// Sends a document and reads the response document.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &ApiPath,
@@ -140,7 +141,7 @@ impl ApiClient {
         read_document(&self.ask(Method::POST, path, "application/json", body).await?)
     }
 
-    /// Sends a file and reads the document that answers it.
+    /// Sends a file and reads the response document.
     pub(crate) async fn post_file<T: DeserializeOwned>(
         &self,
         path: &ApiPath,
@@ -149,7 +150,7 @@ impl ApiClient {
         read_document(&self.ask(Method::POST, path, "text/plain", file.into()).await?)
     }
 
-    /// Removes something, or says what would be removed.
+    /// Deletes a resource, or previews its deletion.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &ApiPath) -> Result<T, ConsoleError> {
         read_document(&self.ask(Method::DELETE, path, "", Bytes::new()).await?)
     }
@@ -171,7 +172,7 @@ impl ApiClient {
         let status = response.status();
         let bytes = to_bytes(response.into_body(), MAX_ANSWER_BYTES)
             .await
-            .map_err(|_| ConsoleError::Answer("it is too long, or broke off".to_owned()))?;
+            .map_err(|_| ConsoleError::Answer("too large or incomplete".to_owned()))?;
         if status.is_success() {
             return Ok(bytes);
         }

@@ -1,9 +1,9 @@
-//! Refusals of the REST API.
+//! Error responses of the REST API.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-/// A refusal of the API: problem details with an operator code.
+/// An error response of the API: problem details with an operator code.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ApiProblem {
     #[serde(default)]
@@ -16,7 +16,7 @@ pub(crate) struct ApiProblem {
 }
 
 impl ApiProblem {
-    /// Status for the page that tells it.
+    /// HTTP status of the error page.
     pub(crate) fn page_status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

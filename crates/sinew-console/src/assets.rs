@@ -1,4 +1,4 @@
-//! Files of the pages, compiled in: one style sheet, a few modules of JavaScript, one icon, and the editor of the author's desk.
+//! Embedded files of the pages: a style sheet, JavaScript modules, an icon, and the code editor.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use crate::page_file::{JAVASCRIPT, PageFile};
 use crate::vendored_editor::editor_files;
 
-/// The style sheet; colours of drawings come from the crate that draws them.
+/// The style sheet; the colours of drawings come from `sinew-diagram`.
 pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
     let rules = sinew_diagram::dark_rules(".drawing");
     let content = format!(
@@ -19,7 +19,7 @@ pub(crate) static STYLE: LazyLock<PageFile> = LazyLock::new(|| {
     PageFile::of("console.css", "text/css; charset=utf-8", content)
 });
 
-/// The modules of JavaScript. Each enhances pages that work without it, and none imports another.
+/// JavaScript modules. Each enhances pages that also work without it; none imports another.
 pub(crate) static MODULES: LazyLock<[PageFile; 10]> = LazyLock::new(|| {
     [
         ("live.js", include_str!("assets/live.js")),
@@ -36,14 +36,14 @@ pub(crate) static MODULES: LazyLock<[PageFile; 10]> = LazyLock::new(|| {
     .map(|(name, content)| PageFile::of(name, JAVASCRIPT, content.to_owned()))
 });
 
-/// The editor: the module that opens it, then the packages behind it. Pages load it when they need it.
+/// The code editor: its module, then the packages that it imports. Only pages that need it load it.
 pub(crate) static EDITOR: LazyLock<Vec<PageFile>> = LazyLock::new(editor_files);
 
 /// The icon.
 pub(crate) static ICON: LazyLock<PageFile> =
     LazyLock::new(|| PageFile::of("icon.svg", "image/svg+xml", include_str!("assets/icon.svg").to_owned()));
 
-/// Serves a file. Its address names its content, so a browser need not ask twice.
+/// Serves a file. Its address contains a digest of its content, so browsers may cache it forever.
 pub(crate) async fn serve_file(Path(name): Path<String>, request: HeaderMap) -> Response {
     let files = std::iter::once(&*STYLE).chain(MODULES.iter()).chain([&*ICON]).chain(EDITOR.iter());
     let Some(file) = files.into_iter().find(|file| file.name == name) else {
@@ -64,7 +64,7 @@ pub(crate) async fn serve_file(Path(name): Path<String>, request: HeaderMap) -> 
     }
 }
 
-/// Whether a client takes gzip: it names it, and not with a weight of nothing.
+/// Returns true if a client accepts gzip: it names gzip, with a weight other than zero.
 fn takes_gzip(request: &HeaderMap) -> bool {
     let encodings = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     encodings.flat_map(|list| list.split(',')).any(|one| {

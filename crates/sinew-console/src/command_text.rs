@@ -1,25 +1,26 @@
-//! Command lines that pages show: what the command line does is what the page does.
+//! Command lines that are equivalent to the actions of pages.
 
 use std::fmt;
 
 use sinew_inspection::words;
 
-/// A command as people type it. Words of others are quoted, so that a copied command is one command.
+/// A command line. Untrusted words are quoted, so that a copied command cannot contain a second
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandText(String);
 
 impl CommandText {
-    /// A command of our own words.
+    /// Creates a command of trusted words.
     pub(crate) fn new(words: &str) -> Self {
         Self(words.to_owned())
     }
 
-    /// A command about an execution, by its short id.
+    /// Creates a command on an execution, named by its short id.
     pub(crate) fn of_execution(words: &str, id: &str) -> Self {
         Self::new(words).word(words::short_id(id))
     }
 
-    /// The same with a word of others.
+    /// Appends an untrusted word.
     #[must_use]
     pub(crate) fn word(mut self, word: &str) -> Self {
         self.0.push(' ');
@@ -27,7 +28,7 @@ impl CommandText {
         self
     }
 
-    /// The same with a flag and its value, if there is one.
+    /// Appends a flag with its value, if the value is not empty.
     #[must_use]
     pub(crate) fn flag(mut self, flag: &str, value: &str) -> Self {
         if value.is_empty() {
@@ -38,7 +39,7 @@ impl CommandText {
         self.word(value)
     }
 
-    /// The same with words of our own at its end.
+    /// Appends trusted words.
     #[must_use]
     pub(crate) fn with(mut self, words: &str) -> Self {
         self.0.push(' ');

@@ -1,4 +1,5 @@
-//! Steering an execution: each verb has a page that says what it will do, and a form that does it.
+//! Commands on an execution: each verb has a page that describes the effect, and a form that sends
+//! the command.
 
 use axum::Form;
 use axum::extract::Path;
@@ -19,10 +20,10 @@ use crate::pages::read_execution;
 use crate::shown_text::{self, command_line};
 use crate::status_mark::status_mark;
 
-/// Nodes of a dry run that are named in a line.
+/// Maximum nodes per line of a dry run.
 const MAX_NODES: usize = 100;
 
-/// A command that needs nothing but a reason.
+/// A command whose only parameter is a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlainCommand {
     verb: &'static str,
@@ -34,19 +35,19 @@ struct PlainCommand {
 const CANCEL: PlainCommand = PlainCommand {
     verb: "cancel",
     title: "Cancel",
-    effect: "Agents at work are told to stop, nodes that have not begun never will, and the execution ends as cancelled. A retry can take it up again.",
+    effect: "Running agents are asked to stop, nodes that have not started are not run, and the execution ends as cancelled. It can be retried later.",
     takes_reason: true,
 };
 const PAUSE: PlainCommand = PlainCommand {
     verb: "pause",
     title: "Pause",
-    effect: "What is at work goes on; nothing new begins until somebody resumes the execution.",
+    effect: "Running work continues, but no new work starts until the execution is resumed.",
     takes_reason: true,
 };
 const RESUME: PlainCommand = PlainCommand {
     verb: "resume",
     title: "Resume",
-    effect: "The execution goes on where it was paused.",
+    effect: "The execution continues where it was paused.",
     takes_reason: false,
 };
 
@@ -116,7 +117,8 @@ async fn give_command(
     }
 }
 
-/// After a form was obeyed, the browser reads the execution: reloading that page repeats nothing.
+/// Redirects to the execution after a form was accepted, so that reloading the page does not repeat
+/// the command.
 pub(crate) fn to_execution(id: &str) -> Response {
     Redirect::to(&PageAddress::execution(id).to_string()).into_response()
 }
@@ -165,7 +167,7 @@ pub(crate) fn confirmation_head(execution: &ExecutionDocument, title: &str) -> M
 }
 
 pub(crate) fn reason_field(reason: &str) -> Markup {
-    html! { label { span { "Reason " span.quiet { "(kept with the execution)" } } input type="text" name="reason" value=(reason) autocomplete="off"; } }
+    html! { label { span { "Reason " span.quiet { "(stored with the execution)" } } input type="text" name="reason" value=(reason) autocomplete="off"; } }
 }
 
 pub(crate) fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: bool) -> Markup {
@@ -177,7 +179,7 @@ pub(crate) fn buttons(id: &str, title: &str, line: &CommandText, is_dangerous: b
     }
 }
 
-/// Names that stand between commas.
+/// Splits comma-separated names.
 pub(crate) fn names(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
@@ -201,13 +203,13 @@ pub(crate) fn version_line(version: &str, what: &str) -> Markup {
     html! { div { dt { "Version" } dd { code { (shown_text::line(words::short(version), 20)) } " " span.quiet { (what) } } } }
 }
 
-/// A fork: nodes at which it leaves the way of the old execution, and outputs that it changes.
+/// A fork: nodes from which the new execution diverges, and outputs that it changes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ForkForm {
     /// Names of nodes, separated by commas.
     #[serde(default)]
     at: String,
-    /// A JSON object: node to output.
+    /// A JSON object from node to output.
     #[serde(default)]
     outputs: String,
 }
@@ -221,7 +223,7 @@ impl ForkForm {
         let outputs: Map<String, Value> = match self.outputs.trim() {
             "" => Map::new(),
             text => serde_json::from_str(text).map_err(|error| {
-                ConsoleError::Input(format!("outputs: not a JSON object of node to output: {error}"))
+                ConsoleError::Input(format!("outputs: expected a JSON object from node to output: {error}"))
             })?,
         };
         Ok(json!({ "at": names(&self.at), "outputs": outputs, "dry_run": is_dry_run }))
@@ -282,9 +284,9 @@ async fn fork_page(
     let is_possible = matches!(preview, Some(Ok(_)));
     let body = html! {
         (confirmation_head(&execution, "Fork"))
-        p { "A new execution takes over what this one did before the nodes that you name, and goes its own way from there." }
+        p { "A fork starts a new execution that reuses the results of this one up to the named nodes and runs from there." }
         form.steer method="get" aria-label="Nodes and outputs" {
-            label { span { "Nodes that run anew " span.quiet { "(separated by commas)" } } input type="text" name="at" value=(form.at) autocomplete="off"; }
+            label { span { "Nodes to run again " span.quiet { "(separated by commas)" } } input type="text" name="at" value=(form.at) autocomplete="off"; }
             label { span { "Changed outputs " span.quiet { "(JSON: {\"node\": output})" } } textarea.mono name="outputs" rows="4" spellcheck="false" { (form.outputs) } }
             div.actions { button type="submit" { "Preview" } }
         }
@@ -311,8 +313,8 @@ fn fork_preview(preview: &ForkDocument) -> Markup {
     html! {
         dl.preview {
             div { dt { "Workflow" } dd { (shown_text::line(&preview.would_start, 80)) } }
-            (preview_line("Would take over", &preview.given, ""))
-            (version_line(&preview.version, "the one it was started with"))
+            (preview_line("Would reuse", &preview.given, ""))
+            (version_line(&preview.version, "the version it was started with"))
         }
     }
 }

@@ -1,35 +1,35 @@
-//! Failures of pages.
+//! Errors of pages and forms.
 
 use axum::http::StatusCode;
 use sinew_codes as code;
 
 use crate::api_problem::ApiProblem;
 
-/// Why a page cannot be shown, or a form was not obeyed.
+/// The reason why a page cannot be shown or a form was rejected.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ConsoleError {
-    /// The API refused.
+    /// The API rejected the request.
     #[error("{}", .0.detail)]
     Refused(Box<ApiProblem>),
-    /// The answer of the API is not what the page reads.
-    #[error("the answer of the API cannot be used: {0}")]
+    /// The page cannot use the response of the API.
+    #[error("invalid response of the API: {0}")]
     Answer(String),
-    /// A form came from elsewhere, or without its token.
+    /// A form has another origin or no valid token.
     #[error("{0}")]
     FormNotTrusted(&'static str),
     /// The console is read-only.
-    #[error("this console shows the mesh and changes nothing")]
+    #[error("this console is read-only")]
     ReadOnly,
-    /// A value of a form or an address is wrong.
+    /// A value of a form or an address is invalid.
     #[error("{0}")]
     Input(String),
-    /// No page has this address.
-    #[error("there is no page at {0}")]
+    /// The page does not exist.
+    #[error("page not found: {0}")]
     NoPage(String),
 }
 
 impl ConsoleError {
-    /// Status of the page that tells it.
+    /// HTTP status of the error page.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Refused(problem) => problem.page_status(),
@@ -52,11 +52,11 @@ impl ConsoleError {
         }
     }
 
-    /// Advice, if there is some.
+    /// Next step for the user, if known.
     pub(crate) fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused(problem) => problem.hint.as_deref(),
-            Self::FormNotTrusted(_) => Some("open the page again and repeat what you did"),
+            Self::FormNotTrusted(_) => Some("reload the page and repeat the action"),
             Self::ReadOnly => Some("start the gateway with `--console=full`, or use the command line"),
             _ => None,
         }

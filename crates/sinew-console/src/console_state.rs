@@ -1,4 +1,4 @@
-//! Settings of a console, and the state that its pages share.
+//! Settings of a console, and shared state of its pages.
 
 use std::sync::Arc;
 
@@ -7,41 +7,41 @@ use futures_util::future::BoxFuture;
 
 use crate::api_client::ApiPort;
 
-/// Whether a console changes a mesh.
+/// Whether a console can change a mesh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConsoleMode {
-    /// People start, steer and decide.
+    /// Users can start executions, send commands and decide.
     #[default]
     Full,
-    /// People look; every form is refused.
+    /// Read-only: every form is rejected.
     ReadOnly,
 }
 
-/// Person who looks at a page. What stands before the console leaves it with the request.
+/// The user of a page, set on the request by the authenticator of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleCaller {
-    /// Name, as executions record it.
+    /// Name as recorded by executions.
     pub name: String,
-    /// Whether this person changes the mesh.
+    /// Whether this user can change the mesh.
     pub mode: ConsoleMode,
 }
 
-/// Begins the session of the owner of a key: gives the value of a cookie, or `None` for a key that does not open.
+/// Starts a session with a key: returns the value of the cookie, or `None` if the key is not valid.
 type StartSession = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Sign-in of a console whose pages need a caller.
 #[derive(Clone)]
 pub struct SignInPort {
-    /// Name of the cookie that holds a session.
+    /// Name of the session cookie.
     pub cookie: &'static str,
-    /// Seconds that a session lasts.
+    /// Lifetime of a session in seconds.
     pub lifetime_seconds: u64,
     begin: Arc<StartSession>,
     end: Option<Arc<EndSession>>,
     provider: Option<Arc<dyn ProviderSignIn>>,
 }
 
-/// Ends the session of a cookie. Says whether that was done.
+/// Ends the session of a cookie. Returns true on success.
 type EndSession = dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync;
 
 /// Visit of a browser to an OpenID provider.
@@ -49,30 +49,32 @@ type EndSession = dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync;
 pub struct ProviderVisit {
     /// Address of the provider's page.
     pub address: String,
-    /// Value of the cookie that the browser keeps until it comes back. It has no `~` and nothing that a cookie cannot hold.
+    /// Value of the cookie that the browser keeps until it returns. It contains no `~` and is valid
+    /// in a cookie.
     pub cookie: String,
 }
 
-/// Sign-in at an OpenID provider, as the gateway does it. The browser comes back to [`PROVIDER_RETURN`]; failures are sentences
-/// for people.
+/// Sign-in at an OpenID provider, implemented by the gateway. The browser returns to
+/// [`PROVIDER_RETURN`]; errors are sentences for people.
 ///
 /// [`PROVIDER_RETURN`]: crate::PROVIDER_RETURN
 pub trait ProviderSignIn: Send + Sync {
-    /// Name by which people know the provider.
+    /// Display name of the provider.
     fn name(&self) -> String;
 
-    /// Seconds that a session lasts.
+    /// Lifetime of a session in seconds.
     fn lifetime_seconds(&self) -> u64;
 
-    /// Begins a visit, for the browser that sent a request with these headers and this address.
+    /// Starts a visit for the browser that sent a request with these headers and this address.
     fn begin(&self, headers: &HeaderMap, uri: &Uri) -> BoxFuture<'_, Result<ProviderVisit, String>>;
 
-    /// Ends a visit whose browser came back with this address: gives the value of the cookie of its session.
+    /// Completes a visit whose browser returned with this address. Returns the value of the session
+    /// cookie.
     fn end(&self, headers: &HeaderMap, uri: &Uri, cookie: &str) -> BoxFuture<'_, Result<String, String>>;
 }
 
 impl SignInPort {
-    /// A port that begins sessions with this function.
+    /// Creates a port that starts sessions with this function.
     pub fn new(
         cookie: &'static str,
         lifetime_seconds: u64,
@@ -81,19 +83,19 @@ impl SignInPort {
         Self { cookie, lifetime_seconds, begin: Arc::new(begin), end: None, provider: None }
     }
 
-    /// The same with sign-in at an OpenID provider.
+    /// Adds sign-in at an OpenID provider.
     #[must_use]
     pub fn with_provider(self, provider: Option<Arc<dyn ProviderSignIn>>) -> Self {
         Self { provider, ..self }
     }
 
-    /// The same with a function that ends sessions.
+    /// Sets the function that ends sessions.
     #[must_use]
     pub fn ending(self, end: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static) -> Self {
         Self { end: Some(Arc::new(end)), ..self }
     }
 
-    /// Ends the session of a cookie. Says whether that was done.
+    /// Ends the session of a cookie. Returns true on success.
     pub(crate) async fn end(&self, cookie: String) -> bool {
         match &self.end {
             Some(end) => end(cookie).await,
@@ -105,7 +107,7 @@ impl SignInPort {
         self.provider.as_ref()
     }
 
-    /// Begins the session of the owner of a key.
+    /// Starts a session with a key.
     pub(crate) fn begin(&self, key: &str) -> Option<String> {
         (self.begin)(key)
     }
@@ -120,17 +122,17 @@ impl std::fmt::Debug for SignInPort {
 /// Settings of a console.
 #[derive(Clone, Debug)]
 pub struct ConsoleOptions {
-    /// The API that its pages ask.
+    /// The API that its pages call.
     pub api: ApiPort,
-    /// Whether it changes the mesh.
+    /// Whether it can change the mesh.
     pub mode: ConsoleMode,
-    /// Whether browsers reach it by HTTPS only: cookies are then sent by HTTPS only.
+    /// Whether browsers use HTTPS only; cookies are then marked `Secure`.
     pub is_secure: bool,
-    /// Sign-in by key; `None` where every request has a caller.
+    /// Sign-in by key; `None` if every request has a caller.
     pub sign_in: Option<SignInPort>,
 }
 
-/// State that all pages share.
+/// Shared state of all pages.
 pub(crate) struct ConsoleState {
     pub(crate) api: ApiPort,
     pub(crate) mode: ConsoleMode,
@@ -139,7 +141,7 @@ pub(crate) struct ConsoleState {
 }
 
 impl ConsoleState {
-    /// Flag of cookies that keeps them from being sent without TLS, where browsers reach the console by HTTPS only.
+    /// The `Secure` flag of cookies, if browsers use HTTPS only.
     pub(crate) fn secure_flag(&self) -> &'static str {
         if self.is_secure { "; Secure" } else { "" }
     }

@@ -1,4 +1,4 @@
-//! Documents of the API, as far as pages show them. Members that pages do not show are passed over.
+//! API documents; only the members that pages show. Other members are ignored.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) struct ExecutionListRow {
     pub(crate) error: Option<FaultDocument>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
-    /// Model calls behind it; null if no model was asked.
+    /// Model usage; null if no model was called.
     #[serde(default)]
     pub(crate) usage: Value,
 }
@@ -101,7 +101,7 @@ pub(crate) struct DecisionDocument {
     pub(crate) comment: Option<String>,
 }
 
-/// A command, and what became of it.
+/// A command and its result.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CommandDocument {
     #[serde(default)]
@@ -138,27 +138,27 @@ pub(crate) struct WaitDocument {
     pub(crate) asked_in: Option<AskedInDocument>,
 }
 
-/// The execution below this one that asks a person.
+/// The called execution that asks a person.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct AskedInDocument {
     pub(crate) execution: Option<String>,
 }
 
-/// The first failure, outermost words first.
+/// The first failure, outermost message first.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct FailureDocument {
     pub(crate) node: Option<String>,
     pub(crate) chain: Vec<FaultDocument>,
 }
 
-/// A problem that did not fail a node.
+/// A problem that did not cause a node to fail.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct WarningDocument {
     pub(crate) node: Option<String>,
     pub(crate) message: String,
 }
 
-/// A node of a tree, with those below it.
+/// A node of a tree, with its children.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct TreeDocument {
     /// Id of the node in the plan.
@@ -178,7 +178,7 @@ pub(crate) struct TreeDocument {
     pub(crate) folded: BTreeMap<String, usize>,
     #[serde(default)]
     pub(crate) children: Vec<TreeDocument>,
-    /// Whether the author of the workflow calls it plumbing.
+    /// Whether the workflow marks it as quiet.
     #[serde(default)]
     pub(crate) quiet: bool,
 }
@@ -200,7 +200,7 @@ pub(crate) struct NodeDocument {
     pub(crate) error: Option<FaultDocument>,
     #[serde(default)]
     pub(crate) failed_attempts: Vec<AttemptDocument>,
-    /// Execution of the workflow that was asked.
+    /// Execution of the called workflow.
     pub(crate) execution: Option<String>,
     #[serde(default)]
     pub(crate) logs: Vec<LogDocument>,
@@ -216,7 +216,7 @@ pub(crate) struct NodeDocument {
     pub(crate) agent_events: Vec<Value>,
 }
 
-/// An attempt with what it was given and what came of it.
+/// An attempt with its input and result.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct AttemptEvidenceDocument {
     pub(crate) attempt: u32,
@@ -228,7 +228,7 @@ pub(crate) struct AttemptEvidenceDocument {
     pub(crate) error: Option<FaultDocument>,
 }
 
-/// A condition with the values that it named.
+/// A condition with the values that it refers to.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ConditionDocument {
     #[serde(default)]
@@ -237,7 +237,7 @@ pub(crate) struct ConditionDocument {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) bound: Vec<BoundValueDocument>,
-    /// Whether it held.
+    /// Whether it was true.
     pub(crate) holds: Option<bool>,
 }
 
@@ -257,7 +257,7 @@ pub(crate) struct AttemptDocument {
     pub(crate) error: FaultDocument,
 }
 
-/// A message of an agent at work.
+/// A progress message of an agent.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct LogDocument {
     pub(crate) attempt: u32,
@@ -300,12 +300,12 @@ pub(crate) struct TimelineRowDocument {
     pub(crate) status: String,
     #[serde(default)]
     pub(crate) critical: bool,
-    /// Begin of the activation, in milliseconds since the start.
+    /// Start of the activation, in milliseconds since the start of the execution.
     #[serde(default)]
     pub(crate) at: u64,
     #[serde(default)]
     pub(crate) spans: Vec<SpanDocument>,
-    /// Whether the author of the workflow calls the node plumbing.
+    /// Whether the workflow marks the node as quiet.
     #[serde(default)]
     pub(crate) quiet: bool,
 }
@@ -320,7 +320,7 @@ pub(crate) struct SpanDocument {
     pub(crate) to: u64,
 }
 
-/// An artifact that an agent left.
+/// An artifact of an agent.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ArtifactDocument {
     pub(crate) name: String,
@@ -388,7 +388,7 @@ pub(crate) struct ComparedNodeDocument {
     pub(crate) fault: Option<String>,
 }
 
-/// A step of a JSON Patch.
+/// An operation of a JSON Patch.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PatchStep {
     pub(crate) op: String,
@@ -495,7 +495,7 @@ pub(crate) struct WorkflowDocument {
     pub(crate) digest: String,
     #[serde(default)]
     pub(crate) nodes: Vec<PlanNodeDocument>,
-    /// Number of all nodes, also of those that are not listed.
+    /// Number of all nodes, including those that are not listed.
     pub(crate) node_count: usize,
     #[serde(default)]
     pub(crate) warnings: Vec<String>,

@@ -1,11 +1,11 @@
-//! Documents of the API about files at the author's desk, as far as pages show them.
+//! API documents for the workflow editor; only the members that pages show.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::documents::{FaultDocument, FindingDocument};
 
-/// A conversion function that was tried.
+/// The result of a conversion.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ConversionDocument {
     #[serde(default)]
@@ -15,7 +15,7 @@ pub(crate) struct ConversionDocument {
     pub(crate) error: Option<ConversionErrorDocument>,
 }
 
-/// Why a conversion function gave no result.
+/// Why a conversion failed.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ConversionErrorDocument {
     #[serde(default)]
@@ -25,14 +25,14 @@ pub(crate) struct ConversionErrorDocument {
     pub(crate) place: ConversionSpanDocument,
 }
 
-/// Place in a file.
+/// Position in a file.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ConversionSpanDocument {
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
 }
 
-/// Cases that were run.
+/// Results of test cases.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CasesDocument {
     #[serde(default)]
@@ -46,7 +46,7 @@ pub(crate) struct CasesDocument {
     pub(crate) problems: Vec<FindingDocument>,
 }
 
-/// How a case went.
+/// The result of a case.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CaseDocument {
     pub(crate) name: String,
@@ -57,7 +57,7 @@ pub(crate) struct CaseDocument {
     pub(crate) failures: Vec<CaseFailureDocument>,
 }
 
-/// An expectation that does not hold.
+/// An expectation that was not met.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CaseFailureDocument {
     #[serde(default)]
@@ -78,7 +78,7 @@ pub(crate) struct DryRunDocument {
     pub(crate) error: Option<FaultDocument>,
 }
 
-/// A task that would be sent.
+/// A task that a dry run would send.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct WouldAskDocument {
     pub(crate) node: String,

@@ -1,7 +1,8 @@
-//! The guard of all pages: headers of every answer, and which forms are obeyed.
+//! Middleware of all pages: sets the headers of every response, and checks forms.
 //!
-//! A form is obeyed if three things agree: its origin is this console, its token is the one of the cookie, and the cookie came
-//! back to the site that set it. The check stands before all handlers, so none of them can forget it.
+//! A form is accepted if its origin is this console, its token equals that of the cookie, and the
+//! cookie was sent to the site that set it. The check runs before all handlers, so no handler can
+//! omit it.
 
 use std::sync::Arc;
 
@@ -20,23 +21,23 @@ use crate::page_frame::error_page;
 use crate::page_request::{BASE, PageAddress, PageRequest, mode_of};
 use crate::pages::sign_in::{is_sign_in, sign_in_address};
 
-/// Bytes of a form.
+/// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 1 << 20;
-/// Bytes of a form that holds an exported execution.
+/// Maximum size of a form with an exported execution.
 const MAX_IMPORT_BYTES: usize = 32 << 20;
-/// Bytes of a message of a chat: it may carry files.
+/// Maximum size of a chat message, which may contain files.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// Begin of the paths of chats.
+/// Prefix of the paths of chats.
 const CHATS: &str = "/console/chat/";
-/// Path of the author's desk; a workflow file and its cases may be long.
+/// Path of the workflow editor; a workflow file and its cases may be long.
 const DESK: &str = "/console/desk";
-/// Bytes of a form of the desk.
+/// Maximum size of a form of the editor.
 const MAX_DESK_BYTES: usize = 4 << 20;
-/// Path of the form that opens an exported execution; the form changes nothing.
+/// Path of the form that opens an exported execution, which changes nothing.
 const IMPORT: &str = "/console/import";
-/// Begin of the paths of files, which say nothing of the mesh.
+/// Prefix of the paths of files, which contain no data of the mesh.
 const ASSETS: &str = "/console/assets/";
-/// Headers of every answer. Pages load and run nothing but files of this console.
+/// Headers of every response. Pages load and execute only files of this console.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -45,7 +46,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // `no-referrer` would also take the origin from forms.
+    // `no-referrer` would also remove the origin from forms.
     (header::REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -55,7 +56,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
-/// Lets a request through to its page, or refuses it; sets the headers of its answer.
+/// Passes a request to its page or rejects it, and sets the headers of the response.
 pub(crate) async fn guard_pages(
     State(state): State<Arc<ConsoleState>>,
     request: Request,
@@ -88,11 +89,11 @@ pub(crate) async fn guard_pages(
     };
     let mut response = match checked {
         Ok(body) => next.run(Request::from_parts(parts, body)).await,
-        // A form is not sent again after the sign-in: it may be another person who signs in.
+        // Do not submit the form again after the sign-in: another person may have signed in.
         Err(None) if is_form => Redirect::to(&PageAddress::of(&["sign-in"]).to_string()).into_response(),
         Err(None) => Redirect::to(&sign_in_address(&parts.uri).to_string()).into_response(),
         Err(Some(error)) => {
-            tracing::debug!(path = %parts.uri.path(), %error, "a form was refused");
+            tracing::debug!(path = %parts.uri.path(), %error, "form rejected");
             error_page(&PageRequest::of(&parts, &state), &error).into_response()
         }
     };
@@ -100,7 +101,7 @@ pub(crate) async fn guard_pages(
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // Files carry their own rule; pages show a mesh as it is now.
+    // Files have their own cache rule; pages must not be cached.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if !is_known && let Ok(cookie) = HeaderValue::from_str(&cookie_of(&token, state.secure_flag())) {
         headers.append(header::SET_COOKIE, cookie);
@@ -112,7 +113,7 @@ fn cookie_of(token: &FormToken, secure: &str) -> String {
     format!("{COOKIE}={}; Path={BASE}; HttpOnly; SameSite=Strict{secure}", token.as_str())
 }
 
-/// The body of a form that may be obeyed.
+/// Checks a form and returns its body.
 async fn checked_form(
     mode: ConsoleMode,
     is_trusted: bool,
@@ -127,24 +128,24 @@ async fn checked_form(
     }
     let bytes = to_bytes(body, max_bytes).await.map_err(|_| {
         let limit = crate::shown_text::size(max_bytes as u64);
-        ConsoleError::Input(format!("the form is larger than {limit}, or did not arrive whole"))
+        ConsoleError::Input(format!("the form is larger than {limit} or incomplete"))
     })?;
     let mut sent = form_urlencoded::parse(&bytes).filter(|(name, _)| name == TOKEN_FIELD);
     match (sent.next(), sent.next()) {
         (Some((_, sent)), None) if is_same(sent.as_bytes(), token.as_str().as_bytes()) => {
             Ok(Body::from(bytes))
         }
-        _ => Err(ConsoleError::FormNotTrusted("the form does not carry the token of this browser")),
+        _ => Err(ConsoleError::FormNotTrusted("the form does not contain the token of this browser")),
     }
 }
 
-/// Compares in a time that does not tell where two texts differ.
+/// Compares in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// Whether the page that sent this is at the host that got it. Browsers name the origin of every form. HTTP/2 names the host in
-/// the address of the request instead of a header.
+/// Returns true if the origin of the request is its own host. Browsers send the origin of every
+/// form. HTTP/2 sends the host in the request target instead of a header.
 fn is_own_origin(headers: &HeaderMap, address: &Uri) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let fetched_from = text(HeaderName::from_static("sec-fetch-site"));

@@ -2,14 +2,14 @@
 
 use axum::http::{HeaderMap, header};
 
-/// Cookie that holds the token of forms.
+/// Cookie with the form token.
 pub(crate) const COOKIE: &str = "sinew-console";
-/// Field of forms that holds the token.
+/// Form field with the token.
 pub(crate) const TOKEN_FIELD: &str = "form_token";
 /// Characters of a token.
 const TOKEN_CHARS: usize = 32;
 
-/// Token that the forms of a page carry. Empty: no form is obeyed.
+/// Token of the forms of a page. If it is empty, no form is accepted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FormToken(String);
 
@@ -18,7 +18,7 @@ impl FormToken {
         &self.0
     }
 
-    /// The token of the cookie (true), or a new one.
+    /// Returns the token of the cookie and true, or a new token and false.
     pub(crate) fn of(headers: &HeaderMap) -> (Self, bool) {
         let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
         let named = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -1,10 +1,12 @@
-//! The web console: pages in which people see, understand and steer a mesh.
+//! The web console: pages that show a mesh and send commands to it.
 //!
-//! Place in the flow: a page asks the REST API of its gateway, within the process, and renders the documents that it answers
-//! with. So a page shows and does nothing that a program could not, and every refusal has the code of the API.
+//! Place in the data flow: a page calls the REST API of its gateway, within the process, and
+//! renders the response documents. A page therefore can do nothing that a program cannot do, and
+//! every error has the code of the API.
 //!
-//! The crate never talks to a mesh, decides nothing, and keeps no state. Text of workflows and agents is data: `maud` escapes
-//! it, characters that hide or reorder text become visible, and the content policy runs no script but its own files.
+//! The crate never accesses a mesh, makes no decisions, and keeps no state. Text of workflows and
+//! agents is data: `maud` escapes it, characters that hide or reorder text become visible, and the
+//! content policy allows only the console's own scripts.
 
 mod api_client;
 mod api_problem;

@@ -1,4 +1,4 @@
-//! Documents of the API about the whole mesh and about files, as far as pages show them.
+//! API documents about the mesh and about files; only the members that pages show.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct MeshArtifactDocument {
     pub(crate) started: String,
 }
 
-/// Tasks that were given an artifact.
+/// Tasks that received an artifact.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ArtifactUsesDocument {
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(crate) struct ArtifactUsesDocument {
     pub(crate) searched_executions: usize,
 }
 
-/// A task that was given an artifact, or an execution that was started with it.
+/// A task that received an artifact, or an execution that was started with it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ArtifactUseDocument {
     pub(crate) execution: String,
@@ -45,7 +45,7 @@ pub(crate) struct ArtifactUseDocument {
     pub(crate) attempt: u32,
 }
 
-/// A check of the mesh.
+/// A health check of the mesh.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DoctorCheckDocument {
     pub(crate) check: String,
@@ -68,7 +68,7 @@ pub(crate) struct TrafficReportDocument {
     pub(crate) latencies: Vec<GroupLatencyDocument>,
 }
 
-/// Messages a second of a group of subjects.
+/// Messages per second of a group of subjects.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct GroupRateDocument {
     pub(crate) group: String,
@@ -131,17 +131,17 @@ pub(crate) struct VersionOutcomesDocument {
     pub(crate) cancelled: u64,
 }
 
-/// Messages that were set aside.
+/// Quarantined messages.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct QuarantineDocument {
     #[serde(default)]
     pub(crate) messages: Vec<QuarantinedDocument>,
 }
 
-/// A message that was set aside.
+/// A quarantined message.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct QuarantinedDocument {
-    /// Place in its stream: `RESULTS.118`.
+    /// Stream and sequence number: `RESULTS.118`.
     pub(crate) message: String,
     #[serde(default)]
     pub(crate) subject: String,
@@ -151,7 +151,7 @@ pub(crate) struct QuarantinedDocument {
     pub(crate) set_aside: String,
 }
 
-/// A process of an agent, as it tells of itself.
+/// A process of an agent, as reported by the process.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct AgentProcessDocument {
     #[serde(default)]
@@ -228,7 +228,7 @@ pub(crate) struct AgentLoadDocument {
     pub(crate) redelivered: u64,
 }
 
-/// An open execution that has waited for long.
+/// An open execution with a long wait.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct WaitingExecutionDocument {
     pub(crate) execution: String,
@@ -249,7 +249,7 @@ pub(crate) struct ExecutorDocument {
     pub(crate) place: String,
     #[serde(default)]
     pub(crate) shards: u32,
-    /// Milliseconds since the last heartbeat of an executor that fell silent.
+    /// Milliseconds since the last heartbeat of an executor that missed heartbeats.
     pub(crate) silent_ms: Option<u64>,
 }
 
@@ -287,7 +287,7 @@ pub(crate) struct MinuteDocument {
     pub(crate) failed: u64,
 }
 
-/// Executions that failed by an error.
+/// Number of executions that failed with an error.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ErrorCountDocument {
     pub(crate) code: String,

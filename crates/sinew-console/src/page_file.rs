@@ -1,4 +1,4 @@
-//! A file of the pages, with the address that changes when its content does.
+//! An asset, with an address that changes with its content.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -14,18 +14,18 @@ use crate::page_request::BASE;
 /// Media type of modules.
 pub(crate) const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Bytes from which a file is sent compressed.
+/// Minimum size of a file that is compressed.
 const MIN_PACKED_BYTES: usize = 8 << 10;
 
-/// A file with the address that changes when its content does.
+/// A file with an address that changes with its content.
 #[derive(Debug)]
 pub(crate) struct PageFile {
     pub(crate) name: &'static str,
     pub(crate) media_type: &'static str,
     pub(crate) content: String,
-    /// The content as gzip, once somebody asked for it.
+    /// The content as gzip, created on first use.
     packed: OnceLock<Bytes>,
-    /// Address with the first characters of the content's digest.
+    /// Address with a prefix of the content's digest.
     pub(crate) address: String,
 }
 
@@ -37,14 +37,14 @@ impl PageFile {
         Self { name, media_type, content, packed: OnceLock::new(), address }
     }
 
-    /// The content as gzip; `None` if it is too small to gain by it.
+    /// The content as gzip; `None` if it is too small to benefit.
     pub(crate) fn packed(&self) -> Option<Bytes> {
         if self.content.len() < MIN_PACKED_BYTES {
             return None;
         }
         let packed = self.packed.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-            // Writing to memory does not fail; an empty result is never sent.
+            // Writing to memory cannot fail; an empty result is never sent.
             let written = encoder.write_all(self.content.as_bytes()).and_then(|()| encoder.finish());
             written.unwrap_or_default().into()
         });

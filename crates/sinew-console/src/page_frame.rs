@@ -1,4 +1,4 @@
-//! The frame of every page: head, navigation, and the page of a failure.
+//! The layout of every page: header, navigation, and the error page.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use crate::form_token::TOKEN_FIELD;
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text;
 
-/// Parts of the console, in the order of the navigation, each with the key behind `g`.
+/// Sections of the console, in the order of the navigation, each with its key after `g`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConsoleSection {
     Pulse,
@@ -80,7 +80,7 @@ impl ConsoleSection {
     }
 }
 
-/// A page before it has its frame.
+/// A page before it is rendered into the layout.
 #[derive(Debug)]
 pub(crate) struct ConsolePage {
     status: StatusCode,
@@ -91,29 +91,30 @@ pub(crate) struct ConsolePage {
     source: LiveSource,
 }
 
-/// Source of the changes that a page shows while it is open.
+/// Source of live updates of a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum LiveSource {
-    /// The page stays as it is.
+    /// The page is static.
     #[default]
     Still,
-    /// Events of an execution: the address of the stream, behind the last event that is shown.
+    /// Events of an execution: the address of the stream, starting after the last shown event.
     Events(String),
-    /// The page itself: when the mesh tells that something of these kinds changed, and every few seconds besides.
+    /// The page itself: it is reloaded when the mesh reports a change of these kinds, and every few
+    /// seconds.
     List(&'static str),
 }
 
-/// Kinds of the changes of the API that lists of executions and of agents follow.
+/// Kinds of changes that lists of executions and agents subscribe to.
 pub(crate) const EXECUTIONS_CHANGE: &str = "executions";
 pub(crate) const AGENTS_CHANGE: &str = "agents";
 
-/// Text that is sought among the agents when a page asks whether the mesh answers.
+/// Filter of the agent list with which a page checks that the mesh responds.
 const PROBED_AGENT: &str = "?";
 
-/// Mark of the place where a page grows.
+/// Marker of the position where a streamed page continues.
 const GROWTH_MARK: &str = "<!-- grows here -->";
 
-/// Seconds between two looks at the mesh.
+/// Seconds between two polls.
 const POLL_SECONDS: u32 = 5;
 
 impl ConsolePage {
@@ -128,7 +129,7 @@ impl ConsolePage {
         }
     }
 
-    /// A page without a navigation, for people who are not signed in.
+    /// A page without navigation, for users who are not signed in.
     pub(crate) fn without_navigation(title: &str, body: Markup) -> Self {
         Self { has_navigation: false, section: None, ..Self::new(ConsoleSection::Pulse, title, body) }
     }
@@ -143,7 +144,7 @@ impl ConsolePage {
         Self { status, ..self }
     }
 
-    /// Sends the page as it grows: what the stream gives stands in its body at [`ConsolePage::growth`].
+    /// Streams the page: the items of the stream are inserted at [`ConsolePage::growth`].
     pub(crate) fn grown(self, parts: impl Stream<Item = Markup> + Send + 'static) -> Response {
         let page = self.markup().into_string();
         let (head, tail) = page.split_once(GROWTH_MARK).unwrap_or((&page, ""));
@@ -155,9 +156,9 @@ impl ConsolePage {
         (self.status, headers, Body::from_stream(parts.map(Ok::<_, Infallible>))).into_response()
     }
 
-    /// The place in the body where a page grows.
+    /// The position in the body where a streamed page continues.
     pub(crate) fn growth() -> Markup {
-        // Text of others cannot be a comment: its signs are escaped.
+        // Untrusted text cannot contain the marker, because it is escaped.
         PreEscaped(GROWTH_MARK.to_owned())
     }
 
@@ -168,7 +169,7 @@ impl ConsolePage {
             LiveSource::List(kind) => (None, Some(*kind)),
         };
         let changes = list.map(|_| ApiPath::of(&["changes"]).address());
-        // A list of one name that reads the cards of the mesh: no answer of the API costs less.
+        // A filtered agent list is the cheapest API request that reads from the mesh.
         let probe = events.map(|_| ApiPath::of(&["agents"]).with("text", PROBED_AGENT).address());
         let poll = (events.is_some() || list.is_some()).then_some(POLL_SECONDS);
         html! {
@@ -224,7 +225,7 @@ fn navigation(shown: Option<ConsoleSection>) -> Markup {
     }
 }
 
-/// Result of a page: the page, or the page that tells why there is none.
+/// The page, or the error page.
 pub(crate) fn page_or_problem(request: &PageRequest, page: Result<ConsolePage, ConsoleError>) -> Response {
     match page {
         Ok(page) => page.into_response(),
@@ -232,16 +233,16 @@ pub(crate) fn page_or_problem(request: &PageRequest, page: Result<ConsolePage, C
     }
 }
 
-/// The page of a failure, with its code.
+/// The error page, with the error code.
 pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> ConsolePage {
     let body = html! {
-        h1 { "This did not work" }
+        h1 { "Request failed" }
         (problem_box(error))
-        p { a href=(request.address()) { "Try again" } " · " a href=(PageAddress::of(&["executions"])) { "Executions" } }
+        p { a href=(request.address()) { "Retry" } " · " a href=(PageAddress::of(&["executions"])) { "Executions" } }
     };
     ConsolePage {
         status: error.status(),
-        title: "Problem".to_owned(),
+        title: "Error".to_owned(),
         section: None,
         has_navigation: true,
         body,
@@ -249,7 +250,7 @@ pub(crate) fn error_page(request: &PageRequest, error: &ConsoleError) -> Console
     }
 }
 
-/// A box with what went wrong: title, sentence, advice, and the code with its page.
+/// An error box: title, message, hint, and a link to the page of the code.
 pub(crate) fn problem_box(error: &ConsoleError) -> Markup {
     let code = error.code();
     let title = sinew_codes::title(code);
@@ -274,18 +275,18 @@ pub(crate) fn code_link(code: &str) -> Markup {
     }
 }
 
-/// The hidden field that every form carries.
+/// The hidden field of every form.
 pub(crate) fn token_field(request: &PageRequest) -> Markup {
     html! { input type="hidden" name=(TOKEN_FIELD) value=(request.token.as_str()); }
 }
 
-/// Filter of a list by a text, which the server applies.
+/// A text filter of a list; the server applies it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct TextFilter {
     pub(crate) text: Option<String>,
 }
 
-/// The form of the filter of a list.
+/// The form of a text filter.
 pub(crate) fn text_filter(text: Option<&str>) -> Markup {
     html! {
         form.filter method="get" role="search" aria-label="Filter" {
@@ -295,12 +296,12 @@ pub(crate) fn text_filter(text: Option<&str>) -> Markup {
     }
 }
 
-/// Whether the page offers forms.
+/// Returns true if the page shows forms that change the mesh.
 pub(crate) fn may_steer(request: &PageRequest) -> bool {
     request.mode == ConsoleMode::Full
 }
 
-/// Part of a page that is replaced while the page is open.
+/// A part of a page that live updates replace.
 pub(crate) fn live_part(name: &str, content: &Markup) -> Markup {
     html! { div data-part=(name) { (content) } }
 }
@@ -308,18 +309,19 @@ pub(crate) fn live_part(name: &str, content: &Markup) -> Markup {
 /// Use of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrawingUse {
-    /// Its nodes open beside it, and the address keeps the place that is looked at.
+    /// Nodes open next to it, and the address stores the viewport.
     Inspected,
-    /// The address keeps the place that is looked at.
+    /// The address stores the viewport.
     Shown,
-    /// One of several, beside a text.
+    /// One of several, next to a text.
     Beside,
 }
 
 const GRAPH_LABEL: &str =
-    "Graph; arrow keys move it, + and - zoom, 0 shows all. The table of nodes says the same";
+    "Graph. Arrow keys pan, + and - zoom, 0 shows all. The table of nodes has the same content";
 
-/// A drawing of the API. `sinew-diagram` escapes all text in it and writes no script, style, link or reference.
+/// An SVG drawing from the API. `sinew-diagram` escapes its text and emits no script, style, link
+/// or reference.
 pub(crate) fn drawing(svg: String, usage: DrawingUse) -> Markup {
     html! {
         div.drawing tabindex="0" role="group" aria-label=(GRAPH_LABEL)
@@ -327,14 +329,15 @@ pub(crate) fn drawing(svg: String, usage: DrawingUse) -> Markup {
     }
 }
 
-/// A drawing that is too large for a page: a module paints the part in view. `path` is the address of the drawing.
+/// A drawing that is too large to inline: a module paints the visible part. `path` is the API path
+/// of the drawing.
 pub(crate) fn large_drawing(path: &ApiPath, nodes: usize, usage: DrawingUse) -> Markup {
     let parts = path.clone().with("format", "placed").address();
     html! {
         div.drawing.large tabindex="0" role="group" aria-label=(GRAPH_LABEL) data-graph=(parts)
             data-inspects[usage == DrawingUse::Inspected] data-place[usage != DrawingUse::Beside] {
             canvas role="img" aria-label={ "Graph of " (nodes) " nodes" } {}
-            noscript { p.notice { "The graph has " (nodes) " nodes. " a href=(path.address()) { "Open it by itself" } "; the table below has the nodes." } }
+            noscript { p.notice { "The graph has " (nodes) " nodes. " a href=(path.address()) { "Open it separately" } ", or see the table below." } }
         }
     }
 }

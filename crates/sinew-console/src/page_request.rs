@@ -1,4 +1,4 @@
-//! The request of a page: the API in the name of its sender, its query, and what its forms need.
+//! The request of a page: the API on behalf of its sender, the query, and the token of its forms.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::form_token::FormToken;
 /// Base path of the pages.
 pub const BASE: &str = "/console";
 
-/// Request of a page: the API in the name of its sender, and what forms need.
+/// Request of a page: the API on behalf of its sender, and the token of its forms.
 #[derive(Clone, Debug)]
 pub(crate) struct PageRequest {
     pub(crate) api: ApiClient,
     /// Token for the forms of the page.
     pub(crate) token: FormToken,
     pub(crate) mode: ConsoleMode,
-    /// Name of the person who is signed in; `None` where nobody signs in.
+    /// Name of the signed-in user; `None` without sign-in.
     pub(crate) signed_in: Option<String>,
     pub(crate) now: Timestamp,
     uri: Uri,
@@ -44,7 +44,7 @@ impl PageRequest {
     pub(crate) fn of(parts: &Parts, state: &ConsoleState) -> Self {
         Self {
             api: ApiClient::new(state.api.clone(), parts.extensions.clone()),
-            // Without the guard there is no token, and then no form is obeyed.
+            // Without the guard the token is empty, and no form is accepted.
             token: parts.extensions.get::<FormToken>().cloned().unwrap_or_default(),
             mode: mode_of(parts, state),
             signed_in: state.sign_in.as_ref().and_then(|_| Some(caller_of(parts)?.name.clone())),
@@ -53,15 +53,15 @@ impl PageRequest {
         }
     }
 
-    /// The query, read as a type that passes over what it does not know.
+    /// Parses the query; unknown parameters are ignored.
     pub(crate) fn query<Q: DeserializeOwned>(&self) -> Result<Q, ConsoleError> {
         match Query::<Q>::try_from_uri(&self.uri) {
             Ok(Query(query)) => Ok(query),
-            Err(error) => Err(ConsoleError::Input(format!("the address: {}", error.body_text()))),
+            Err(error) => Err(ConsoleError::Input(format!("invalid address: {}", error.body_text()))),
         }
     }
 
-    /// Address of the page, with its view.
+    /// Address of the page, with its query.
     pub(crate) fn address(&self) -> &str {
         self.uri.path_and_query().map_or(self.uri.path(), |address| address.as_str())
     }
@@ -71,7 +71,7 @@ fn caller_of(parts: &Parts) -> Option<&ConsoleCaller> {
     parts.extensions.get()
 }
 
-/// Whether a page changes the mesh: if both the console and the person do.
+/// The mode of a page: it can change the mesh if both the console and the user can.
 pub(crate) fn mode_of(parts: &Parts, state: &ConsoleState) -> ConsoleMode {
     match caller_of(parts) {
         Some(caller) if caller.mode == ConsoleMode::ReadOnly => ConsoleMode::ReadOnly,
@@ -88,19 +88,19 @@ pub(crate) struct PageAddress {
 }
 
 impl PageAddress {
-    /// The page of these segments; each may be any text.
+    /// Creates the address of a page from segments, each of which may be any text.
     pub(crate) fn of(segments: &[&str]) -> Self {
         Self { path: join_segments(BASE, segments), query: String::new(), part: "" }
     }
 
-    /// The same with a parameter.
+    /// Adds a parameter.
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         append_pair(&mut self.query, name, value);
         self
     }
 
-    /// The same with a parameter, if it has a value.
+    /// Adds a parameter if it has a value.
     #[must_use]
     pub(crate) fn with_some(self, name: &str, value: Option<&str>) -> Self {
         match value.filter(|value| !value.is_empty()) {
@@ -109,7 +109,7 @@ impl PageAddress {
         }
     }
 
-    /// The same, at a part of the page.
+    /// Adds a fragment.
     #[must_use]
     pub(crate) fn part(self, part: &'static str) -> Self {
         Self { part, ..self }

@@ -1,4 +1,4 @@
-//! The page of a retry: nodes, the version of the workflow, what would happen, and the form that does it.
+//! The confirmation page of a retry: nodes, version of the workflow, dry run, and the form.
 
 use axum::Form;
 use axum::extract::Path;
@@ -20,13 +20,14 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::pages::read_execution;
 use crate::shown_text::{self, command_line};
 
-/// A retry: nodes, version and why. The address of its page holds nodes and version, the form repeats them.
+/// A retry: nodes, version and reason. The address of the page contains nodes and version; the form
+/// repeats them.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct RetryForm {
-    /// Names of nodes, separated by commas; all that failed when empty.
+    /// Names of nodes, separated by commas; all failed nodes if empty.
     #[serde(default)]
     node: String,
-    /// Present if nothing but these nodes, and what depends on them, runs again.
+    /// Present if only these nodes and their dependents run again.
     only: Option<String>,
     /// `latest` for the newest version of the workflow.
     #[serde(default)]
@@ -40,7 +41,8 @@ impl RetryForm {
         names(&self.node)
     }
 
-    /// With the newest version a retry is a new execution, which takes neither nodes nor a reason.
+    /// A retry with the newest version is a new execution, which accepts neither nodes nor a
+    /// reason.
     fn is_latest(&self) -> bool {
         self.version == "latest"
     }
@@ -104,8 +106,8 @@ async fn retry_page(
         (version_choice(id, form, preview.as_ref().ok()))
         @if !form.is_latest() {
             form.filter method="get" aria-label="Nodes" {
-                label { span { "Nodes " span.quiet { "(all that failed unless named)" } } input type="text" name="node" value=(form.node) autocomplete="off"; }
-                label.check { input type="checkbox" name="only" value="1" checked[form.only.is_some()]; span { "only these and what depends on them" } }
+                label { span { "Nodes " span.quiet { "(default: all failed nodes)" } } input type="text" name="node" value=(form.node) autocomplete="off"; }
+                label.check { input type="checkbox" name="only" value="1" checked[form.only.is_some()]; span { "only these and their dependents" } }
                 button type="submit" { "Preview" }
             }
         }
@@ -129,7 +131,8 @@ async fn retry_page(
     Ok(confirmation("Retry", &body, error))
 }
 
-/// The choice between the version that the execution was started with and the newest, if there are two.
+/// The choice between the version that the execution was started with and the newest one, if they
+/// differ.
 fn version_choice(id: &str, form: &RetryForm, preview: Option<&RetryDocument>) -> Markup {
     let latest = preview.and_then(|preview| preview.latest.as_deref());
     let page = PageAddress::of(&["executions", id, "retry"]);
@@ -162,23 +165,20 @@ fn retry_preview(preview: &RetryDocument) -> Markup {
         })
         .collect();
     let is_new = preview.started_with.is_some();
-    let kept = if is_new {
-        "unchanged, ended well; outputs are used again"
-    } else {
-        "ended well; outputs are used again"
-    };
-    let reset = if is_new { "computed again, or depends on what runs" } else { "depends on what runs again" };
+    let kept =
+        if is_new { "unchanged and completed; outputs are reused" } else { "completed; outputs are reused" };
+    let reset = if is_new { "recomputed, or depends on a rerun node" } else { "depends on a rerun node" };
     html! {
         dl.preview {
             (preview_line("Would keep", &preview.keep, kept))
             (preview_line("Would run again", &rerun, "failed or was cancelled"))
-            (preview_line("Changed", &preview.changed, "runs as the newest version says"))
+            (preview_line("Changed", &preview.changed, "runs with the definition of the newest version"))
             (preview_line("New", &preview.added, "only in the newest version"))
-            (preview_line("Asked again", &preview.asked_again, "people decide anew"))
+            (preview_line("Asked again", &preview.asked_again, "a person decides again"))
             (preview_line("Would reset", &preview.reset, reset))
             (preview_line("Removed", &preview.removed, "not in the newest version"))
             (preview_line("Untouched", &preview.untouched, ""))
-            (version_line(&preview.version, if is_new { "the newest; the old execution stays as it is" } else { "the one it was started with" }))
+            (version_line(&preview.version, if is_new { "the newest; the old execution is not changed" } else { "the version it was started with" }))
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(command(&retry("", None, "")), "sinew execution retry x");
         assert_eq!(command(&retry("a, b c", None, "")), "sinew execution retry x --from a --from 'b c'");
         assert_eq!(retry("a", Some("1"), "").document(true)["only"], json!(true));
-        // A new execution takes neither nodes nor a reason.
+        // A new execution accepts neither nodes nor a reason.
         let latest = retry("a", Some("1"), "latest");
         assert_eq!(command(&latest), "sinew execution retry x --workflow-version latest");
         assert_eq!(latest.document(false), json!({"workflow_version": "latest", "dry_run": false}));

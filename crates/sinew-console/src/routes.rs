@@ -1,4 +1,4 @@
-//! Addresses of the pages.
+//! Routes of the pages.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::page_request::{BASE, PageRequest};
 use crate::pages::{provider_visit, sign_in};
 use crate::{confirmations, pages, retry_confirmation};
 
-/// A page, or a form that is sent to one.
+/// A page, or the target of a form.
 struct ConsoleRoute {
     method: &'static str,
     path: &'static str,
@@ -41,7 +41,7 @@ where
     ConsoleRoute { method: "POST", path, handler: post(handler) }
 }
 
-/// Every page and form of a console.
+/// All pages and forms of a console.
 fn console_routes() -> Vec<ConsoleRoute> {
     vec![
         page("/", async || Redirect::to(BASE)),
@@ -104,12 +104,12 @@ fn console_routes() -> Vec<ConsoleRoute> {
     ]
 }
 
-/// Methods and paths of all pages and forms, with names in braces.
+/// Methods and paths of all pages and forms, with parameters in braces.
 pub fn described_pages() -> Vec<(&'static str, &'static str)> {
     console_routes().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
-/// Returns the routes of a console: `/`, and all below `/console`.
+/// Returns the routes of a console: `/` and everything below `/console`.
 pub fn console_router(options: ConsoleOptions) -> Router {
     let ConsoleOptions { api, mode, is_secure, sign_in } = options;
     let state = Arc::new(ConsoleState { api, mode, is_secure, sign_in });

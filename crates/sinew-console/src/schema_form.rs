@@ -1,6 +1,8 @@
-//! Forms from JSON Schema: a field for each plain member of an object, JSON for all else.
+//! Forms from JSON Schema: a field for each simple member of an object, and JSON for everything
+//! else.
 //!
-//! The API checks the input; a form only gives the browser the rules that HTML knows, and turns what was written into JSON.
+//! The API validates the input; a form only passes the constraints that HTML supports to the
+//! browser, and converts its fields to JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +12,11 @@ use serde_json::{Map, Number, Value};
 use crate::console_error::ConsoleError;
 use crate::shown_text;
 
-/// Fields of a form; a schema with more members is filled in as JSON.
+/// Maximum fields of a form; an input with more members is entered as JSON.
 const MAX_FIELDS: usize = 60;
-/// First characters of the names of fields, so that no member can be taken for another field of the page.
+/// Prefix of field names, so that no member conflicts with another field of the page.
 const FIELD_PREFIX: &str = "in.";
-/// Field that holds the whole input as JSON.
+/// Field with the entire input as JSON.
 pub(crate) const JSON_FIELD: &str = "json";
 
 /// Kind of a field.
@@ -36,7 +38,7 @@ struct SchemaField<'a> {
     is_required: bool,
 }
 
-/// Fields for a schema; `None` if only JSON will do.
+/// Fields for a schema; `None` if it requires JSON.
 fn fields(schema: &Value) -> Option<Vec<SchemaField<'_>>> {
     let members = schema.get("properties")?.as_object()?;
     let is_plain = schema["type"] == "object" && members.len() <= MAX_FIELDS;
@@ -68,7 +70,7 @@ fn kind_of(schema: &Value) -> FieldKind {
     }
 }
 
-/// The fields of a form, filled with what was written before.
+/// The fields of a form, filled with the submitted values.
 pub(crate) fn schema_fields(schema: &Value, written: &BTreeMap<String, String>) -> Markup {
     html! {
         @match fields(schema) {
@@ -83,7 +85,7 @@ pub(crate) fn schema_fields(schema: &Value, written: &BTreeMap<String, String>) 
     }
 }
 
-/// Fields of a form that say this input; `None` if the schema has no fields for some of it.
+/// Field values that represent an input; `None` if the schema has no fields for some of it.
 pub(crate) fn written_input(schema: &Value, input: &Value) -> Option<BTreeMap<String, String>> {
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
     let Some(fields) = fields(schema) else {
@@ -108,7 +110,7 @@ pub(crate) fn written_input(schema: &Value, input: &Value) -> Option<BTreeMap<St
     written.collect()
 }
 
-/// The input that a form says.
+/// Reads the input from a form.
 pub(crate) fn read_input(schema: &Value, written: &BTreeMap<String, String>) -> Result<Value, ConsoleError> {
     let Some(fields) = fields(schema) else {
         let text = written.get(JSON_FIELD).map_or("", |text| text.trim());
@@ -124,8 +126,7 @@ pub(crate) fn read_input(schema: &Value, written: &BTreeMap<String, String>) -> 
 }
 
 fn parse_json(name: &str, text: &str) -> Result<Value, ConsoleError> {
-    serde_json::from_str(text)
-        .map_err(|error| ConsoleError::Input(format!("{name}: not valid JSON: {error}")))
+    serde_json::from_str(text).map_err(|error| ConsoleError::Input(format!("{name}: invalid JSON: {error}")))
 }
 
 impl SchemaField<'_> {
@@ -133,14 +134,15 @@ impl SchemaField<'_> {
         format!("{FIELD_PREFIX}{}", self.name)
     }
 
-    /// The value; `None` leaves the member out. An empty text is a value only where the member is required.
+    /// Reads the value; `None` omits the member. An empty text is a value only if the member is
+    /// required.
     fn read(&self, written: Option<&str>) -> Result<Option<Value>, ConsoleError> {
         let text = written.unwrap_or_default();
         let is_empty = text.trim().is_empty();
         let name = shown_text::line(self.name, 60);
         match &self.kind {
             FieldKind::Text if is_empty && !self.is_required => Ok(None),
-            // Browsers send line ends of forms as CR LF.
+            // Browsers submit line endings as CR LF.
             FieldKind::Text => Ok(Some(Value::String(text.replace("\r\n", "\n")))),
             _ if is_empty => Ok(None),
             FieldKind::Number { .. } => {
@@ -155,7 +157,7 @@ impl SchemaField<'_> {
                 chosen
                     .cloned()
                     .map(Some)
-                    .ok_or_else(|| ConsoleError::Input(format!("{name}: not one of the choices")))
+                    .ok_or_else(|| ConsoleError::Input(format!("{name}: not an allowed value")))
             }
             FieldKind::Json => parse_json(&name, text).map(Some),
         }

@@ -1,4 +1,4 @@
-//! Text, values, times and sizes as pages show them.
+//! Formatting of text, values, times and sizes for pages.
 
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -9,29 +9,30 @@ use sinew_source::{escape_line, escape_text};
 use crate::command_text::CommandText;
 use crate::page_request::PageAddress;
 
-/// Bytes of a value that a page shows; the rest is a link away.
+/// Maximum size of a shown value; a link leads to the full value.
 pub(crate) const MAX_SHOWN_BYTES: usize = 16 << 10;
-/// Bytes of a paragraph.
+/// Maximum size of a paragraph.
 const MAX_PARAGRAPH_BYTES: usize = 4 << 10;
-/// Characters of a value in a cell of a table.
+/// Maximum characters of a value in a table cell.
 const MAX_CELL_CHARS: usize = 160;
 
-/// Text of others on one line, shortened to a number of characters. Hidden characters become visible.
+/// Untrusted text on one line, truncated to a number of characters. Hidden characters become
+/// visible.
 pub(crate) fn line(text: &str, max_chars: usize) -> String {
     words::one_line(text, max_chars)
 }
 
-/// Text of others with its line ends, cut where it is longer than a screen.
+/// Untrusted text with its line breaks, truncated if it is longer than a screen.
 pub(crate) fn paragraph(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_PARAGRAPH_BYTES);
     let cut = if end < text.len() { "…" } else { "" };
     format!("{}{cut}", escape_text(&text[..end]))
 }
 
-/// A sentence of others on one line, in which what stands in backticks is code.
+/// An untrusted sentence on one line; text in backticks is code.
 pub(crate) fn sentence(text: &str, max_chars: usize) -> Markup {
     let shown = line(text, max_chars);
-    // A backtick that is not closed is one.
+    // An unclosed backtick is literal.
     let parts: Vec<&str> = shown.split('`').collect();
     if parts.len().is_multiple_of(2) {
         return html! { (shown) };
@@ -39,12 +40,12 @@ pub(crate) fn sentence(text: &str, max_chars: usize) -> Markup {
     html! { @for (number, part) in parts.into_iter().enumerate() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// Text of others on one line, whole.
+/// Untrusted text on one line, not truncated.
 pub(crate) fn name(text: &str) -> String {
     escape_line(text).into_owned()
 }
 
-/// A value in one line.
+/// A value on one line.
 pub(crate) fn value_line(value: &Value) -> String {
     match value {
         Value::String(text) => line(text, MAX_CELL_CHARS),
@@ -52,7 +53,8 @@ pub(crate) fn value_line(value: &Value) -> String {
     }
 }
 
-/// A value as a block: JSON with indents, text as it is. Long values are cut, and `whole` leads to all of it.
+/// A value as a block: indented JSON, or plain text. Long values are truncated; `whole` links to
+/// the full value.
 pub(crate) fn value_block(value: &Value, whole: &str) -> Markup {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -61,18 +63,18 @@ pub(crate) fn value_block(value: &Value, whole: &str) -> Markup {
     text_block(&text, whole)
 }
 
-/// Text of others as a block, cut like a value.
+/// Untrusted text as a block, truncated like a value.
 pub(crate) fn text_block(text: &str, whole: &str) -> Markup {
     let end = text.floor_char_boundary(MAX_SHOWN_BYTES);
     html! {
         pre.value tabindex="0" { (escape_text(&text[..end])) }
         @if end < text.len() {
-            p.more { "The first " (size(end as u64)) " of " (size(text.len() as u64)) ". " a href=(whole) { "All of it" } }
+            p.more { "First " (size(end as u64)) " of " (size(text.len() as u64)) ". " a href=(whole) { "Show all" } }
         }
     }
 }
 
-/// A time, relative to now; hovering tells the date.
+/// A time relative to now; hovering shows the date.
 pub(crate) fn time_mark(at: &str, now: Timestamp) -> Markup {
     let shown = match at.parse::<Timestamp>() {
         Ok(at) => relative(at, now),
@@ -84,7 +86,7 @@ pub(crate) fn time_mark(at: &str, now: Timestamp) -> Markup {
 fn relative(at: Timestamp, now: Timestamp) -> String {
     let distance = now.duration_since(at);
     let text = words::duration(distance.abs().as_millis().try_into().unwrap_or(u64::MAX));
-    // Parts of a second are of no interest in a list.
+    // Fractions of a second are irrelevant in a list.
     let text = match text.split_once('.') {
         Some((seconds, _)) => format!("{seconds}s"),
         None if text.ends_with("ms") => "0s".to_owned(),
@@ -93,13 +95,13 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
     if distance < SignedDuration::ZERO { format!("in {text}") } else { format!("{text} ago") }
 }
 
-/// The time of day with milliseconds; hovering tells the date.
+/// The time of day with milliseconds; hovering shows the date.
 pub(crate) fn clock_mark(at: &str) -> Markup {
     let shown = at.split_once('T').map_or(at, |(_, clock)| clock.trim_end_matches('Z'));
     html! { time datetime=(at) title=(at) { (line(shown, 40)) } }
 }
 
-/// Milliseconds from one time to another or to now; `None` if a time cannot be read.
+/// Milliseconds from one time to another or to now; `None` if a time is invalid.
 pub(crate) fn elapsed_ms(from: &str, to: Option<&str>, now: Timestamp) -> Option<u64> {
     let from: Timestamp = from.parse().ok()?;
     let to = match to {
@@ -109,7 +111,7 @@ pub(crate) fn elapsed_ms(from: &str, to: Option<&str>, now: Timestamp) -> Option
     u64::try_from(to.duration_since(from).as_millis()).ok()
 }
 
-/// A duration of milliseconds; a dash for none.
+/// A duration; a dash for `None`.
 pub(crate) fn duration(ms: Option<u64>) -> String {
     ms.map_or_else(|| "–".to_owned(), words::duration)
 }
@@ -128,7 +130,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{number:.1} {}", UNITS[unit])
 }
 
-/// The command line that does the same, with a button that copies it.
+/// The equivalent command line, with a copy button.
 pub(crate) fn command_line(command: &CommandText) -> Markup {
     let command = name(&command.to_string());
     html! {
@@ -139,7 +141,7 @@ pub(crate) fn command_line(command: &CommandText) -> Markup {
     }
 }
 
-/// A link that looks like a button and leads to what changes the mesh, with the command that does the same.
+/// A link to an action, styled as a button, with the equivalent command.
 pub(crate) fn action_link(address: &PageAddress, title: &str, command: &CommandText) -> Markup {
     let command = name(&command.to_string());
     html! { a.button data-action data-command=(command) aria-description={ "$ " (command) } href=(address) { (title) } }
@@ -179,7 +181,7 @@ mod tests {
         let html = value_block(&Value::String("é".repeat(MAX_SHOWN_BYTES)), "/whole?a&b").into_string();
         assert!(html.len() < MAX_SHOWN_BYTES + 300, "{}", html.len());
         assert!(
-            html.contains("The first 16.0 KiB of 32.0 KiB. <a href=\"/whole?a&amp;b\">"),
+            html.contains("First 16.0 KiB of 32.0 KiB. <a href=\"/whole?a&amp;b\">"),
             "{}",
             &html[html.len() - 200..]
         );

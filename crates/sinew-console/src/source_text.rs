@@ -1,4 +1,4 @@
-//! Files of workflows with what was found in them, in place.
+//! Files of workflows with their findings in place.
 
 use maud::{Markup, html};
 use sinew_inspection::words;
@@ -8,14 +8,14 @@ use crate::editor_documents::{SourceDocument, SourceFileDocument};
 use crate::page_frame::code_link;
 use crate::shown_text;
 
-/// Lines of a file that are shown.
+/// Maximum shown lines per file.
 const MAX_LINES: usize = 400;
-/// Bytes of all files that are shown.
+/// Maximum shown bytes of all files.
 const MAX_BYTES: usize = 40 << 10;
-/// Characters of a line that are shown.
+/// Maximum shown characters per line.
 const MAX_LINE_CHARS: usize = 400;
 
-/// Files with their findings; `whole` leads to all of it.
+/// Files with their findings; `whole` links to the full files.
 pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
     let mut left = MAX_BYTES;
     html! {
@@ -25,13 +25,13 @@ pub(crate) fn source_files(source: &SourceDocument, whole: &str) -> Markup {
             @if { left -= shown.min(left); true } {
                 h3 { code { (shown_text::line(&file.name, 200)) } @if !found.is_empty() { " " span.quiet { (words::count(found.len(), "finding")) } } }
                 (lines_of(&file.text[..shown], &found, &file.name))
-                @if shown < file.text.len() || file.text.lines().count() > MAX_LINES { p.more { "Not all of it is shown. " a href=(whole) { "All of it" } } }
+                @if shown < file.text.len() || file.text.lines().count() > MAX_LINES { p.more { "The file is truncated. " a href=(whole) { "Show all" } } }
             }
         }
     }
 }
 
-/// Findings of a file. Those that name no file are of the first.
+/// Findings of a file. Findings without a file belong to the first.
 fn findings_of<'s>(
     source: &'s SourceDocument,
     file: &SourceFileDocument,
@@ -60,10 +60,11 @@ fn lines_of(text: &str, findings: &[&FindingDocument], name: &str) -> Markup {
     }
 }
 
-/// A line with the place of its first finding marked.
+/// A line with its first finding marked.
 fn marked(line: &str, here: &[&&FindingDocument]) -> Markup {
     let Some(finding) = here.first() else { return html! { (shown_text::line(line, MAX_LINE_CHARS)) } };
-    // Columns count characters from 1; an end on another line is that of this one.
+    // Columns count characters from 1; a finding that ends on another line is marked to the end of
+    // this one.
     let chars = line.chars().count();
     let begin = finding.column.map_or(0, |column| (column as usize).saturating_sub(1)).min(chars);
     let is_here = finding.end_line == finding.line;

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::shown_text;
 
-/// Words of executions and nodes with their icons: those of drawings, so that all surfaces agree.
+/// Statuses of executions and nodes with their icons, which are the same as in drawings.
 const ICONS: [(&str, &str); 9] = [
     ("planned", "○"),
     ("queued", "○"),
@@ -17,7 +17,7 @@ const ICONS: [(&str, &str); 9] = [
     ("paused", "‖"),
 ];
 
-/// The icon of a word, and the class that gives its colour.
+/// The icon of a status, and the class with its colour.
 pub(crate) fn icon_of(word: &str) -> (&'static str, &'static str) {
     ICONS.iter().find(|(known, _)| *known == word).map_or(("unknown", "?"), |(known, icon)| (known, icon))
 }
@@ -27,7 +27,7 @@ pub(crate) fn status_mark(word: &str) -> Markup {
     mark_like(word, word)
 }
 
-/// A word of another kind, with the colour and icon of a status.
+/// Another word with the colour and icon of a status.
 pub(crate) fn mark_like(status: &str, word: &str) -> Markup {
     let (class, icon) = icon_of(status);
     html! {

@@ -1,34 +1,34 @@
-//! Two texts side by side, line by line: what was taken on the left, what was added on the right.
+//! A side-by-side diff of two texts: removed lines on the left, added lines on the right.
 
 use maud::{Markup, html};
 use similar::{ChangeTag, DiffOp, TextDiff};
 
 use crate::shown_text;
 
-/// Bytes of each text that are compared.
+/// Maximum compared bytes of each text.
 const MAX_COMPARED_BYTES: usize = 256 << 10;
-/// Lines that are shown.
+/// Maximum shown lines.
 const MAX_LINES: usize = 600;
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// Characters of a line.
+/// Maximum characters per line.
 const MAX_LINE_CHARS: usize = 400;
 
 /// A line of one side: its class, its sign, and its text.
 type SideLine<'t> = (&'static str, &'static str, &'t str);
 
-/// The difference of two texts of others, each with the name of its side.
+/// The diff of two untrusted texts, each with the name of its side.
 pub(crate) fn text_diff(sides: [&str; 2], old: &str, new: &str) -> Markup {
     if old == new {
-        return html! { p.empty { "They are the same." } };
+        return html! { p.empty { "No differences." } };
     }
     let cut = |text: &str| text[..text.floor_char_boundary(MAX_COMPARED_BYTES)].to_owned();
     let (old, new) = (cut(old), cut(new));
     if old == new {
         let size = shown_text::size(MAX_COMPARED_BYTES as u64);
-        return html! { p.empty { "The first " (size) " are the same: what differs comes later." } };
+        return html! { p.empty { "No differences in the first " (size) "; the rest is not compared." } };
     }
-    // Comparing texts without likeness takes long; what is found by then is shown.
+    // Comparing dissimilar texts takes long; show what was found until the timeout.
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&old, &new);
     let groups = diff.grouped_ops(CONTEXT_LINES);
     let groups =
@@ -51,7 +51,7 @@ pub(crate) fn text_diff(sides: [&str; 2], old: &str, new: &str) -> Markup {
     }
 }
 
-/// Rows of one operation: a line that was replaced stands beside the one that replaced it.
+/// Rows of one operation: a replaced line is next to its replacement.
 fn rows_of<'t>(diff: &TextDiff<'t, 't, 't, str>, op: &DiffOp) -> Vec<[Option<SideLine<'t>>; 2]> {
     let mut taken = Vec::new();
     let mut added = Vec::new();
@@ -94,12 +94,12 @@ mod tests {
             assert!(html.contains(wanted), "{wanted} is not in {html}");
         }
         let diff = |old: &str, new: &str| text_diff(["a", "b"], old, new).into_string();
-        assert!(diff("same", "same").contains("They are the same"));
+        assert!(diff("same", "same").contains("No differences."));
         let many = "x\n".repeat(2_000);
         let html = diff("", &many);
         assert!(html.contains("1400 more lines") && html.len() < 96 << 10, "{}", html.len());
-        // Text that is not compared is not said to be the same.
+        // Text that is not compared is not reported as equal.
         let long = "x".repeat(MAX_COMPARED_BYTES);
-        assert!(diff(&format!("{long}a"), &format!("{long}b")).contains("what differs comes later"));
+        assert!(diff(&format!("{long}a"), &format!("{long}b")).contains("the rest is not compared"));
     }
 }

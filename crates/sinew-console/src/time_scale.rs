@@ -1,26 +1,26 @@
-//! The scale of a chart of time: a range of milliseconds, with idle gaps cut out.
+//! The scale of a time chart: a range of milliseconds, optionally without idle gaps.
 
-/// A gap is cut if it takes at least this part of the range, one in so many.
+/// A gap is removed if it is at least this fraction of the range: one in `GAP_PARTS`.
 const GAP_PARTS: u64 = 20;
-/// Places with a label.
+/// Number of labels.
 const TICKS: u64 = 5;
 
-/// Where a time is in a chart.
+/// Maps times to positions in a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeScale {
-    /// Parts of time that are shown, in order, without overlap. Never empty.
+    /// Shown intervals, in order, without overlap. Never empty.
     parts: Vec<(u64, u64)>,
-    /// Begins of the parts behind a gap.
+    /// Starts of the intervals that follow a gap.
     gaps: Vec<u64>,
 }
 
 impl TimeScale {
-    /// All of a range.
+    /// Shows a range completely.
     pub(crate) fn whole((from, to): (u64, u64)) -> Self {
         Self { parts: vec![(from, to.max(from.saturating_add(1)))], gaps: Vec::new() }
     }
 
-    /// A range without the long gaps in which no span is.
+    /// Shows a range without long gaps that contain no span.
     pub(crate) fn cut(range: (u64, u64), spans: &[(u64, u64)]) -> Self {
         let whole = Self::whole(range);
         let (from, to) = whole.range();
@@ -42,24 +42,25 @@ impl TimeScale {
         if parts.is_empty() { whole } else { Self { parts, gaps } }
     }
 
-    /// First and last time that is shown.
+    /// First and last shown time.
     pub(crate) fn range(&self) -> (u64, u64) {
         let first = self.parts.first().map_or(0, |part| part.0);
         (first, self.parts.last().map_or(first, |part| part.1))
     }
 
-    /// Milliseconds that are shown.
+    /// Total shown milliseconds.
     fn length(&self) -> u64 {
         self.parts.iter().map(|(from, to)| to - from).sum::<u64>().max(1)
     }
 
-    /// Where a time is, from 0 to 1. Times outside the range and in gaps are at the nearest place that is shown.
+    /// Position of a time, from 0 to 1. Times outside the range and in gaps are at the nearest
+    /// shown position.
     pub(crate) fn place(&self, at: u64) -> f64 {
         let before: u64 = self.parts.iter().map(|(from, to)| at.clamp(*from, *to) - from).sum();
         before as f64 / self.length() as f64
     }
 
-    /// Whether any of a span is shown.
+    /// Returns true if any part of a span is shown.
     pub(crate) fn shows(&self, from: u64, to: u64) -> bool {
         self.parts.iter().any(|part| from <= part.1 && to >= part.0)
     }
@@ -72,12 +73,12 @@ impl TimeScale {
         !self.gaps.is_empty()
     }
 
-    /// Times at even distances of the chart.
+    /// Times at equal distances in the chart.
     pub(crate) fn ticks(&self) -> Vec<u64> {
         (0..TICKS).map(|tick| self.time_at(self.length() * tick / TICKS)).collect()
     }
 
-    /// The time behind so many milliseconds that are shown.
+    /// The time after a number of shown milliseconds.
     fn time_at(&self, mut shown: u64) -> u64 {
         for (from, to) in &self.parts {
             if shown < to - from {

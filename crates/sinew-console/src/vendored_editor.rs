@@ -1,15 +1,17 @@
-//! The code editor of the author's desk: CodeMirror 6 as its packages publish it, without a build.
+//! The code editor of the workflow editor: the published packages of CodeMirror 6, without a build
+//! step.
 //!
-//! Browsers resolve no bare names of modules, and the content policy forbids a map of them within pages. So the names in import
-//! statements are replaced by addresses when a file is served; nothing else of a file is changed.
+//! Browsers do not resolve bare module names, and the content policy forbids inline import maps.
+//! Serving a file therefore replaces the names in import statements by addresses; nothing else is
+//! changed.
 
 use crate::page_file::{JAVASCRIPT, PageFile};
 
 /// A file of a package.
 struct VendoredModule {
-    /// Name by which others import it.
+    /// Name in import statements.
     specifier: &'static str,
-    /// Name of the file in its address.
+    /// File name in its address.
     file: &'static str,
     text: &'static str,
 }
@@ -24,7 +26,7 @@ macro_rules! vendored {
     };
 }
 
-/// The packages, each behind those that it imports.
+/// The packages, each after its dependencies.
 const PACKAGES: [VendoredModule; 15] = [
     vendored!("@marijn/find-cluster-break", "find-cluster-break-1.0.4", "find-cluster-break.js"),
     vendored!("style-mod", "style-mod-4.1.5", "style-mod.js"),
@@ -43,7 +45,7 @@ const PACKAGES: [VendoredModule; 15] = [
     vendored!("@codemirror/lang-yaml", "lang-yaml-6.1.3", "lang-yaml.js"),
 ];
 
-/// The module that opens an editor, then the packages behind it.
+/// The module that opens an editor, then the packages that it imports.
 pub(crate) fn editor_files() -> Vec<PageFile> {
     let mut addresses: Vec<(&str, String)> = Vec::new();
     let mut files = Vec::new();
@@ -57,7 +59,7 @@ pub(crate) fn editor_files() -> Vec<PageFile> {
     files
 }
 
-/// The text of a module with addresses in place of the names that it imports.
+/// The text of a module with addresses in place of the imported names.
 fn with_addresses(text: &str, addresses: &[(&str, String)]) -> String {
     let named = addresses.iter().filter(|(name, _)| text.contains(*name));
     named.fold(text.to_owned(), |text, (name, address)| {

@@ -346,7 +346,7 @@ async fn texts_of_too_many_values_are_refused_before_they_are_read() {
         assert!(text.contains(&format!("more than {most} values")), "{path}: {text}");
     }
     let (status, text) = post("/api/v1/inspections", "{\"format\": 1, \"rounds\": [0,0]}".to_owned()).await;
-    assert!(status == 422 && text.contains("its plan"), "{status} {text}");
+    assert!(status == 422 && text.contains("plan:"), "{status} {text}");
     world.end().await;
 }
 

@@ -1,4 +1,4 @@
-//! The agents of an execution: what each of them was asked, how it went, how long it took, and what it cost.
+//! The agents of an execution: calls, results, durations and costs of each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sinew_protocol::usage::TaskUsage;
 
 use crate::record::Record;
 
-/// Nodes that are named of one agent.
+/// Maximum nodes per agent.
 const MAX_NODES: usize = 50;
 
 /// Work of one agent or workflow for an execution.
@@ -20,24 +20,24 @@ pub struct AgentWork {
     pub agent: String,
     /// Whether a workflow was called.
     pub is_workflow: bool,
-    /// Nodes that it worked on, in the order of their first task; not more than 50.
+    /// Nodes that it worked on, in order of their first task; at most 50.
     pub nodes: Vec<String>,
-    /// Tasks that were sent, those of repeated attempts included.
+    /// Number of tasks, including those of repeated attempts.
     pub tasks: usize,
-    /// Tasks without an answer yet.
+    /// Tasks without a result.
     pub open: usize,
     /// Tasks that ended with a fault.
     pub failed: usize,
-    /// Milliseconds of work, summed up; open tasks count to the time of the view. Of agents that do not report how long they
-    /// worked, the whole time from a task to its answer.
+    /// Total milliseconds of work; open tasks count to the time of the view. If an agent does not
+    /// report its work time, the time from task to result.
     pub working_ms: Time,
-    /// The longest of them.
+    /// The longest of these times.
     pub longest_ms: Time,
-    /// Milliseconds that tasks waited in queues before the work on them started, summed up, as far as the agent reports it.
+    /// Total milliseconds that tasks were queued, if the agent reports its work time.
     pub queued_ms: Time,
-    /// The longest of them.
+    /// The longest of these times.
     pub longest_queued_ms: Time,
-    /// Tokens and price, as the agent told them.
+    /// Tokens and price, as reported by the agent.
     #[serde(flatten)]
     pub used: TaskUsage,
     /// The latest fault; `None` if no task failed.
@@ -45,12 +45,12 @@ pub struct AgentWork {
     pub last_error: Option<Fault>,
 }
 
-/// Tasks as they are read from the facts.
+/// Collects tasks from facts.
 #[derive(Default)]
 struct WorkRecorder {
     found: Vec<AgentWork>,
     places: BTreeMap<(bool, String), usize>,
-    /// Open tasks: place of the agent, and the time when the task was sent.
+    /// Open tasks: index of the agent, and the time when the task was sent.
     open: BTreeMap<(ActivationId, u32), (usize, Time)>,
 }
 
@@ -96,7 +96,7 @@ impl WorkRecorder {
     }
 }
 
-/// Returns the work of each agent and workflow that an execution asked, in the order of their first tasks, seen at `now`.
+/// Returns the work of each called agent and workflow, in order of their first tasks, at `now`.
 pub fn agent_work(record: &Record, now: Time) -> Vec<AgentWork> {
     let mut recorder = WorkRecorder::default();
     let ctx = record.execution.ctx();

@@ -1,4 +1,4 @@
-//! Decisions of people: who decided what, when, and with which words.
+//! Decisions of people: person, decision, time and comment.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,15 +9,15 @@ use sinew_runtime::events;
 use crate::record::Record;
 use crate::words;
 
-/// One decision.
+/// A decision of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PersonDecision {
-    /// The node that asked, with its place in maps and loops.
+    /// The node with the question, with its index in maps and loops.
     pub node: String,
     /// `approved`, `rejected`, `answered` or `timed out`.
     #[serde(rename = "decision")]
     pub word: &'static str,
-    /// The person; none if the time ran out.
+    /// The person; absent if the question timed out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Milliseconds since 1970 UTC.
@@ -27,7 +27,7 @@ pub struct PersonDecision {
     /// Comment of the person, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// The answer, if it says more than yes or no.
+    /// The answer, if it is more than approve or reject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -54,7 +54,7 @@ pub fn decisions(record: &Record) -> Vec<PersonDecision> {
     found
 }
 
-/// Returns the word for an answer, and what it says beside the word.
+/// Returns the decision of an answer, and additional data.
 fn word(answer: &PersonAnswer) -> (&'static str, Option<Value>) {
     if answer.timed_out {
         return ("timed out", None);
@@ -69,7 +69,7 @@ fn word(answer: &PersonAnswer) -> (&'static str, Option<Value>) {
 }
 
 impl PersonDecision {
-    /// Returns the decision as a line for people.
+    /// Formats the decision for people.
     pub fn line(&self, now: Time) -> String {
         let by = self.by.as_ref().map(|by| format!(" by {}", words::one_line(by, 60))).unwrap_or_default();
         let data =

@@ -1,4 +1,4 @@
-//! `execution describe`: how it stands, what it waits for, what failed first and why, and what to do next.
+//! `execution describe`: status, waits, the first failure and its causes, and recommended commands.
 
 use std::fmt::Write as _;
 
@@ -21,14 +21,14 @@ use crate::waiting::{self, ShownWait, WaitKind};
 use crate::words;
 use sinew_protocol::query::ExecutionStatus;
 
-/// Most warnings of one execution that are told.
+/// Maximum warnings per execution.
 const MAX_WARNINGS: usize = 50;
-/// Longest input that a recommended command repeats.
+/// Maximum size of an input in a recommended command.
 const MAX_INPUT_BYTES: usize = 200;
-/// Waits that the text shows; all are in the data.
+/// Maximum waits and warnings in the text; the data contain all.
 const SHOWN: usize = 10;
 
-/// All that `describe` says.
+/// The description of an execution.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExecutionDescription {
     /// Id of the execution.
@@ -43,25 +43,25 @@ pub struct ExecutionDescription {
     #[serde(serialize_with = "words::serialize_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
-    /// On whose behalf it runs.
+    /// Origin of the execution.
     #[serde(flatten)]
     pub about: RecordOrigin,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time.
     #[serde(serialize_with = "words::serialize")]
     #[schemars(with = "String")]
     pub started: Time,
-    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
+    /// End time; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
-    /// When its process was gone, milliseconds since 1970 UTC: the execution does not go on. `None` if it does, or has ended.
+    /// When its process ended before the execution did; `None` if it still runs or has ended.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub stopped: Option<Time>,
     /// True if no agent was called and every output was null.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Milliseconds from begin to end, or until now.
+    /// Milliseconds from start to end, or until now.
     pub duration_ms: Time,
     /// Nodes by status.
     pub nodes: NodeCounts,
@@ -72,78 +72,78 @@ pub struct ExecutionDescription {
     pub output: Option<Value>,
     /// The dialect's own result object.
     pub native: Value,
-    /// Reasons why it waits.
+    /// Waits of the execution or its nodes.
     pub waiting: Vec<ShownWait>,
-    /// Description of the failure, if it failed.
+    /// The failure, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureDescription>,
-    /// Problems that did not fail a node: conversions that raised, values that break a contract.
+    /// Problems that did not fail a node: failed conversions, contract violations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<NodeWarning>,
-    /// How often an operator retried it.
+    /// Number of retries by operators.
     pub retries: u32,
-    /// Work of language models, by node.
+    /// Model usage by node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelUsage>,
     /// Decisions of people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<PersonDecision>,
-    /// Commands that were given, with their callers.
+    /// Commands that it received, with their callers.
     pub commands: Vec<Verdict>,
-    /// Commands that make sense now.
+    /// Recommended commands.
     pub next: Vec<String>,
 }
 
-/// A problem at a node that did not fail it.
+/// A problem that did not cause a node to fail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeWarning {
     /// The node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// ExecutionDescription in one sentence.
+    /// Description in one sentence.
     pub message: String,
 }
 
-/// Nodes by how they stand.
+/// Number of nodes by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NodeCounts {
     /// Number of nodes.
     pub total: usize,
     /// Nodes that have ended.
     pub over: usize,
-    /// Nodes at work.
+    /// Running nodes.
     pub running: usize,
-    /// Reasons why it waits.
+    /// Waiting nodes.
     pub waiting: usize,
     /// Nodes that failed.
     pub failed: usize,
-    /// Nodes that did not have to run, or that an ended execution did not reach.
+    /// Nodes that were skipped or not reached.
     pub skipped: usize,
 }
 
-/// The first failure, outermost words first.
+/// The first failure, outermost message first.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FailureDescription {
-    /// Where it began; none if no node is to blame.
+    /// Node of the original failure; absent if no node failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Message of the execution, then of each node around the failure, then the attempts of the innermost one.
+    /// Fault of the execution, of each enclosing node, then of the attempts of the innermost node.
     pub chain: Vec<FailureCause>,
 }
 
-/// One link of the chain.
+/// One fault of the chain.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailureCause {
-    /// The node; none for the execution itself.
+    /// The node; absent for the execution itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Agent that was asked.
+    /// Called agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Which attempt.
+    /// Number of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// When.
+    /// Time of the fault.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub at: Option<Time>,
@@ -152,7 +152,7 @@ pub struct FailureCause {
     pub fault: Fault,
 }
 
-/// Describes an execution as it is at `now`.
+/// Describes an execution at `now`.
 pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
     let state = record.execution.state();
     let status = words::status_of(state);
@@ -197,7 +197,7 @@ fn warnings(record: &Record) -> Vec<NodeWarning> {
             let line = note["conversion_failed"]["line"].as_u64();
             let line = line.map(|line| format!(" at line {line}")).unwrap_or_default();
             let (connection, error) = (text("conversion_failed", "connection"), text("conversion_failed", "error"));
-            format!("the conversion function of '{connection}' raised{line}: {error}; the value travelled on unconverted")
+            format!("the conversion function of '{connection}' raised{line}: {error}; the value was passed on unconverted")
         } else if note.get("schema_violation").is_some() {
             let (side, member) = (text("schema_violation", "side"), text("schema_violation", "member"));
             format!("the {side} member '{member}' {}", text("schema_violation", "problem"))
@@ -211,7 +211,7 @@ fn warnings(record: &Record) -> Vec<NodeWarning> {
     found
 }
 
-/// NodeCounts nodes by how they stand.
+/// Counts nodes by status.
 pub fn counts(record: &Record, now: Time) -> NodeCounts {
     let rows = node_rows::rows(&record.execution, now);
     let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
@@ -225,7 +225,7 @@ pub fn counts(record: &Record, now: Time) -> NodeCounts {
     }
 }
 
-/// The first failure with what led to it; none if nothing failed for good.
+/// Returns the first failure and its causes; `None` if no failure was final.
 pub fn failure(record: &Record) -> Option<FailureDescription> {
     let state = record.execution.state();
     let ctx = record.execution.ctx();
@@ -245,7 +245,7 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
     if chain.is_empty() && act.is_none() {
         return None;
     }
-    // Inwards: a map failed because its child did.
+    // Continue with the child: a map failed because its child did.
     let mut inner = None;
     while let Some(one) = act.filter(|act| state.acts.len() > *act as usize) {
         inner = Some(one);
@@ -266,8 +266,8 @@ pub fn failure(record: &Record) -> Option<FailureDescription> {
     Some(FailureDescription { node: inner.map(|act| events::label(&ctx, act)), chain })
 }
 
-/// Returns the agent to which a failure of an activation points: the one whose request failed, else the one whose output did not
-/// pass.
+/// Returns the agent that caused the failure of an activation: the one whose request failed, otherwise
+/// the one whose output was rejected.
 fn blamed_agent(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
     let one = ctx.act(act);
     let is_answered = one.replies.last().is_some_and(|reply| reply.result.is_ok());
@@ -294,11 +294,11 @@ fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
             }
         }
     }
-    // A single attempt said what its activation says.
+    // The fault of a single attempt is that of its activation.
     if found.len() < 2 { Vec::new() } else { found }
 }
 
-/// Commands that make sense as things stand.
+/// Returns commands that are useful in the current status.
 fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<String> {
     let id = record.reference();
     if record.is_of_one_process() {
@@ -333,7 +333,7 @@ fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<St
     next
 }
 
-/// Returns the `sinew run` command for the input of an execution of one process, with answers for the persons it waited for.
+/// Returns the `sinew run` command that repeats an in-process execution, with answers to its questions.
 fn start_again_command(record: &Record, waits: &[ShownWait]) -> String {
     let mut command = "sinew run FILE --local".to_owned();
     let ctx = record.execution.ctx();
@@ -351,7 +351,7 @@ fn start_again_command(record: &Record, waits: &[ShownWait]) -> String {
     command
 }
 
-/// The description for people.
+/// Formats the description for people.
 pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> String {
     let mut out = String::new();
     let (on, off) = if color { (words::status_color(description.status), "\u{1b}[0m") } else { ("", "") };
@@ -391,7 +391,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
         line("ended", &moment(ended));
     }
     if let Some(stopped) = description.stopped {
-        line("stopped", &format!("{}; its process is gone, and it does not go on", moment(stopped)));
+        line("stopped", &format!("{}; the process that ran it has ended", moment(stopped)));
     }
     let about = &description.about;
     for (name, value) in [("caller", &about.caller), ("user", &about.user), ("session", &about.session)] {
@@ -460,16 +460,16 @@ fn warnings_text(out: &mut String, description: &ExecutionDescription) {
 }
 
 fn commands_text(out: &mut String, commands: &[Verdict]) {
-    // A decision that was taken stands above, in the words of who decided.
+    // Accepted decisions are listed above, with their comments.
     let is_told = |verdict: &&Verdict| !(verdict.op == Operation::Approve && verdict.accepted);
     let told: Vec<&Verdict> = commands.iter().filter(is_told).collect();
     if !told.is_empty() {
         out.push_str("commands\n");
         for verdict in told {
-            let word = if verdict.accepted { "accepted" } else { "refused" };
+            let word = if verdict.accepted { "accepted" } else { "rejected" };
             let reason =
                 if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
-            // A person who says no gives the same command as one who says yes.
+            // Approvals and rejections are the same command.
             let op = if verdict.op == Operation::Approve { "decision" } else { verdict.op.as_str() };
             let who = caller(&verdict.caller);
             let _ = writeln!(
@@ -491,9 +491,9 @@ fn waiting_text(out: &mut String, waits: &[ShownWait]) {
         let node = wait.node.as_deref().unwrap_or("the execution");
         let _ = writeln!(out, "  {}: for {}", words::name(node), words::name(&wait.text));
         if let Some(question) = &wait.question {
-            let _ = writeln!(out, "    asks: {}", words::one_line(&question.prompt, 200));
+            let _ = writeln!(out, "    question: {}", words::one_line(&question.prompt, 200));
             if !question.data.is_null() {
-                let _ = writeln!(out, "    about: {}", words::one_line(&question.data.to_string(), 200));
+                let _ = writeln!(out, "    data: {}", words::one_line(&question.data.to_string(), 200));
             }
         }
     }

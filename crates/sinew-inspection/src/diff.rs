@@ -1,6 +1,6 @@
-//! `execution diff`: two executions side by side: how nodes ended, what they gave, how long they took.
+//! `execution diff`: two executions side by side: status, outputs and durations of nodes.
 //!
-//! How long something took, and how often it was tried, is shown and is not a difference: it never is the same.
+//! Durations and attempts are shown, but do not count as differences, because they always vary.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -18,25 +18,25 @@ use crate::words;
 use crate::words::duration;
 use sinew_protocol::query::ExecutionStatus;
 
-/// Characters of a value that are shown.
+/// Maximum characters of a value.
 const SHOWN: usize = 100;
 
-/// Two executions.
+/// Comparison of two executions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecutionComparison {
-    /// True if they did the same.
+    /// True if they do not differ.
     pub same: bool,
     first: Side,
     second: Side,
     /// Patch from the first input to the second.
     input: Vec<Value>,
-    /// The same for their outputs.
+    /// Patch from the first output to the second.
     output: Vec<Value>,
-    /// Nodes with their places in maps and loops: those of the first in its order, then those of the second only.
+    /// Nodes with their index in maps and loops: first those of the first execution, then the others.
     nodes: Vec<Node>,
 }
 
-/// One of the two.
+/// One of the compared executions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ComparedExecution")]
 struct Side {
@@ -49,7 +49,7 @@ struct Side {
     duration_ms: Time,
 }
 
-/// A node of either.
+/// A node of either execution.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "NodeComparison")]
 struct Node {
@@ -64,7 +64,7 @@ struct Node {
     output: Vec<Value>,
 }
 
-/// How a node stood in one of them.
+/// A node in one of the executions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 struct ComparedNode {
     status: NodeStatus,
@@ -78,7 +78,7 @@ struct ComparedNode {
     output: Value,
 }
 
-/// Compares two executions as they are at `now`; of one node only, if it is named. None if neither has that node.
+/// Compares two executions at `now`, optionally one node only. `None` if neither has that node.
 pub fn compare(
     first: &Record,
     second: &Record,
@@ -144,7 +144,7 @@ fn output(record: &Record) -> Value {
     outcome.and_then(|outcome| outcome.output.as_deref().cloned()).unwrap_or_default()
 }
 
-/// How every node stood, the last time if it ran several times.
+/// Returns the latest status of every node.
 fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
     fn flatten(branches: Vec<TreeBranch>, found: &mut IndexMap<String, ComparedNode>) {
         for TreeBranch { label, row, children, .. } in branches {
@@ -173,7 +173,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
     found
 }
 
-/// Returns the JSON Patch from one value to the other. Each operation also states the old value, which the standard allows.
+/// Returns the JSON Patch between two values. Operations also contain the old value.
 pub fn patch(before: &Value, after: &Value) -> Vec<Value> {
     let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
     let Value::Array(mut operations) = operations else { return Vec::new() };
@@ -186,7 +186,7 @@ pub fn patch(before: &Value, after: &Value) -> Vec<Value> {
     operations
 }
 
-/// The comparison for people.
+/// Formats the comparison for people.
 pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
     let heads = ["", "EXECUTION", "WORKFLOW", "STATUS", "TIME"];
     let mut sides = vec![heads.map(str::to_owned).to_vec()];
@@ -227,12 +227,12 @@ pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
     parts.join("\n\n")
 }
 
-/// `replace /price  5 → 8`.
+/// Formats one change: `replace /price  5 → 8`.
 fn line(change: &Value, ascii: bool) -> String {
     let shown = |key: &str| change.get(key).map(|value| words::one_line(&value.to_string(), SHOWN));
     let word = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
     let path = match word("path") {
-        path if path.is_empty() => "(all of it)".to_owned(),
+        path if path.is_empty() => "(entire value)".to_owned(),
         path => words::one_line(&path, SHOWN),
     };
     let values = [shown("was"), shown("value")].into_iter().flatten().collect::<Vec<_>>();

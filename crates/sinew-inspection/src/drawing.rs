@@ -1,7 +1,8 @@
-//! A plan as a drawing: one node per node, worded for people, with where it starts and where it ends.
+//! A plan as a drawing: one node per plan node, with readable labels, a start and a finish.
 //!
-//! Place in the flow: `Plan (+ DrawnProgress) ──draw──▶ Drawing`, which `sinew-diagram` turns into Mermaid, SVG, PNG, DOT or
-//! text. It knows operations, not dialects; a few words are looked up in what a dialect keeps at a node.
+//! Place in the data flow: `Plan (+ DrawnProgress) ──draw──▶ Drawing`, which `sinew-diagram`
+//! renders as Mermaid, SVG, PNG, DOT or text. It knows operations, not dialects; some labels come
+//! from the data that a dialect stores in a node.
 
 mod opened;
 mod run;
@@ -23,7 +24,7 @@ use self::sockets::SocketLooks;
 use crate::record::Record;
 use crate::words;
 
-/// Draws a plan; with a run, how far it came.
+/// Draws a plan, with its progress if given.
 pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> Drawing {
     let mut sketch = DrawingBuilder { plan, run, drawing: Drawing { direction, ..Drawing::default() } };
     sketch.nodes();
@@ -33,7 +34,7 @@ pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> D
     sketch.drawing
 }
 
-/// Returns the text above an execution's drawing: workflow and status, then id, begin, end and duration.
+/// Returns the caption of an execution's drawing: workflow, status, id, start, end and duration.
 pub fn caption(record: &Record) -> DrawingCaption {
     let state = record.execution.state();
     let status = words::status_of(state);
@@ -57,7 +58,7 @@ struct DrawingBuilder<'a> {
 }
 
 impl DrawingBuilder<'_> {
-    /// Start, where no node of the plan is one, then all nodes in file order.
+    /// Adds a start, unless the plan has one, then all nodes in file order.
     fn nodes(&mut self) {
         let plan = self.plan;
         if plan.entry.is_empty() || plan.entry.iter().any(|ix| plan.node(*ix).op != NodeOperation::Source) {
@@ -103,7 +104,7 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// The plan's own edges.
+    /// Adds the edges of the plan.
     fn flow(&mut self) {
         let plan = self.plan;
         let back = back_edges(plan);
@@ -119,7 +120,7 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Edges to the nodes that maps, loops and forks run.
+    /// Adds edges to the bodies of maps, loops and forks.
     fn children(&mut self) {
         let plan = self.plan;
         for (ix, node) in plan.nodes.iter().enumerate() {
@@ -145,7 +146,7 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Finish, after every node that leads nowhere else, and what runs when all is done.
+    /// Adds the finish, after all nodes without successor, and the exit handlers.
     fn end(&mut self) {
         let plan = self.plan;
         let finish = free_id(plan, "Finish");
@@ -196,7 +197,7 @@ impl DrawingBuilder<'_> {
     }
 }
 
-/// Returns the outline of a node. `parts` tells whether edges with labels leave it.
+/// Returns the shape of a node. `parts` is true if it has labelled outgoing edges.
 fn shape(node: &PlanNode, parts: bool) -> Shape {
     let own = node.extra.pointer("/look/shape").and_then(Value::as_str);
     match own.filter(|_| matches!(node.op, NodeOperation::Pure | NodeOperation::Agent)) {
@@ -231,7 +232,7 @@ fn shape(node: &PlanNode, parts: bool) -> Shape {
     }
 }
 
-/// The bold line and those below it.
+/// Returns the title and the other lines of a node.
 fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
     let name = node.label.clone().unwrap_or_else(|| heading(&node.id));
     let text = |key: &str| node.extra.get(key).and_then(Value::as_str);
@@ -244,7 +245,7 @@ fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>)
         (_, kind) => heading(kind),
     };
     let mut lines = Vec::new();
-    // The icon of an editor stands here as a word.
+    // The icon of an editor is shown by name.
     let look = |key: &str| node.extra.pointer(&format!("/look/{key}")).and_then(Value::as_str);
     if let (Some(category), Some(icon)) = (look("category"), look("icon")) {
         lines.push(format!("{category} · {icon}"));
@@ -252,7 +253,7 @@ fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>)
     match &node.agent {
         Some(agent) => {
             lines.push(agent.clone());
-            // Several nodes of one agent would look the same.
+            // Otherwise nodes of the same agent would look identical.
             if shared.contains(agent.as_str()) && name != *agent {
                 lines.push(name);
             }
@@ -284,12 +285,12 @@ fn node_words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>)
     (title, lines)
 }
 
-/// The name of a quiet node, and its kind, which only a pointer over it tells.
+/// Returns the name of a quiet node, and its kind for the tooltip.
 fn quiet_words(node: &PlanNode) -> (String, Vec<String>) {
     (node.label.clone().unwrap_or_else(|| node.id.clone()), vec![heading(&node.kind)])
 }
 
-/// `check_risk` as `Check Risk`; a name that has capitals of its own stays as it is.
+/// Formats `check_risk` as `Check Risk`; a name with capitals is not changed.
 fn heading(id: &str) -> String {
     if id.chars().any(char::is_uppercase) {
         return id.to_owned();
@@ -301,13 +302,13 @@ fn heading(id: &str) -> String {
     words.flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Agents that more than one node works with.
+/// Returns agents that several nodes use.
 fn shared_agents(plan: &Plan) -> BTreeSet<&str> {
     let mut seen = BTreeSet::new();
     plan.nodes.iter().filter_map(|node| node.agent.as_deref()).filter(|agent| !seen.insert(*agent)).collect()
 }
 
-/// The id itself, or with underscores where a node of the plan has it.
+/// Appends underscores to an id that a node of the plan already has.
 fn free_id(plan: &Plan, id: &str) -> String {
     let mut id = id.to_owned();
     while plan.find(&id).is_some() {
@@ -316,14 +317,14 @@ fn free_id(plan: &Plan, id: &str) -> String {
     id
 }
 
-/// Edges that close a cycle, found by a walk in file order.
+/// Returns edges that close a cycle, found by a traversal in file order.
 fn back_edges(plan: &Plan) -> BTreeSet<usize> {
     let mut out = vec![Vec::new(); plan.nodes.len()];
     for (ix, edge) in plan.edges.iter().enumerate().filter(|(_, edge)| !edge.attach) {
         out[edge.from as usize].push(ix);
     }
     let mut back = BTreeSet::new();
-    // 0 = not seen, 1 = on the way here, 2 = done.
+    // 0 = not visited, 1 = on the current path, 2 = done.
     let mut colour = vec![0_u8; plan.nodes.len()];
     let roots = plan.entry.iter().copied().chain(0..plan.nodes.len() as NodeIndex);
     for root in roots {

@@ -1,4 +1,5 @@
-//! `execution events`: what happened, one line each, as the mesh, the dialect or the engine words it.
+//! `execution events`: one line per event, in the vocabulary of the mesh, the dialect or the
+//! engine.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub enum EventWords {
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EventLine {
-    /// `round.index`: the round, counted from 1, and the place in it.
+    /// `round.index`: the round, counted from 1, and the index in it.
     pub seq: String,
     #[serde(skip)]
     place: (usize, usize),
@@ -35,7 +36,7 @@ pub struct EventLine {
     /// Kind of the event.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The node it is about, with its place in maps and loops.
+    /// The node of the event, with its index in maps and loops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The event itself.
@@ -44,7 +45,7 @@ pub struct EventLine {
     text: String,
 }
 
-/// All events of a record. More facts make more lines and change none: whoever follows goes on where it stopped.
+/// Returns all events of a record. Lines never change, so a follower can continue after the last one.
 pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
     let program = record.execution.program();
     let mut state = ExecutionState::new();
@@ -107,7 +108,7 @@ pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
     found
 }
 
-/// Returns the word of people for a status on the wire, in either vocabulary.
+/// Maps a status on the wire, in either vocabulary, to that of views.
 fn people_word(status: &str) -> &str {
     match status {
         "success" => "succeeded",
@@ -117,17 +118,17 @@ fn people_word(status: &str) -> &str {
 }
 
 impl EventLine {
-    /// Round and place in it, as numbers.
+    /// Round and index as numbers.
     pub const fn place(&self) -> (usize, usize) {
         self.place
     }
 
-    /// True if it is about this node, or a child of it.
+    /// Returns true if it concerns this node or one of its children.
     pub fn is_about(&self, wanted: &str) -> bool {
         self.node.as_deref().is_some_and(|node| is_about(node, wanted))
     }
 
-    /// The line for people.
+    /// Formats the line for people.
     pub fn show(&self) -> String {
         let at = words::instant(self.at);
         let node = words::name(self.node.as_deref().unwrap_or("-"));
@@ -142,7 +143,7 @@ impl EventLine {
     }
 }
 
-/// True if a node, with its place in maps and loops, is this one or a child of it.
+/// Returns true if a node, with its index in maps and loops, is this node or one of its children.
 pub fn is_about(node: &str, wanted: &str) -> bool {
     let Some(rest) = node.strip_prefix(wanted) else { return false };
     let place = rest.strip_prefix("_iter").unwrap_or(rest);

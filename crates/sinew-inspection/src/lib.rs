@@ -1,7 +1,7 @@
 //! Views of an execution for people and programs: pure projections of its [`record::Record`].
 //!
-//! A view reads no clock, no file and no network: `now` is an argument. Each view is a document that serialises, and a
-//! text of the same for people. The command line and the gateway show the same documents.
+//! A view reads no clock, file or network: `now` is an argument. Each view is a serializable
+//! document with a text form for people. The command line and the gateway show the same documents.
 
 pub mod agent_work;
 pub mod decision;

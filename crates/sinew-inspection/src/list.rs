@@ -1,4 +1,4 @@
-//! `execution list`: one row per execution, and which of them are wanted.
+//! `execution list`: one row per execution, and the filter.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::usage::ModelTotals;
 use sinew_runtime::usage::execution_usage;
 
-/// One row.
+/// A row of the list.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExecutionRow {
     /// Id of the execution.
@@ -26,15 +26,15 @@ pub struct ExecutionRow {
     #[serde(serialize_with = "words::serialize_status")]
     #[schemars(with = "String")]
     pub status: ExecutionStatus,
-    /// When it began, milliseconds since 1970 UTC.
+    /// Start time.
     #[serde(serialize_with = "words::serialize")]
     #[schemars(with = "String")]
     pub started: Time,
-    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
+    /// End time; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub ended: Option<Time>,
-    /// When its process was gone, milliseconds since 1970 UTC: the execution does not go on. `None` if it does, or has ended.
+    /// When its process ended before the execution did; `None` if it still runs or has ended.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub stopped: Option<Time>,
@@ -43,7 +43,7 @@ pub struct ExecutionRow {
     pub dry_run: bool,
     /// Caller who started it.
     pub caller: String,
-    /// Reason of waiting, in one line.
+    /// Current wait, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// Why it failed or was cancelled.
@@ -52,12 +52,12 @@ pub struct ExecutionRow {
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Model calls behind it, as far as its agents have told with results.
+    /// Model usage that its agents reported with results.
     #[serde(skip_serializing_if = "ModelTotals::is_empty")]
     pub usage: ModelTotals,
 }
 
-/// Why an execution failed, in a few words.
+/// Summary of a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RowFault {
     /// Operator code.
@@ -73,12 +73,12 @@ pub struct RowFault {
 }
 
 impl RowFault {
-    /// A fault of which the code alone is known.
+    /// Creates a fault of which only the code is known.
     pub fn with_code(code: String) -> Self {
         Self { code, message: String::new(), node: None, agent: None }
     }
 
-    /// Returns why an execution failed; none if it did not.
+    /// Returns why an execution failed; `None` if it did not.
     pub fn of(record: &Record) -> Option<Self> {
         let failure = describe::failure(record)?;
         let cause = failure.chain.first()?;
@@ -92,7 +92,7 @@ impl RowFault {
 }
 
 impl ExecutionRow {
-    /// The row of a record.
+    /// Creates the row of a record.
     pub fn of(record: &Record, now: Time) -> Self {
         let state = record.execution.state();
         Self {
@@ -115,7 +115,7 @@ impl ExecutionRow {
     }
 }
 
-/// Which rows are wanted. Empty lists want all.
+/// A filter of rows. Empty lists match all.
 #[derive(Clone, Debug, Default)]
 pub struct RowFilter {
     /// Status.
@@ -135,7 +135,7 @@ pub struct RowFilter {
 }
 
 impl RowFilter {
-    /// True if the row is wanted.
+    /// Returns true if the row matches.
     pub fn takes(&self, row: &ExecutionRow) -> bool {
         (self.status.is_empty() || self.status.contains(&row.status))
             && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
@@ -148,7 +148,7 @@ impl RowFilter {
     }
 }
 
-/// Active ones first, then the newest.
+/// Sorts running executions first, then newest first.
 pub fn sort(rows: &mut [ExecutionRow]) {
     rows.sort_by(|a, b| {
         let key = |row: &ExecutionRow| (row.status.is_terminal(), std::cmp::Reverse(row.started));
@@ -156,7 +156,7 @@ pub fn sort(rows: &mut [ExecutionRow]) {
     });
 }
 
-/// The rows for people. Model calls have a column if there are any.
+/// Formats the rows for people. Model usage has a column only if there is any.
 pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String {
     let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
     if wide {
@@ -193,8 +193,8 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
             (None, None) => String::new(),
         };
         let why = match row.stopped {
-            Some(_) if why.is_empty() => "does not go on".to_owned(),
-            Some(_) => format!("does not go on: {why}"),
+            Some(_) if why.is_empty() => "stopped".to_owned(),
+            Some(_) => format!("stopped: {why}"),
             None => why,
         };
         line.push(words::one_line(&why, if wide { 200 } else { 60 }));
@@ -204,7 +204,7 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
     if !color {
         return table;
     }
-    // After the columns are laid out: colour has no width.
+    // Apply colours after the alignment, because they have no width.
     let mut painted = table.lines();
     let head = painted.next().unwrap_or_default().to_owned();
     let rest = painted.zip(rows).map(|(line, row)| {

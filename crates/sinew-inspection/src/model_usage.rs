@@ -1,4 +1,4 @@
-//! The language models behind an execution: turns, calls, tokens and price, as its agents told them.
+//! Model usage of an execution: turns, calls, tokens and price, as reported by its agents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,36 +12,36 @@ use sinew_protocol::usage::{ModelTotals, TaskUsage, is_cumulative};
 use crate::record::Record;
 use crate::words;
 
-/// Most decisions of people that are told of one node.
+/// Maximum reported decisions per node.
 const MAX_DECISIONS: usize = 8;
 
-/// Work of language models for one node, over all of its activations and attempts. The numbers are the word of its agent.
+/// Model usage of one node over all activations and attempts, as reported by its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ModelUsage {
     /// The node.
     pub node: String,
-    /// Sums of its agent, and of the agents and workflows that it called.
+    /// Totals of its agent, and of the agents and workflows that it called.
     #[serde(flatten)]
     pub used: TaskUsage,
-    /// Answers that an earlier process had been given already.
+    /// Turns that were replayed from the log of an earlier process.
     pub replayed_turns: u64,
-    /// Calls whose fate a crash left open.
+    /// Calls with unknown result because of a crash.
     pub unknown_calls: u64,
-    /// Milliseconds of waiting for people.
+    /// Milliseconds spent waiting for people.
     pub waited_ms: u64,
-    /// Decisions of people about calls.
+    /// Decisions of people about tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<ToolDecision>,
 }
 
-/// Decision of a person about a call of a tool.
+/// Decision of a person about a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolDecision {
     /// Name of the tool.
     pub tool: String,
     /// Whether the call was allowed, or the question answered.
     pub approved: bool,
-    /// The person; empty if none answered.
+    /// The person; empty if nobody answered.
     pub by: String,
 }
 
@@ -71,7 +71,7 @@ impl ModelUsage {
         add(&mut self.waited_ms, "waited_ms");
     }
 
-    /// The usage in one line, and decisions of people in a second one.
+    /// Formats the usage and the decisions of people.
     pub fn line(&self) -> String {
         let TaskUsage { own, children } = self.used;
         let part =
@@ -80,7 +80,7 @@ impl ModelUsage {
         let cached =
             cached.filter(|part| *part > 0).map(|part| format!(" ({part} % cached)")).unwrap_or_default();
         let mut line = if own.is_empty() {
-            "none itself".to_owned()
+            "no own turns".to_owned()
         } else {
             format!(
                 "{}{}, {}{}, {} in{cached}, {} out{}",
@@ -107,7 +107,7 @@ impl ModelUsage {
     }
 }
 
-/// Returns the model calls behind an execution: one line, none if there are none.
+/// Formats the total model usage of an execution; `None` if it adds nothing to the lines of nodes.
 pub fn total_line(models: &[ModelUsage]) -> Option<String> {
     let mut all = TaskUsage::default();
     for usage in models {
@@ -126,7 +126,7 @@ pub fn total_line(models: &[ModelUsage]) -> Option<String> {
     Some(format!("{}{}{with_children}", counted(own.turns, "turn"), price(own.cost_usd)))
 }
 
-/// Returns sums of model calls in a few words; nothing if no model was asked.
+/// Formats totals of model calls; empty if no model was called.
 pub fn totals_words(totals: &ModelTotals) -> String {
     if totals.is_empty() {
         return String::new();
@@ -135,7 +135,7 @@ pub fn totals_words(totals: &ModelTotals) -> String {
     format!("{}, {} tokens{}", counted(totals.turns, "turn"), short(tokens), price(totals.cost_usd))
 }
 
-/// Words the usage of a row of a list, as its document tells it.
+/// Formats the usage in the document of a list row.
 pub fn told_words(usage: &Value) -> String {
     totals_words(&ModelTotals::of(usage))
 }
@@ -148,12 +148,12 @@ fn price(cost: Option<f64>) -> String {
     cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default()
 }
 
-/// A number of tokens: thousands with one decimal place.
+/// Formats a number of tokens: thousands with one decimal place.
 fn short(tokens: u64) -> String {
     if tokens < 1_000 { tokens.to_string() } else { format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100) }
 }
 
-/// Returns the usage of each node whose agents told one, in the order in which the first result came. Failed attempts count.
+/// Returns the reported usage of each node by first result. Failed attempts count.
 pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     let (mut found, mut places): (Vec<ModelUsage>, BTreeMap<String, usize>) = Default::default();
     let mut told: Vec<ReportedUsage> = Vec::new();
@@ -183,16 +183,16 @@ pub fn model_usage(record: &Record) -> Vec<ModelUsage> {
     found
 }
 
-/// A usage as it was told.
+/// A reported usage.
 struct ReportedUsage {
-    /// Place of the node among those found.
+    /// Index of the node.
     place: usize,
     act: ActivationId,
     agent: String,
     usage: Value,
 }
 
-/// Adds a usage. One that tells of all attempts replaces what the agent told of the activation before.
+/// Adds a usage. A cumulative usage replaces earlier reports of the activation.
 fn add_told(told: &mut Vec<ReportedUsage>, new: ReportedUsage) {
     let is_before = |one: &ReportedUsage| {
         (one.act, &one.agent) == (new.act, &new.agent)
@@ -263,7 +263,7 @@ mod tests {
              allowed by ada"
         );
         let below = used(&[json!({"children": {"turns": 4}})]);
-        assert_eq!(below.line(), "none itself; children: 4 turns");
+        assert_eq!(below.line(), "no own turns; children: 4 turns");
         assert_eq!(total_line(&[lead, below]).unwrap(), "2 turns, $0.0100; with children 9 turns, $0.0300");
         assert_eq!(total_line(&[used(&[json!({"turns": 2})])]), None, "the line of the node says it all");
     }

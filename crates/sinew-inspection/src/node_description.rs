@@ -1,4 +1,4 @@
-//! `execution describe --node`: one activation of a node, with the input it got and what came of it.
+//! `execution describe --node`: one activation of a node, with its input and result.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::view_context::ViewContext;
 use crate::words;
 use crate::words::duration;
 
-/// Lines of a value that the text shows; the data have all of it.
+/// Maximum lines of a value in the text; the data contain all.
 const MAX_VALUE_LINES: usize = 40;
 
-/// Messages that the text shows; the data have all of them.
+/// Maximum messages in the text; the data contain all.
 const MAX_LOG_LINES: usize = 20;
 
 /// One activation of a node.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeDescription {
-    /// The node with its place in maps and loops.
+    /// The node with its index in maps and loops.
     pub node: String,
     /// Kind of the node in its dialect.
     pub kind: String,
@@ -38,13 +38,13 @@ pub struct NodeDescription {
     pub agent: Option<String>,
     /// Attempts of the latest activation.
     pub attempts: u32,
-    /// Milliseconds from begin to end, or until now.
+    /// Milliseconds from start to end, or until now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<Time>,
     /// Message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Instruction that the agent gets.
+    /// Instruction for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Input of the agent or workflow in the latest attempt.
@@ -59,7 +59,7 @@ pub struct NodeDescription {
     /// Attempts that failed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_attempts: Vec<FailedAttempt>,
-    /// Execution that answers the latest attempt, if a workflow was asked. It may not have begun, or be forgotten.
+    /// Execution of the latest attempt, if a workflow was called. It may not exist yet or any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub execution: Option<ExecutionId>,
@@ -76,7 +76,7 @@ pub struct NodeDescription {
 pub struct NodeMessage {
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// When it was said; milliseconds since 1970 UTC.
+    /// Time of the message.
     #[serde(serialize_with = "words::serialize")]
     #[schemars(with = "String")]
     pub at: Time,
@@ -97,7 +97,7 @@ pub struct FailedAttempt {
     pub error: Fault,
 }
 
-/// Returns the latest activation of a node, or the one that a label names; none if no activation has the name.
+/// Returns the latest activation of a node, or the activation with a label; `None` if there is none.
 pub fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
     let ctx = record.execution.ctx();
     let acts = 0..ctx.state.acts.len() as ActivationId;
@@ -134,7 +134,7 @@ pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) 
     }
 }
 
-/// Returns the latest request for the node's own work; helping requests may have followed it.
+/// Returns the latest request for the node's own work; auxiliary requests may have followed it.
 fn last_work(record: &Record, wanted: ActivationId) -> Option<Arc<TaskRequest>> {
     let one = record.execution.state().act(wanted);
     if one.ask.as_ref().is_none_or(|ask| !ask.is_helper()) {
@@ -147,7 +147,7 @@ fn last_work(record: &Record, wanted: ActivationId) -> Option<Arc<TaskRequest>> 
     })
 }
 
-/// Returns the id of the execution that answers the latest attempt of an activation; `None` if no workflow was asked.
+/// Returns the execution of the latest attempt of an activation; `None` if no workflow was called.
 pub fn child_execution(record: &Record, act: ActivationId) -> Option<ExecutionId> {
     let ctx = record.execution.ctx();
     let one = ctx.act(act);
@@ -178,7 +178,7 @@ fn attempts_of(record: &Record, wanted: ActivationId) -> (Vec<FailedAttempt>, Ve
     (failed, logs)
 }
 
-/// The description for people.
+/// Formats the description for people.
 pub fn node_text(description: &NodeDescription, now: Time) -> String {
     let mut lines = Vec::new();
     let mut line = |name: &str, value: String| lines.push(format!("{name:<11} {value}"));
@@ -212,7 +212,7 @@ pub fn node_text(description: &NodeDescription, now: Time) -> String {
     }
     let surplus = description.logs.len().saturating_sub(MAX_LOG_LINES);
     if surplus > 0 {
-        line("log", format!("… {surplus} earlier messages; `sinew execution logs` has all of them"));
+        line("log", format!("… {surplus} earlier messages; `sinew execution logs` shows all"));
     }
     for said in &description.logs[surplus..] {
         let (at, text) = (words::instant(said.at), words::one_line(&said.text, 300));
@@ -221,12 +221,12 @@ pub fn node_text(description: &NodeDescription, now: Time) -> String {
     lines.join("\n")
 }
 
-/// Returns a text of at most so many lines, and the number of the others.
+/// Truncates a text to a number of lines, and states the number of omitted lines.
 fn shortened(text: &str) -> String {
     let count = text.lines().count();
     if count <= MAX_VALUE_LINES {
         return text.to_owned();
     }
     let shown: Vec<&str> = text.lines().take(MAX_VALUE_LINES).collect();
-    format!("{}\n… {} more lines; -o json has all of it", shown.join("\n"), count - MAX_VALUE_LINES)
+    format!("{}\n… {} more lines; -o json shows all", shown.join("\n"), count - MAX_VALUE_LINES)
 }

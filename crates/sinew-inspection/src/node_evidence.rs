@@ -1,5 +1,5 @@
-//! Evidence of one activation: its attempts with what each was given, the values that a condition saw, notes of the dialect,
-//! and the tokens, price and calls that agents tell.
+//! Evidence of one activation: attempts with their inputs, values of conditions, notes of the
+//! dialect, and the tokens, price and calls that agents report.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use sinew_runtime::events;
 use crate::record::Record;
 use crate::words;
 
-/// Attempts that are told, the latest.
+/// Maximum reported attempts, the latest.
 const MAX_ATTEMPTS: usize = 20;
-/// Notes and events that are told, the latest.
+/// Maximum reported notes and events, the latest.
 const MAX_NOTES: usize = 50;
-/// Values of a condition.
+/// Maximum values of a condition.
 const MAX_BOUND: usize = 20;
 
 /// One attempt of an activation.
@@ -31,10 +31,10 @@ pub struct AttemptEvidence {
     pub at: Time,
     /// Input of the task.
     pub input: Value,
-    /// Milliseconds that the task waited in queues, if the agent reports how long it worked.
+    /// Milliseconds that the task was queued, if the agent reports its work time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<Time>,
-    /// Milliseconds of work, if the agent reports them.
+    /// Milliseconds of work, if the agent reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<Time>,
     /// Output of the agent, if there is one.
@@ -58,16 +58,16 @@ pub struct NodeEvidence {
     /// Notes of the dialect: conversions and conditions that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Value>,
-    /// Tokens, price and turns of the latest answer; null if the agent tells none.
+    /// Tokens, price and turns of the latest result; null if not reported.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// Events of the latest answer: calls of tools, and what else an agent tells.
+    /// Events of the latest result, such as tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agent_events: Vec<Value>,
 }
 
-/// Gathers the evidence of an activation. Its attempts begin with those of earlier activations in the same place, which a retry
-/// replaced.
+/// Collects the evidence of an activation. The attempts include those of earlier activations that a
+/// retry replaced.
 pub fn evidence_of(record: &Record, wanted: ActivationId) -> NodeEvidence {
     let mut found = NodeEvidence { conditions: conditions(record, wanted), ..NodeEvidence::default() };
     let ctx = record.execution.ctx();
@@ -127,8 +127,8 @@ fn keep_latest<T>(all: &mut Vec<T>, most: usize) {
     all.drain(..all.len().saturating_sub(most));
 }
 
-/// Conditions of the node of an activation: as the dialect tells them, else texts of the plan, in which names in double braces are
-/// looked up.
+/// Returns the conditions of a node: those that the dialect reports, otherwise texts of the plan with
+/// the values of names in double braces.
 fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
     let ctx = record.execution.ctx();
     let told = record.execution.program().adapter.conditions(&ctx, act);
@@ -148,7 +148,7 @@ fn conditions(record: &Record, act: ActivationId) -> Vec<SeenCondition> {
         .collect()
 }
 
-/// Names in double braces, each once.
+/// Returns names in double braces, without duplicates.
 fn names_in(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut rest = text;
@@ -163,7 +163,7 @@ fn names_in(text: &str) -> Vec<String> {
     names
 }
 
-/// The value of `workflow.input.a.b` or `node.output.a.b`; `None` for other names, and if there is none.
+/// Returns the value of `workflow.input.a.b` or `node.output.a.b`; `None` if it does not exist.
 fn value_of(ctx: &AdapterContext<'_>, name: &str) -> Option<Value> {
     let mut path = name.split('.');
     let (head, member) = (path.next()?, path.next()?);

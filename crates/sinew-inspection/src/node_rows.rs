@@ -1,4 +1,4 @@
-//! An execution as a tree of nodes: what each does, for how long, and what it waits for.
+//! An execution as rows of nodes: status, duration and wait of each.
 
 use std::collections::BTreeMap;
 
@@ -18,44 +18,44 @@ use crate::unreached::unreached_reason;
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words::{self, duration};
 
-/// The line under a table whose column of attempts tells activations.
+/// Legend of a table with activation numbers in the attempts column.
 pub const ACTIVATION_LEGEND: &str =
-    "#N under ATT: the Nth activation of the node, after a retry or a way back";
+    "#N under ATT: the Nth activation of the node, after a retry or a loop back";
 
-/// A line of the tree.
+/// A row of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NodeRow {
     /// The node's id.
     pub node: String,
     /// Its kind in the dialect.
     pub kind: String,
-    /// How it stands, as a word.
+    /// Status.
     pub status: NodeStatus,
     /// Attempts of its latest activation.
     pub attempts: u32,
-    /// Activations, when there were several.
+    /// Number of activations, if there were several.
     pub activations: u32,
-    /// Milliseconds from begin to end (or now).
+    /// Milliseconds from start to end (or now).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<Time>,
     /// Agent that works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Why it failed or waits, or how its children stand.
+    /// Why it failed or waits, or a summary of its children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether the author of the workflow calls it plumbing.
+    /// Whether the workflow marks it as quiet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
 
 impl NodeRow {
-    /// Returns true if lists may fold it: plumbing that failed, waits or is at work is listed like any node.
+    /// Returns true if lists may collapse it: quiet, and not failed, waiting or running.
     pub const fn may_fold(&self) -> bool {
         self.quiet && self.status.is_calm()
     }
 
-    /// Attempts as a cell: how often it was tried, or which of its activations this is ([`ACTIVATION_LEGEND`]).
+    /// Formats the attempts, or the number of the activation ([`ACTIVATION_LEGEND`]).
     pub fn tries(&self) -> String {
         match (self.activations, self.attempts) {
             (_, 0) => "-".to_owned(),
@@ -65,12 +65,13 @@ impl NodeRow {
     }
 }
 
-/// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks are counted, not listed.
+/// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks
+/// are counted, not listed.
 pub fn rows(execution: &Execution, now: Time) -> Vec<NodeRow> {
     rows_in(execution, &ViewContext::of(execution, now, &MeshPresence::default()))
 }
 
-/// Returns the rows of [`rows`] with all that is known beside the execution.
+/// Returns the rows of [`rows`] with the given context.
 pub fn rows_in(execution: &Execution, context: &ViewContext) -> Vec<NodeRow> {
     let ctx = execution.ctx();
     let plan = ctx.plan();
@@ -80,7 +81,7 @@ pub fn rows_in(execution: &Execution, context: &ViewContext) -> Vec<NodeRow> {
         .collect()
 }
 
-/// Returns whether a row says a time that runs down by itself: until a retry, an answer, or the end of a sleep.
+/// Returns true if a row shows a countdown: to a retry, a deadline, or the end of a sleep.
 pub fn counts_down(execution: &Execution) -> bool {
     let state = execution.state();
     !state.ended
@@ -115,7 +116,7 @@ pub fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, context: &ViewContext) -> No
             row.status = NodeStatus::Skipped;
             row.message = Some(reason.to_owned());
         } else if ctx.state.ended {
-            // An execution that has ended begins no node: planned would read as work to come.
+            // An ended execution starts no more nodes, so "planned" would be misleading.
             row.status = NodeStatus::Skipped;
             row.message = Some(unreached_reason(ctx, ix));
         }
@@ -141,19 +142,19 @@ pub fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext
     }
 }
 
-/// Returns the agent or workflow that works on the node of an activation: the one that was asked last, else the planned one.
-/// Agents that choose an edge, judge or reflect for the node are not meant.
+/// Returns the agent or workflow of the node of an activation: the one called last, otherwise the
+/// planned one. Agents that choose an edge, judge or reflect are ignored.
 pub fn work_agent(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
     let asked = ctx.act(act).last_work().map(|ask| ask.target.name().to_owned());
     asked.or_else(|| ctx.node_of(act).agent.clone())
 }
 
-/// The agent or workflow that an activation asked last.
+/// Returns the agent or workflow that an activation called last.
 pub fn asked_agent(one: &Activation) -> Option<String> {
     one.last_task().map(|ask| ask.target.name().to_owned())
 }
 
-/// How one activation stands.
+/// Returns the status of an activation.
 pub fn word(one: &Activation) -> NodeStatus {
     match (one.end, one.phase) {
         (Some(ActivationEnd::Succeeded), _) => NodeStatus::Succeeded,
@@ -181,7 +182,7 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
         return Some(count_children(ctx, children));
     }
     if one.reused {
-        return Some("output given, not run".into());
+        return Some("output provided, not run".into());
     }
     let retried = context.retried.get(&act).map(|one| format!("attempt {}: {}", one.attempt, one.message));
     let Some(waiting) = waiting_of(ctx.state, act) else { return retried };
@@ -193,7 +194,7 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
             let parts: Vec<String> = [concern, attempt, retried].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
-        // The script behind a node that has ended chooses the way on; the node itself waits for nothing.
+        // The script after an ended node selects the next edge; the node itself waits for nothing.
         WaitingFor::Evaluation if one.end.is_some() => retried,
         WaitingFor::Evaluation => Some("a script".to_owned()),
         WaitingFor::Retry { tries } => {
@@ -209,13 +210,13 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -
             let until = left.map(|left| format!(", {left} left")).unwrap_or_default();
             Some(format!("a person: {} ({}){until}", wait.first_line(), wait.place()))
         }
-        WaitingFor::Sleep => Some(format!("sleeps {}", left.unwrap_or_default())),
+        WaitingFor::Sleep => Some(format!("sleeping for {}", left.unwrap_or_default())),
         WaitingFor::Turn if ctx.state.paused.is_some() => Some("the execution is paused".to_owned()),
         _ => retried,
     }
 }
 
-/// Returns how the children of a map, loop or fork stand: `×400, 387 ok, 9 running, 4 failed`.
+/// Summarizes the children of a map, loop or fork: `×400, 387 ok, 9 running, 4 failed`.
 fn count_children(ctx: &AdapterContext<'_>, children: &ChildSet) -> String {
     let count =
         |end: ActivationEnd| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
@@ -237,7 +238,7 @@ fn count_children(ctx: &AdapterContext<'_>, children: &ChildSet) -> String {
     parts.join(", ")
 }
 
-/// Returns column widths that fit all nodes of a plan, so that lines printed one by one stand in columns too.
+/// Returns column widths that fit all nodes of a plan, to align lines that are printed one by one.
 pub fn columns_of(plan: &Plan) -> NodeColumns {
     let shown = || plan.nodes.iter().filter(|node| !node.inner && !node.attached);
     let wide = |text: &str| escape_line(text).chars().count();
@@ -246,12 +247,12 @@ pub fn columns_of(plan: &Plan) -> NodeColumns {
     NodeColumns::new(name.min(40), agent.unwrap_or(0).clamp(5, 24))
 }
 
-/// Returns the rows as lines of a table.
+/// Formats the rows as lines of a table.
 pub fn render(rows: &[NodeRow], columns: NodeColumns, color: bool, ascii: bool) -> Vec<String> {
     rows.iter().map(|row| columns.line(&cells(row), color, ascii)).collect()
 }
 
-/// Returns the line in place of rows that are folded, or none if none is: `3 quiet nodes: 1 planned, 2 succeeded`.
+/// Summarizes collapsed rows, if any: `3 quiet nodes: 1 planned, 2 succeeded`.
 pub fn folded_line<'r>(folded: impl Iterator<Item = &'r NodeRow>) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in folded {
@@ -262,7 +263,7 @@ pub fn folded_line<'r>(folded: impl Iterator<Item = &'r NodeRow>) -> Option<Stri
     (total > 0).then(|| format!("{}: {}", words::count(total, "quiet node"), parts.join(", ")))
 }
 
-/// Returns a row as the cells of a table.
+/// Formats a row as table cells.
 pub fn cells(row: &NodeRow) -> NodeLine {
     NodeLine {
         name: escape_line(&row.node).into_owned(),

@@ -1,27 +1,27 @@
-//! Statuses of nodes: words, icons and colours.
+//! Statuses of nodes: names, icons and colours.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How a node stands. A word, because colour alone says nothing to some.
+/// Status of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// Not reached yet
     Planned,
-    /// Waits for its turn
+    /// Waits for a free slot
     Queued,
-    /// At work
+    /// Running
     Running,
     /// Waits for a person
     Waiting,
-    /// Ended well
+    /// Succeeded
     Succeeded,
-    /// Ended badly
+    /// Failed
     Failed,
-    /// Did not have to run
+    /// Skipped
     Skipped,
-    /// Was given up
+    /// Cancelled
     Cancelled,
 }
 
@@ -38,7 +38,7 @@ impl NodeStatus {
         Self::Cancelled,
     ];
 
-    /// Returns the word for it.
+    /// Returns the name of the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -52,17 +52,17 @@ impl NodeStatus {
         }
     }
 
-    /// Returns the status of a word; none if no status has it.
+    /// Returns the status with this name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// At work or waiting.
+    /// Returns true if the node is running or waiting.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
 
-    /// Returns true if nobody has to look at it: it ended well, was skipped, or has not begun.
+    /// Returns true if the node needs no attention: it succeeded, was skipped, or has not started.
     pub const fn is_calm(self) -> bool {
         matches!(self, Self::Planned | Self::Succeeded | Self::Skipped)
     }
@@ -72,7 +72,7 @@ impl NodeStatus {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
     }
 
-    /// How much a node matters when not all fit: failed nodes first, then open ones.
+    /// Rank when not all nodes fit: failed nodes first, then open ones.
     pub const fn rank(self) -> u8 {
         match self {
             Self::Failed => 1,
@@ -82,7 +82,7 @@ impl NodeStatus {
         }
     }
 
-    /// Its sign.
+    /// Returns the icon.
     pub const fn icon(self, ascii: bool) -> &'static str {
         match (self, ascii) {
             (Self::Planned, false) => "·",
@@ -103,7 +103,7 @@ impl NodeStatus {
         }
     }
 
-    /// Its colour on a terminal.
+    /// Returns the colour on a terminal.
     pub const fn color(self) -> &'static str {
         match self {
             Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",

@@ -1,20 +1,20 @@
-//! Nodes as lines of a table, in as many columns as the terminal has room for.
+//! Nodes as lines of a table, with as many columns as fit the terminal.
 
 use std::fmt::Write as _;
 
 use crate::node_status::NodeStatus;
 
-/// Columns of a message that are worth more than other columns of the table.
+/// Minimum width of messages: other columns are removed to preserve it.
 const MIN_MESSAGE_COLUMNS: usize = 32;
-/// Columns of a name when the terminal is narrow.
+/// Width of names on a narrow terminal.
 const NARROW_NAME_COLUMNS: usize = 20;
 
-/// A line of a picture, and how much it matters when not all lines fit.
+/// A line, with its rank when not all lines fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PictureLine {
     /// The line, with its styles.
     pub text: String,
-    /// 0 for lines that always stay; lines of higher ranks are left out first.
+    /// 0 for mandatory lines; lines of higher ranks are omitted first.
     pub rank: u8,
 }
 
@@ -24,7 +24,7 @@ impl From<String> for PictureLine {
     }
 }
 
-/// The cells of one line. Without a status the line is a note under its name.
+/// The cells of one line. A line without a status is a note.
 #[derive(Clone, Debug, Default)]
 pub struct NodeLine {
     /// Name.
@@ -35,7 +35,7 @@ pub struct NodeLine {
     pub status: Option<NodeStatus>,
     /// Attempts of the latest activation.
     pub attempts: String,
-    /// Time from begin to end.
+    /// Time from start to end.
     pub time: String,
     /// Agent that works on it.
     pub agent: String,
@@ -43,7 +43,7 @@ pub struct NodeLine {
     pub message: String,
 }
 
-/// Columns of a table and their widths. The message is last and as long as it is.
+/// Columns of a table and their widths. The message is last and not truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeColumns {
     name: usize,
@@ -55,19 +55,19 @@ pub struct NodeColumns {
 }
 
 impl NodeColumns {
-    /// All columns but the kind.
+    /// Creates all columns except the kind.
     pub const fn new(name: usize, agent: usize) -> Self {
         Self { name, kind: None, has_attempts: true, has_time: true, agent: Some(agent), cuts_names: false }
     }
 
-    /// Returns the same with a column for the kind of a node.
+    /// Adds a column for the kind of a node.
     #[must_use]
     pub const fn with_kind(self, kind: usize) -> Self {
         Self { kind: Some(kind), ..self }
     }
 
-    /// Returns columns that leave room for messages of this length. Agents go first, then attempts and times; names are cut
-    /// last. Icon, name, status and message stay.
+    /// Fits the columns to a width with messages of this length. Removes agents first, then attempts
+    /// and times, and truncates names last. Icon, name, status and message are kept.
     #[must_use]
     pub fn fitted(mut self, width: Option<usize>, message: usize) -> Self {
         let Some(width) = width else { return self };
@@ -103,7 +103,7 @@ impl NodeColumns {
         2 + self.name + 2 + kind + 9 + attempts + time + agent + 2
     }
 
-    /// Returns the line of headings.
+    /// Returns the headings.
     pub fn heads(&self) -> String {
         let head = NodeLine {
             name: "NODE".to_owned(),
@@ -123,7 +123,7 @@ impl NodeColumns {
         let paint = if color { (status.color(), "\u{1b}[0m") } else { ("", "") };
         let icon = format!("{}{}{} ", paint.0, status.icon(ascii), paint.1);
         let drawn = self.draw(&icon, status.as_str(), line, paint);
-        // Signs of ours that are not ASCII.
+        // Non-ASCII characters of the table itself.
         if ascii { drawn.replace('×', "x").replace('…', "...") } else { drawn }
     }
 
@@ -149,7 +149,7 @@ impl NodeColumns {
     }
 }
 
-/// Returns a name whose middle is left out if it is longer than this; the end tells children of one map apart.
+/// Shortens a name in the middle: its end distinguishes the children of a map.
 fn cut_middle(name: &str, width: usize) -> String {
     let count = name.chars().count();
     if count <= width || width < 3 {

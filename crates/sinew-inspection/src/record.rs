@@ -1,7 +1,7 @@
-//! The record of one execution: what it ran, on whose behalf, and every fact of it. All views are made of it.
+//! The record of one execution: plan, origin and all facts. All views are created from it.
 //!
-//! A record comes from a file or from the mesh; either may come from anybody, so nothing in it is trusted to hold
-//! together: its facts are folded with every check before anything else looks at them.
+//! A record comes from a file or from the mesh and is untrusted: its facts are folded with all
+//! checks before any other use.
 
 mod redact;
 
@@ -22,10 +22,10 @@ use crate::words;
 
 pub use redact::redact;
 
-/// The format this version reads and writes.
+/// The supported format version.
 const FORMAT: u64 = 1;
 
-/// Reason why data is not a record of an execution: which part of it, and what is wrong there.
+/// Why data is not a record of an execution: the part and its problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RecordError(String);
@@ -36,7 +36,7 @@ impl RecordError {
     }
 }
 
-/// On whose behalf an execution runs, and where it comes from.
+/// Origin of an execution: caller, user, session, labels, parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RecordOrigin {
@@ -52,7 +52,7 @@ pub struct RecordOrigin {
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The execution whose activation it answers.
+    /// The execution that called it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
@@ -69,42 +69,42 @@ impl From<ExecutionMeta> for RecordOrigin {
     }
 }
 
-/// A caller as people know it: the name behind the token of a subject.
+/// Returns the name of a caller from the token of a subject.
 pub fn caller(token: &Token) -> String {
     token.name().unwrap_or_else(|| token.to_string())
 }
 
-/// Where a record was read, which decides what commands can do with its execution.
+/// Source of a record, which determines the commands that apply to its execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RecordSource {
     /// A mesh, or the process that runs the execution.
     #[default]
     Mesh,
-    /// The records that a folder keeps of executions of one process.
+    /// A folder with records of in-process executions.
     Folder,
-    /// The file of this name.
+    /// A file.
     File(String),
 }
 
-/// Everything there is to know about one execution.
+/// The complete record of one execution.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where it was read.
+    /// Its source.
     pub source: RecordSource,
-    /// On whose behalf.
+    /// Its origin.
     pub about: RecordOrigin,
-    /// The execution: plan, journal, and the fold of it.
+    /// The execution: plan, journal and state.
     pub execution: Execution,
-    /// Commands that were given.
+    /// Commands that it received.
     pub commands: Vec<Verdict>,
-    /// True if values were taken out, so that decisions cannot be made again.
+    /// True if values were redacted, so that decisions cannot be replayed.
     pub redacted: bool,
 }
 
-/// An execution as a document: plan, journal, and who asked.
+/// An execution as a document: plan, journal, and callers.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordDocument<'r> {
-    /// Version of this form.
+    /// Version of this format.
     format: u64,
     /// Name of the workflow.
     workflow: &'r str,
@@ -112,21 +112,21 @@ pub struct RecordDocument<'r> {
     execution_id: &'r str,
     /// Origin of the execution.
     about: &'r RecordOrigin,
-    /// Commands that it got, each with its caller.
+    /// Commands that it received, each with its caller.
     commands: &'r [Verdict],
-    /// Plan that it follows.
+    /// Its plan.
     #[schemars(with = "serde_json::Map<String, Value>")]
     plan: &'r Plan,
-    /// Facts, in the rounds in which they were decided.
+    /// Facts, grouped by round.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     rounds: &'r [Round],
-    /// Whether values were taken out.
+    /// Whether values were redacted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     redacted: bool,
 }
 
-/// The file as it is read. Plan and rounds stay text at first: as values of JSON they would take several times the memory of the
-/// record.
+/// The parsed file. Plan and rounds remain text: as JSON values they would use several times the
+/// memory of the record.
 #[derive(Deserialize)]
 struct ExportDocument<'a> {
     #[serde(borrow, default)]
@@ -146,7 +146,7 @@ struct ExportDocument<'a> {
 }
 
 impl Record {
-    /// A record of these parts, checked: the fold relies on every fact pointing at something that is there.
+    /// Creates a record and checks it: the fold relies on the validity of references in facts.
     pub fn of(
         id: ExecutionId,
         plan: Plan,
@@ -168,24 +168,24 @@ impl Record {
         for (n, round) in rounds.iter().enumerate() {
             for fact in &round.facts {
                 sinew_engine::fold(&program.graph, &mut state, round.at, fact)
-                    .map_err(|bad| RecordError::new(format!("its round {}: {bad}", n + 1)))?;
+                    .map_err(|bad| RecordError::new(format!("round {}: {bad}", n + 1)))?;
             }
         }
         let execution = Execution::recover(id, program, rounds);
         Ok(Self { source: RecordSource::default(), about, execution, commands, redacted: false })
     }
 
-    /// A record as the mesh holds it, with the program it names.
+    /// Decodes a stored record with the program that it names.
     pub fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, RecordError> {
         let ExecutionRecord { meta, rounds, commands, .. } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
         let rounds = rounds
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
+            .map_err(|error| RecordError::new(format!("rounds: {error}")))?;
         Self::folded(meta.execution.clone(), program, &rounds, RecordOrigin::from(meta), commands)
     }
 
-    /// An execution that this process ran.
+    /// Creates the record of an execution of this process.
     pub fn local(execution: &Execution) -> Self {
         Self {
             source: RecordSource::default(),
@@ -196,7 +196,7 @@ impl Record {
         }
     }
 
-    /// As a document: plan, journal, and who asked.
+    /// Returns the document.
     pub fn document(&self) -> RecordDocument<'_> {
         RecordDocument {
             format: FORMAT,
@@ -210,56 +210,56 @@ impl Record {
         }
     }
 
-    /// The document as a value.
+    /// Returns the document as a JSON value.
     pub fn to_json(&self) -> Value {
-        // Plain data with text keys can always be written.
+        // Plain data with string keys can always be serialized.
         serde_json::to_value(self.document()).unwrap_or_default()
     }
 
-    /// The record as it was after so many rounds.
+    /// Returns the record after a number of rounds.
     #[must_use]
     pub fn until(&self, round: usize) -> Self {
         let journal = self.execution.journal();
         let rounds = &journal[..round.min(journal.len())];
         let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
-        // At that time its process was at work still.
+        // At that time its process was still running.
         let source = RecordSource::default();
         Self { source, execution: Execution::recover(id, program, rounds), ..self.clone() }
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         self.execution.program().graph.plan()
     }
 
-    /// Its id as text.
+    /// Returns the execution id.
     pub fn id(&self) -> &str {
         self.execution.id().as_str()
     }
 
-    /// The record with the place where it was read.
+    /// Sets the source of the record.
     #[must_use]
     pub fn read_from(self, source: RecordSource) -> Self {
         Self { source, ..self }
     }
 
-    /// Returns true if one process ran it, and not a mesh: no command can steer it.
+    /// Returns true if it ran in one process instead of a mesh, so commands do not apply.
     pub fn is_of_one_process(&self) -> bool {
         match self.source {
             RecordSource::Mesh => false,
             RecordSource::Folder => true,
-            // A mesh knows the caller of every execution, a process of none.
+            // Executions on a mesh always have a caller; in-process executions never do.
             RecordSource::File(_) => self.about.caller.is_empty(),
         }
     }
 
-    /// Returns true if the process that ran it is gone, so that it does not go on although it has not ended.
+    /// Returns true if it has not ended, but the process that ran it has.
     pub fn is_abandoned(&self) -> bool {
         self.is_of_one_process() && !self.execution.state().ended
     }
 
-    /// Returns the time up to which the execution lasts for somebody who looks at it now: it stands still once it has ended,
-    /// or its process has.
+    /// Returns the end of the shown time: now, or the last round if the execution or its process has
+    /// ended.
     pub fn seen_until(&self, now: Time) -> Time {
         if self.execution.state().ended || self.is_abandoned() { self.at() } else { now.max(self.at()) }
     }
@@ -269,7 +269,7 @@ impl Record {
         self.execution.ctx().dry_run()
     }
 
-    /// Returns the arguments by which commands find the record again, as words of a shell.
+    /// Returns the arguments that select the record in commands, quoted for a shell.
     pub fn reference(&self) -> String {
         let id = words::shell(words::short_id(self.id()));
         match &self.source {
@@ -280,22 +280,22 @@ impl Record {
         }
     }
 
-    /// When the last thing happened to it.
+    /// Returns the time of its last round.
     pub fn at(&self) -> Time {
         self.execution.state().at
     }
 }
 
-/// Reads an export from its bytes.
+/// Parses an export.
 pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
     let file: ExportDocument<'_> =
         serde_json::from_slice(bytes).map_err(|error| RecordError::new(error.to_string()))?;
     match file.format.and_then(|format| format.get().parse::<u64>().ok()) {
         Some(FORMAT) => {}
         Some(other) => {
-            return Err(RecordError::new(format!("it has format {other}, this version reads {FORMAT}")));
+            return Err(RecordError::new(format!("unsupported format {other}; this version reads {FORMAT}")));
         }
-        None => return Err(RecordError::new("it has no 'format'")),
+        None => return Err(RecordError::new("missing field 'format'")),
     }
     let plan: Plan = read_member("plan", file.plan)?;
     let rounds: Vec<Round> = read_member("rounds", file.rounds)?;
@@ -310,19 +310,18 @@ pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
 fn read_member<T: DeserializeOwned>(name: &str, text: Option<&RawValue>) -> Result<T, RecordError> {
     let text = text.map_or("null", RawValue::get);
     serde_json::from_str(text).map_err(|error| {
-        // Lines and columns count from the begin of the member, so they would lead people astray.
+        // Lines and columns are relative to the member, so they would be misleading.
         let (error, place) =
             (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
-        RecordError::new(format!("its {name}: {}", error.strip_suffix(&place).unwrap_or(&error)))
+        RecordError::new(format!("{name}: {}", error.strip_suffix(&place).unwrap_or(&error)))
     })
 }
 
-/// The plan with the adapter of its dialect.
+/// Returns the plan with the adapter of its dialect.
 pub fn program(plan: Plan) -> Result<Program, RecordError> {
-    let adapter = sinew_dialects::adapter(&plan.dialect).ok_or_else(|| {
-        RecordError::new(format!("its plan: this version has no dialect '{}'", plan.dialect))
-    })?;
-    Program::new(plan, adapter).map_err(|error| RecordError::new(format!("its plan: {error}")))
+    let adapter = sinew_dialects::adapter(&plan.dialect)
+        .ok_or_else(|| RecordError::new(format!("plan: unknown dialect '{}'", plan.dialect)))?;
+    Program::new(plan, adapter).map_err(|error| RecordError::new(format!("plan: {error}")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `execution replay`: folds the journal and decides again, offline, to see whether this version would have decided
-//! the same.
+//! `execution replay`: folds the journal and decides again, offline, to check whether this version
+//! makes the same decisions.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub struct ReplayReport {
     /// Status.
     #[serde(serialize_with = "words::serialize_status")]
     pub status: ExecutionStatus,
-    /// Rounds whose inputs were decided again and gave the same facts.
+    /// Rounds that were decided again with the same facts.
     pub decided_again: usize,
-    /// The first that gave others.
+    /// The first round with other facts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<RoundDifference>,
 }
@@ -38,15 +38,15 @@ pub struct ReplayReport {
 /// A round that this version decides differently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoundDifference {
-    /// Which, counted from 1.
+    /// Number of the round, from 1.
     pub round: usize,
-    /// The first fact that is not the same, as it is in the record.
+    /// The first fact that differs, as recorded.
     pub recorded: Value,
-    /// And as it is decided now.
+    /// The same fact as decided now.
     pub decided: Value,
 }
 
-/// Replays a record. Without `decide`, only the fold is done.
+/// Replays a record. Without `decide`, it only folds the facts.
 pub fn replay(record: &Record, decide: bool) -> ReplayReport {
     let rounds = record.execution.journal();
     let mut report = ReplayReport {
@@ -66,7 +66,7 @@ pub fn replay(record: &Record, decide: bool) -> ReplayReport {
         let mut found = None;
         for (again, input) in inputs(machine.graph(), machine.state(), round).into_iter().enumerate() {
             if again > 0 {
-                // The first guess was decided and has changed the state.
+                // Deciding the previous candidate has changed the state.
                 machine = fold(record, &rounds[..n]);
             }
             let decided = machine.handle(round.at, input).unwrap_or_default();
@@ -97,7 +97,7 @@ fn fold(record: &Record, rounds: &[Round]) -> Machine<()> {
     machine.with_execution_id(record.execution.id().as_str())
 }
 
-/// Inputs that the facts of a round may have come of, the likeliest first.
+/// Inputs that may have caused the facts of a round, most likely first.
 fn inputs(graph: &IndexedPlan, state: &ExecutionState, round: &Round) -> Vec<EngineInput> {
     let told = round.facts.iter().find_map(|fact| input(graph, state, round, fact));
     told.into_iter().chain([EngineInput::Tick]).collect()
@@ -167,13 +167,13 @@ fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact
     })
 }
 
-/// Returns the input that an operator set for a node.
+/// The input that an operator set for a node.
 fn given(fact: &Fact) -> Option<&SharedJson> {
     let Fact::Activated(made) = fact else { return None };
     made.input.as_ref()
 }
 
-/// The first facts that are not the same.
+/// Returns the first facts that differ.
 fn differs(round: &Round, decided: &[Fact]) -> Option<(Value, Value)> {
     let json = |fact: Option<&Fact>| serde_json::to_value(fact).unwrap_or_default();
     let length = round.facts.len().max(decided.len());

@@ -1,4 +1,4 @@
-//! `execution retry --dry-run`: what is kept, what runs again, what starts afresh and what is left alone.
+//! `execution retry --dry-run`: nodes that are kept, rerun, reset and not affected.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::words;
 
-/// Columns that an input gets.
+/// Maximum width of an input.
 const INPUT_WIDTH: usize = 60;
 
-/// Effects that a retry would have.
+/// Effects of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RetryPreview {
     /// Id of the execution.
@@ -24,21 +24,21 @@ pub struct RetryPreview {
     pub workflow: String,
     /// Digest of the version that it would run with.
     pub version: String,
-    /// Digest of the newest version, if that is another.
+    /// Digest of the newest version, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<String>,
-    /// Outputs that are used again.
+    /// Nodes whose outputs are reused.
     pub keep: Vec<String>,
-    /// Nodes that run again, with how many of their children do (0: it has none).
+    /// Nodes that run again, with the number of children that do (0 without children).
     pub rerun: BTreeMap<String, u32>,
-    /// Nodes that start afresh because they depend on one that runs again.
+    /// Nodes that are reset because they depend on a rerun node.
     pub reset: Vec<String>,
-    /// Nodes that are not touched: they did not run, or stay failed, and nothing before them runs again.
+    /// Unaffected nodes: they did not run or stay failed, and no predecessor runs again.
     pub untouched: Vec<String>,
-    /// Input that replaces the node's input, or the input with which the execution begins anew.
+    /// Input that replaces the node's input, or that of the entire execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Changes by another version; `None` if the execution goes on with its own.
+    /// Changes by the newest version; `None` if the execution continues with its own.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub new_execution: Option<NewVersionPreview>,
 }
@@ -48,18 +48,18 @@ pub struct RetryPreview {
 pub struct NewVersionPreview {
     /// Digest of the version that the old execution was started with.
     pub started_with: String,
-    /// Nodes that the newest version defines otherwise: they run anew.
+    /// Nodes that the newest version changes, which run again.
     pub changed: Vec<String>,
-    /// Nodes that only the newest version has.
+    /// Nodes that exist only in the newest version.
     pub added: Vec<String>,
-    /// Nodes that only the old version has.
+    /// Nodes that exist only in the old version.
     pub removed: Vec<String>,
-    /// Nodes at which people decided, who are asked again.
+    /// Nodes with decisions of people, who are asked again.
     pub asked_again: Vec<String>,
 }
 
 impl RetryPreview {
-    /// Nodes that would run for a reason of their own, by name.
+    /// Names of nodes that run for their own reason, not as dependents.
     pub fn names_of_runs(&self) -> impl Iterator<Item = &str> {
         let new = self.new_execution.iter();
         let others = new.flat_map(|new| new.changed.iter().chain(&new.added).chain(&new.asked_again));
@@ -67,7 +67,7 @@ impl RetryPreview {
     }
 }
 
-/// Plans a retry by the engine's own rule.
+/// Plans a retry with the rule of the engine.
 pub fn preview(record: &Record, retry: &RetryRequest) -> Result<RetryPreview, InputRefusal> {
     let program = record.execution.program();
     let graph = &program.graph;
@@ -93,7 +93,7 @@ pub fn preview(record: &Record, retry: &RetryRequest) -> Result<RetryPreview, In
     })
 }
 
-/// The preview for people.
+/// Formats the preview for people.
 pub fn text(preview: &RetryPreview, record: &Record) -> String {
     let rows = node_rows::rows(&record.execution, record.at());
     let word =
@@ -109,9 +109,9 @@ pub fn text(preview: &RetryPreview, record: &Record) -> String {
     let new = preview.new_execution.as_ref();
     let changes = new.unwrap_or(&none);
     let kept = if new.is_some() {
-        "unchanged, ended well; outputs are used again"
+        "unchanged and completed; outputs are reused"
     } else {
-        "ended well; outputs are used again"
+        "completed; outputs are reused"
     };
     line("would keep", preview.keep.join(", "), kept.into());
     for (node, children) in &preview.rerun {
@@ -126,12 +126,12 @@ pub fn text(preview: &RetryPreview, record: &Record) -> String {
     line("would run", changes.added.join(", "), "new in the newest version".into());
     line("would ask", changes.asked_again.join(", "), "people are asked again".into());
     let reset =
-        if new.is_some() { "computed again, or depends on what runs" } else { "depends on what runs again" };
+        if new.is_some() { "recomputed, or depends on a rerun node" } else { "depends on a rerun node" };
     line("would reset", preview.reset.join(", "), reset.into());
     line("removed", changes.removed.join(", "), "not in the newest version".into());
     line("untouched", preview.untouched.join(", "), String::new());
     let input = preview.input.as_ref().map(|input| words::one_line(&input.to_string(), INPUT_WIDTH));
-    line("input", input.unwrap_or_default(), "instead of what it got".into());
+    line("input", input.unwrap_or_default(), "replaces its previous input".into());
     line(
         "workflow",
         format!("{}@{}", preview.workflow, words::short(&preview.version)),
@@ -140,7 +140,7 @@ pub fn text(preview: &RetryPreview, record: &Record) -> String {
     words::columns(&lines)
 }
 
-/// Which version a retry runs with, and which other could be chosen.
+/// Formats the version of a retry, and the alternative.
 fn version_words(preview: &RetryPreview) -> String {
     let short = words::short;
     match (&preview.new_execution, &preview.latest) {

@@ -25,10 +25,10 @@ use crate::waiting::WaitKind;
 const ORDERS: &str = include_str!("../../sinew/tests/fixtures/good/orders.yaml");
 const APPROVAL: &str = include_str!("../../sinew/tests/fixtures/test/approval.test.json");
 
-/// Answers by agent, one after the other; the last one again and again. None = silence.
+/// Answers by agent, in order; the last one is repeated. `None` = no response.
 pub(crate) struct Agents(BTreeMap<&'static str, Vec<Said>>);
 
-/// An answer, or silence.
+/// An answer, or no response.
 pub(crate) type Said = Option<Result<Value, &'static str>>;
 
 impl Stub for Agents {
@@ -54,7 +54,7 @@ fn loaded(file: &str, text: &str) -> (Library, Program) {
     loaded_with(&[], file, text)
 }
 
-/// Returns the same with agents for work that the file leaves open.
+/// Returns the same with default agents.
 fn loaded_with(named: &[(&str, &str)], file: &str, text: &str) -> (Library, Program) {
     let document = sinew_source::load(
         text.as_bytes(),
@@ -83,7 +83,7 @@ fn loaded_with(named: &[(&str, &str)], file: &str, text: &str) -> (Library, Prog
     (library, programs.into_iter().next().unwrap())
 }
 
-/// Runs a workflow until nothing happens any more, or until then.
+/// Runs a workflow until it is idle, or until a time.
 pub(crate) fn ran(
     file: &str,
     text: &str,
@@ -116,7 +116,7 @@ fn ran_with(
 
 const HOUR: Time = 3_600_000;
 
-/// An execution as it is seen after an hour, without a mesh.
+/// The context of an execution after an hour, without a mesh.
 fn seen(record: &Record) -> ViewContext {
     ViewContext::of(&record.execution, HOUR, &MeshPresence::default())
 }
@@ -157,7 +157,7 @@ fn what_went_wrong_without_failing_a_node_is_told() {
     let warnings: Vec<(Option<&str>, &str)> =
         told.warnings.iter().map(|warning| (warning.node.as_deref(), warning.message.as_str())).collect();
     let raised = "the conversion function of 'c1' raised at line 1: ZeroDivisionError: division by zero; the value \
-                  travelled on unconverted";
+                  was passed on unconverted";
     assert_eq!(
         warnings,
         [(Some("t"), raised), (Some("s"), "the input member 'message' is required and missing")]
@@ -255,18 +255,14 @@ fn an_execution_whose_process_is_gone_counts_no_further() {
     assert_eq!((told.duration_ms, told.stopped), (1_500, Some(1_500)));
     assert_eq!(told.waiting[0].text, "a person");
     let text = describe::text(&told, HOUR, false);
-    let line =
-        "stopped     1970-01-01T00:00:01.500Z (59m58s ago); its process is gone, and it does not go on\n";
+    let line = "stopped     1970-01-01T00:00:01.500Z (59m58s ago); the process that ran it has ended\n";
     assert!(text.contains(line) && text.contains("status      waiting, 1.5s"), "{text}");
     let row = list::ExecutionRow::of(&record, HOUR);
     let text = list::text(std::slice::from_ref(&row), HOUR, false, false);
-    assert!(
-        text.ends_with("1h00m ago  1.5s  does not go on: a person at ok: Waiting for user approval"),
-        "{text}"
-    );
-    assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person, does not go on"));
-    // The record as it was earlier is of a process at work.
-    assert!(!tree::head(&record.until(1), &seen(&record)).contains("does not go on"));
+    assert!(text.ends_with("1h00m ago  1.5s  stopped: a person at ok: Waiting for user approval"), "{text}");
+    assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person, stopped"));
+    // In an earlier record the process is still running.
+    assert!(!tree::head(&record.until(1), &seen(&record)).contains("stopped"));
 }
 
 #[test]
@@ -280,7 +276,7 @@ fn the_number_of_an_activation_is_explained() {
         let lines = tree::lines(&branches, tree::TreeStyle::default());
         assert_eq!(lines.last() == Some(&legend), is_explained, "{lines:#?}");
         assert_eq!(lines.iter().any(|line| line.contains("  #2  ")), is_explained, "{lines:#?}");
-        // A terminal without room for attempts has nothing to explain.
+        // A narrow terminal without attempts shows no legend.
         let narrow = tree::TreeStyle { width: Some(40), ..tree::TreeStyle::default() };
         assert!(!tree::lines(&branches, narrow).contains(&legend));
     }
@@ -419,7 +415,7 @@ fn time_is_told_by_its_kinds() {
     assert_eq!(spans("ok"), [(SpanKind::Person, 1_500, 10_000)]);
     assert_eq!((told.duration_ms, told.more), (11_500, 0), "{told:#?}");
     assert!(told.rows.iter().filter(|row| !row.spans.is_empty()).all(|row| row.critical), "{told:#?}");
-    // A part of the time has the activations that were there then.
+    // A window contains the activations of that time.
     let part = timeline(&record, HOUR, TimelineWindow { from: 2_000, to: 5_000, max_rows: 100 });
     let names: Vec<&str> = part.rows.iter().map(|row| row.node.as_str()).collect();
     assert_eq!((names, part.more, part.duration_ms), (vec!["ok"], 0, 11_500), "{part:#?}");
@@ -453,7 +449,7 @@ workflow:
     let told = timeline(&record, HOUR, TimelineWindow::first(100));
     let critical: Vec<&str> =
         told.rows.iter().filter(|row| row.critical).map(|row| row.node.as_str()).collect();
-    // Both of the first two end at the same time, and one of them is told.
+    // The first two end at the same time; one of them is reported.
     assert_eq!(critical, ["beside", "settle", "settle_iter_0", "settle_iter_1", "audit"], "{told:#?}");
 }
 
@@ -479,7 +475,7 @@ fn trees_fold_and_open() {
         (vec!["each_line".to_owned()], vec!["each_line_1".to_owned()])
     );
     assert_eq!(bad[0].folded.get("succeeded"), Some(&2));
-    // A node around a wanted one is there although it stands otherwise.
+    // Parents of matching nodes are included regardless of their status.
     let well = grown(TreeOptions { depth: 9, only: vec![NodeStatus::Succeeded], ..TreeOptions::default() });
     assert_eq!(names(&well), ["check_order", "route", "each_line"]);
     assert_eq!(names(&well[2].children), ["each_line_0", "each_line_2"]);
@@ -570,7 +566,7 @@ fn what_was_decided_is_decided_again() {
         let report = replay::replay(record, true);
         assert_eq!((report.difference, report.decided_again), (None, record.execution.journal().len()));
     }
-    // A decision that this version would not make is found.
+    // A decision that this version would not make is reported.
     let mut file = records[0].to_json();
     let rounds = file["rounds"].as_array_mut().unwrap();
     let (at, ended) = rounds
@@ -613,7 +609,7 @@ fn lists_show_what_goes_on_first_and_filter() {
     assert_eq!(count(list::RowFilter { workflow: vec!["orders".into()], ..list::RowFilter::default() }), 1);
 }
 
-/// The records that transcripts look at are what the driver makes; `UPDATE=1` writes them anew.
+/// The fixtures of transcripts equal the records of the driver; `UPDATE=1` writes them.
 #[test]
 fn fixtures_are_what_the_driver_makes() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sinew/tests/fixtures/record");

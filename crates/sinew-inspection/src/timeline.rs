@@ -1,5 +1,5 @@
-//! The time of an execution: for each activation what it waited for and worked on, attempt by attempt, and which of them the
-//! end had to wait for.
+//! The timeline of an execution: for each activation its waits and work by attempt, and the
+//! critical path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::words;
 
-/// Kind of time that an activation spends.
+/// How an activation spends time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanKind {
-    /// In the queue of the execution: limits of concurrency, or a person who is waited for first.
+    /// Queued in the execution: by concurrency limits, or until a person answers an earlier question.
     Queued,
-    /// In the queue of an agent, as far as the agent reports how long it worked.
+    /// In the queue of an agent, if the agent reports its work time.
     AgentQueue,
-    /// With an agent or a script: from the task to its answer, without the time in the agent's queue.
+    /// With an agent or a script: from task to result, excluding the reported queue time.
     Agent,
-    /// Until the next attempt.
+    /// Waiting for the next attempt.
     BackOff,
-    /// Until a time.
+    /// Waiting for a timer.
     Timer,
-    /// Until a person decides.
+    /// Waiting for a person.
     Person,
-    /// Until children end.
+    /// Waiting for children.
     Children,
 }
 
@@ -40,32 +40,32 @@ pub struct TimelineSpan {
     pub kind: SpanKind,
     /// Attempt of the activation; 0 before the first.
     pub attempt: u32,
-    /// Begin.
+    /// Start.
     pub from: Time,
     /// End, or the time of the view.
     pub to: Time,
 }
 
-/// An activation with its spans, in order.
+/// An activation with its spans.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineRow {
-    /// The node, with its place in maps and loops.
+    /// The node, with its index in maps and loops.
     pub node: String,
-    /// How it stands.
+    /// Status.
     pub status: NodeStatus,
-    /// Whether the end of the execution had to wait for it: each activation of this path began when the one before it ended.
+    /// Whether it is on the critical path: each activation of it started when the previous one ended.
     pub critical: bool,
-    /// Milliseconds from the start of the execution to the begin of the activation.
+    /// Milliseconds from the start of the execution to the start of the activation.
     pub at: Time,
-    /// Spans, in order. None touches two kinds of time at once.
+    /// Spans in order, without overlap.
     pub spans: Vec<TimelineSpan>,
-    /// Whether the author of the workflow calls the node plumbing.
+    /// Whether the workflow marks the node as quiet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
 
 impl TimelineRow {
-    /// Returns true if people may see it as a part of one line: plumbing that failed, waits or is at work is a row like any.
+    /// Returns true if it can be collapsed: quiet, and not failed, waiting or running.
     pub const fn may_fold(&self) -> bool {
         self.quiet && self.status.is_calm()
     }
@@ -80,31 +80,31 @@ pub struct Timeline {
     pub started: Time,
     /// Milliseconds from the start to the end, or to the time of the view.
     pub duration_ms: Time,
-    /// Activations in the order in which they were made.
+    /// Activations in order of creation.
     pub rows: Vec<TimelineRow>,
-    /// Number of activations in the window that are not among the rows.
+    /// Number of further activations in the window.
     pub more: usize,
 }
 
-/// Part of a timeline: milliseconds since the start of the execution, and a number of rows.
+/// Part of a timeline: a range in milliseconds since the start of the execution, and a row limit.
 #[derive(Clone, Copy, Debug)]
 pub struct TimelineWindow {
-    /// Begin of the time that is looked at.
+    /// Start of the range.
     pub from: Time,
-    /// End of the time that is looked at.
+    /// End of the range.
     pub to: Time,
-    /// Activations that are told at the most.
+    /// Maximum activations.
     pub max_rows: usize,
 }
 
 impl TimelineWindow {
-    /// All of the time, with so many rows.
+    /// The full range, with at most this many rows.
     pub const fn first(max_rows: usize) -> Self {
         Self { from: 0, to: Time::MAX, max_rows }
     }
 }
 
-/// Returns the times of the activations that were there in a window, the first of them, seen at `now`.
+/// Returns the times of the first activations in a window, seen at `now`.
 pub fn timeline(record: &Record, now: Time, window: TimelineWindow) -> Timeline {
     let state = record.execution.state();
     let started = state.started_at;
@@ -147,7 +147,7 @@ fn relative(spans: Vec<TimelineSpan>, started: Time) -> Vec<TimelineSpan> {
     moved.collect()
 }
 
-/// Spans as they are read from the facts: the open one of each activation, and those that have ended.
+/// Collects spans from facts: the open span of each activation, and ended spans.
 #[derive(Default)]
 struct SpanRecorder {
     open: BTreeMap<ActivationId, TimelineSpan>,
@@ -155,7 +155,7 @@ struct SpanRecorder {
 }
 
 impl SpanRecorder {
-    /// Looks at the activation that a fact is about, just after the fact.
+    /// Updates the span of the activation of a fact, after the fact was applied.
     fn note(&mut self, ctx: &AdapterContext<'_>, fact: &Fact) {
         let act = match fact {
             Fact::Activated(new) => Some(new.act),
@@ -189,7 +189,7 @@ impl SpanRecorder {
         }
     }
 
-    /// Ends the open span. One that took no time is left out.
+    /// Ends the open span. Spans without duration are omitted.
     fn close(&mut self, act: ActivationId, at: Time) {
         if let Some(mut span) = self.open.remove(&act) {
             span.to = at;
@@ -219,9 +219,10 @@ fn kind_of(one: &Activation) -> Option<SpanKind> {
     }
 }
 
-/// Activations that the end had to wait for: the one that ended last, the sender of its last token, and so on to the start. One
-/// that no token began, as an exit handler, waited for the last that had ended by then. Children count as far as one had to wait
-/// for another: all iterations of a loop, and of a map those that gave the last one its place.
+/// Returns the critical path: the activation that ended last, the sender of its last token, and so on
+/// to the start. The predecessor of an activation without token, such as an exit handler, is the last
+/// one that had ended by then. Children are included if one had to wait for another: all iterations of
+/// a loop, and of a map those that released the slot for the last one.
 fn critical_path(acts: &[Activation]) -> BTreeSet<ActivationId> {
     let ended_at = |act: ActivationId| acts.get(act as usize).and_then(|one| one.ended_at);
     let last_of = |among: &mut dyn Iterator<Item = ActivationId>| {
@@ -251,7 +252,7 @@ fn critical_path(acts: &[Activation]) -> BTreeSet<ActivationId> {
     path
 }
 
-/// The activation of these that ended last, the last that had ended when it was made, and so on.
+/// The activation that ended last, the latest that had ended when it was created, and so on.
 fn waiting_chain(acts: &[Activation], among: &[ActivationId]) -> Vec<ActivationId> {
     let of = |act: ActivationId| acts.get(act as usize);
     let mut ended: Vec<(Time, ActivationId)> =

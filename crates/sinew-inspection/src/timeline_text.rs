@@ -1,11 +1,11 @@
-//! Times of an execution as a table for people, and as comma-separated values for spreadsheets.
+//! The timeline of an execution as a table for people, and as CSV for spreadsheets.
 
 use std::fmt::Write as _;
 
 use crate::timeline::{SpanKind, Timeline, TimelineRow};
 use crate::words::{columns, count, duration};
 
-/// Kinds of time with their words, in the order of the columns.
+/// Kinds of time with their names and headings, in column order.
 const KINDS: [(SpanKind, &str, &str); 7] = [
     (SpanKind::Queued, "queued", "QUEUED"),
     (SpanKind::AgentQueue, "agent_queue", "AGENT QUEUE"),
@@ -20,11 +20,11 @@ fn total(row: &TimelineRow, kind: SpanKind) -> u64 {
     row.spans.iter().filter(|span| span.kind == kind).map(|span| span.to.saturating_sub(span.from)).sum()
 }
 
-/// The line under a table with stars.
-const CRITICAL_LEGEND: &str = "* on the critical path: the end of the execution had to wait for it";
+/// Legend of a table with stars.
+const CRITICAL_LEGEND: &str = "* on the critical path: determines the duration of the execution";
 
-/// Returns a row for each activation with the sum of each kind of time. A star marks the path that the end had to wait for. Quiet
-/// nodes that nobody has to look at are one line if `folds_quiet`.
+/// Formats a row for each activation with the total of each kind of time. A star marks the critical
+/// path. Quiet nodes that need no attention are one line if `folds_quiet`.
 pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
     let mut heads = vec!["NODE".to_owned(), "STATUS".to_owned()];
     heads.extend(KINDS.iter().map(|(.., head)| (*head).to_owned()));
@@ -49,15 +49,15 @@ pub fn text(timeline: &Timeline, folds_quiet: bool) -> String {
     } else {
         let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != SpanKind::Children);
         let time = duration(own.map(|span| span.to.saturating_sub(span.from)).sum());
-        format!("\n{}, {time} in all; see --no-fold", count(folded.len(), "quiet activation"))
+        format!("\n{}, {time} in total; see --no-fold", count(folded.len(), "quiet activation"))
     };
     let more =
         if timeline.more > 0 { format!("\n{} more; see --limit", timeline.more) } else { String::new() };
     format!("{}{quiet}{more}{legend}", columns(&lines))
 }
 
-/// Returns a line for each span: node, status, whether the end waited for it, kind, attempt, begin and end in milliseconds since
-/// the start.
+/// Formats a line for each span: node, status, critical, kind, attempt, start and end in milliseconds
+/// since the start of the execution.
 pub fn csv(timeline: &Timeline) -> String {
     let mut text = "node,status,critical,kind,attempt,from_ms,to_ms\r\n".to_owned();
     for row in &timeline.rows {
@@ -74,7 +74,7 @@ pub fn csv(timeline: &Timeline) -> String {
     text
 }
 
-/// Text of others as a cell (RFC 4180). Spreadsheets take some first characters for a formula: a quote before them keeps it text.
+/// Untrusted text as a cell (RFC 4180). A leading quote prevents spreadsheets from evaluating formulas.
 fn cell(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     format!("\"{guard}{}\"", text.replace('"', "\"\""))
@@ -134,11 +134,11 @@ mod tests {
         let wanted =
             ["a *", "succeeded", "5ms", "1.5s", "1.0s", "2 more; see --limit", "\n* on the critical path"];
         assert!(wanted.iter().all(|part| read.contains(part)) && !read.contains("quiet"), "{read}");
-        // Plumbing is one line, unless somebody has to look at it.
+        // Quiet nodes are one line, unless they need attention.
         times.rows[0].quiet = true;
         let read = text(&times, true);
-        assert!(read.contains("1 quiet activation, 2.5s in all") && !read.contains("a *"), "{read}");
-        // A mark that is not shown is not explained.
+        assert!(read.contains("1 quiet activation, 2.5s in total") && !read.contains("a *"), "{read}");
+        // The legend is omitted without marks.
         assert!(!read.contains("critical"), "{read}");
         assert!(text(&times, false).contains("a *"));
         times.rows[0].status = NodeStatus::Failed;

@@ -1,4 +1,4 @@
-//! `execution tree`: every planned node from the first second, children of maps and loops folded or opened.
+//! `execution tree`: all nodes of the plan, with collapsed or expanded children of maps and loops.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,21 +18,21 @@ use crate::view_context::ViewContext;
 use crate::words::duration;
 use crate::{describe, words};
 
-/// Children of one node that are listed; more are counted.
+/// Maximum listed children of a node; others are counted.
 const MOST: usize = 2_000;
-/// Characters of a message, unless all are wanted.
+/// Maximum characters of a message, unless kinds are shown.
 const MESSAGE: usize = 160;
 
-/// How much of the tree is opened.
+/// The shown part of a tree.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// Levels that are listed; 1 = the workflow's own nodes.
+    /// Listed levels; 1 = the workflow's own nodes.
     pub depth: usize,
-    /// Children that stand so are counted, not listed.
+    /// Children with these statuses are counted, not listed.
     pub fold: Vec<NodeStatus>,
     /// Only this node and what is below it.
     pub node: Option<String>,
-    /// Only nodes that stand so, below the nodes around them; all if empty.
+    /// Only nodes with these statuses, within their parents; all if empty.
     pub only: Vec<NodeStatus>,
 }
 
@@ -43,29 +43,29 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// Returns true if people see quiet nodes as one line: as long as nothing of the tree was opened or chosen.
+    /// Returns true if quiet nodes are collapsed: no node is expanded or selected.
     pub const fn folds_quiet(&self) -> bool {
         self.depth == 1 && self.node.is_none() && self.only.is_empty()
     }
 }
 
-/// A node, or one activation of it, with what is below.
+/// A node, or one of its activations, with its children.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TreeBranch {
-    /// The node with its place in maps and loops: `each_3`.
+    /// The node with its index in maps and loops: `each_3`.
     pub label: String,
     /// The node, or the activation.
     #[serde(flatten)]
     pub row: NodeRow,
-    /// Children that are counted, by how they stand.
+    /// Number of children that are not listed, by status.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub folded: BTreeMap<&'static str, usize>,
-    /// Children that are listed.
+    /// Listed children.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeBranch>,
 }
 
-/// The tree of an execution; none if the node that was asked for is not in it.
+/// Builds the tree of an execution; `None` if it does not contain the requested node.
 pub fn tree(record: &Record, context: &ViewContext, options: &TreeOptions) -> Option<Vec<TreeBranch>> {
     let context = ViewContext { now: record.seen_until(context.now), ..context.clone() };
     let grow = TreeBuilder { record, context, options, below: below(record) };
@@ -151,14 +151,14 @@ impl TreeBuilder<'_> {
         branch
     }
 
-    /// Whether a node, or one below it, stands as wanted.
+    /// Returns true if a node or one of its descendants has a requested status.
     fn is_wanted(&self, branch: &TreeBranch) -> bool {
         let only = &self.options.only;
         only.is_empty() || only.contains(&branch.row.status) || !branch.children.is_empty()
     }
 }
 
-/// The line above the tree.
+/// Formats the header of the tree.
 pub fn head(record: &Record, context: &ViewContext) -> String {
     let state = record.execution.state();
     let status = words::status_of(state);
@@ -182,10 +182,10 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
         let _ = write!(head, ", paused {}", words::one_line(reason, 80));
     }
     if record.is_abandoned() {
-        head.push_str(", does not go on");
+        head.push_str(", stopped");
     }
     if context.presence.has_no_executor() && !status.is_terminal() {
-        head.push_str(", no executor serves it");
+        head.push_str(", no executor serves its shard");
     }
     head
 }
@@ -195,23 +195,23 @@ pub fn lines(branches: &[TreeBranch], style: TreeStyle) -> Vec<String> {
     drawn(branches, style).into_iter().map(|line| line.text).collect()
 }
 
-/// How a tree is drawn.
+/// Style of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct TreeStyle {
     /// With colour.
     pub color: bool,
-    /// With icons and lines in ASCII only.
+    /// Use ASCII for icons and lines.
     pub ascii: bool,
-    /// Kinds of nodes are shown, and messages are as long as they are.
+    /// Show kinds of nodes, and do not truncate messages.
     pub has_kinds: bool,
-    /// Quiet nodes that nobody has to look at are one line.
+    /// Collapse quiet nodes that need no attention.
     pub folds_quiet: bool,
-    /// Columns of the terminal; none for as many as are needed.
+    /// Width of the terminal; `None` for unlimited.
     pub width: Option<usize>,
 }
 
-/// Returns the tree as lines of a picture, ranked by how much they matter.
+/// Formats the tree as ranked lines, so that the least important can be omitted.
 pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
     let mut rows = Vec::new();
     let is_folded = |branch: &&TreeBranch| style.folds_quiet && branch.row.may_fold();
@@ -255,7 +255,7 @@ fn flatten(branch: &TreeBranch, indent: &str, ascii: bool, most: usize, out: &mu
         message: words::one_line(row.message.as_deref().unwrap_or_default(), most),
     });
     let (tee, bar) = if ascii { ("|- ", "|  ") } else { ("├ ", "│ ") };
-    // Branches of branches stand further right, under the same bar.
+    // Nested branches are indented under the same bar.
     let inner = format!("{}{tee}", indent.replace(tee, bar));
     for child in &branch.children {
         flatten(child, &inner, ascii, most, out);

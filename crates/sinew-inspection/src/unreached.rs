@@ -4,38 +4,38 @@ use sinew_engine::{ActivationEnd, AdapterContext, ROOT};
 use sinew_plan::{EdgeIndex, ExitCondition, NodeIndex};
 use sinew_source::escape_line;
 
-/// Kind of a reason. The first kind in this order is told if several edges lead to a node.
+/// Kind of reason. If several edges lead to a node, the first in this order is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UnreachedReason {
-    /// A node before it failed.
+    /// A predecessor failed.
     Failed,
-    /// A node before it was given up.
+    /// A predecessor was cancelled.
     Cancelled,
-    /// A node before it ended and sent nothing along this edge.
+    /// A predecessor ended without sending a live token along this edge.
     NotTaken,
-    /// A token arrived, but not all that the node waits for.
+    /// A token arrived, but not all that the node requires.
     Incomplete,
-    /// No node before it began.
+    /// No predecessor started.
     Unreached,
 }
 
-/// Returns why a node of an ended execution has no activation. The rule reads tokens, so it holds for every dialect.
+/// Returns why a node of an ended execution has no activation. It reads tokens, not dialects.
 pub fn unreached_reason(ctx: &AdapterContext<'_>, ix: NodeIndex) -> String {
     let plan = ctx.plan();
     if let Some(exit) = plan.exits.iter().find(|exit| exit.node == ix) {
         return match exit.on {
-            ExitCondition::Always => "the execution ended before it".to_owned(),
-            ExitCondition::Success => "it follows a success only".to_owned(),
-            ExitCondition::Failure => "it follows a failure only".to_owned(),
-            ExitCondition::Cancel => "it follows a cancellation only".to_owned(),
+            ExitCondition::Always => "the execution ended first".to_owned(),
+            ExitCondition::Success => "runs only on success".to_owned(),
+            ExitCondition::Failure => "runs only on failure".to_owned(),
+            ExitCondition::Cancel => "runs only on cancellation".to_owned(),
         };
     }
     if plan.node(ix).inner {
-        return "no child was made of it".to_owned();
+        return "no children were created".to_owned();
     }
     let edges = ctx.graph.in_edges(ix).iter().copied().filter(|edge| !plan.edge(*edge).attach);
     let told = edges.map(|edge| (reason_of(ctx, edge), edge)).min();
-    let Some((reason, edge)) = told else { return "the execution ended before it".to_owned() };
+    let Some((reason, edge)) = told else { return "the execution ended first".to_owned() };
     let source = escape_line(&plan.node(plan.edge(edge).from).id);
     match (reason, &plan.edge(edge).label) {
         (UnreachedReason::Failed, _) => format!("{source} failed"),
@@ -43,10 +43,8 @@ pub fn unreached_reason(ctx: &AdapterContext<'_>, ix: NodeIndex) -> String {
         (UnreachedReason::NotTaken, Some(label)) => {
             format!("the edge '{}' of {source} was not taken", escape_line(label))
         }
-        (UnreachedReason::NotTaken, None) => format!("{source} did not lead to it"),
-        (UnreachedReason::Incomplete, _) => {
-            "the execution ended before all that it waits for arrived".to_owned()
-        }
+        (UnreachedReason::NotTaken, None) => format!("{source} took another path"),
+        (UnreachedReason::Incomplete, _) => "the execution ended before all its inputs arrived".to_owned(),
         (UnreachedReason::Unreached, _) => format!("{source} was not reached"),
     }
 }
@@ -79,7 +77,7 @@ mod tests {
 
     const HOUR: u64 = 3_600_000;
 
-    /// Nodes without an activation, each with why.
+    /// Nodes without an activation, each with its reason.
     fn unreached(record: &Record) -> Vec<(String, String)> {
         let rows = node_rows::rows(&record.execution, HOUR);
         assert!(rows.iter().all(|row| row.status != NodeStatus::Planned), "{rows:#?}");
@@ -172,7 +170,7 @@ mod tests {
         let told = unreached(&record);
         assert_eq!(words::status_of(record.execution.state()), ExecutionStatus::Failure);
         assert!(told.len() == 2 && told[0].0 == "b" && !told[0].1.is_empty(), "{told:?}");
-        // An execution under way may still reach them.
+        // A running execution may still reach them.
         let silent: &[Said] = &[None];
         let record = ran("three.yaml", file, json!({}), &[("one", silent)], &[], 1_000);
         let rows = node_rows::rows(&record.execution, 2_000);

@@ -1,5 +1,5 @@
-//! Everything beside the state of an execution that decides how its nodes are shown: the time, the agents and executors of
-//! the mesh, and attempts that failed and were tried again.
+//! Context of views besides the state of the execution: the time, agents and executors of the mesh,
+//! and failed attempts that were retried.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use sinew_runtime::Execution;
 
 use crate::words::duration;
 
-/// The word for an agent without a card.
+/// State of an agent without a valid card.
 const OFFLINE: &str = "offline";
 
-/// Agents of a mesh and the executor of an execution, at one moment. Nothing is known of them in one process or in a file.
+/// Known agents and executor of an execution. Unknown for in-process executions and files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeshPresence {
     /// Milliseconds since the last heartbeat of each agent.
@@ -22,16 +22,16 @@ pub struct MeshPresence {
 }
 
 impl MeshPresence {
-    /// Returns why an agent may not answer; none if nothing speaks against it.
+    /// Returns why an agent may not respond, if there is a reason.
     pub fn concern(&self, agent: &str) -> Option<String> {
         let short = self.short_concern(agent)?;
         Some(match short.as_str() {
             OFFLINE => format!("no agent '{agent}' is online"),
-            silent => format!("{silent} of agent '{agent}'"),
+            silent => format!("{silent} from agent '{agent}'"),
         })
     }
 
-    /// Returns the same in words that stand behind the name of the agent.
+    /// Returns the reason without the name of the agent.
     pub fn short_concern(&self, agent: &str) -> Option<String> {
         match self.agents.as_ref()?.get(agent) {
             None => Some(OFFLINE.to_owned()),
@@ -42,13 +42,13 @@ impl MeshPresence {
         }
     }
 
-    /// Tells whether no executor serves the execution, as far as it is known.
+    /// Returns true if it is known that no executor serves the execution.
     pub fn has_no_executor(&self) -> bool {
         self.has_owner == Some(false)
     }
 }
 
-/// The latest attempt that failed and was tried again.
+/// The latest failed attempt that was retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetriedAttempt {
     /// Number of the attempt, from 1.
@@ -57,22 +57,22 @@ pub struct RetriedAttempt {
     pub message: String,
 }
 
-/// How an execution is looked at.
+/// Context of a view.
 #[derive(Clone, Debug, Default)]
 pub struct ViewContext {
     /// The time of the view, milliseconds since 1970 UTC.
     pub now: Time,
     /// Agents and executor at that time.
     pub presence: MeshPresence,
-    /// Latest failed attempts of activations that are tried again.
+    /// Latest failed attempts of activations that were retried.
     pub retried: BTreeMap<ActivationId, RetriedAttempt>,
 }
 
 impl ViewContext {
-    /// Looks at an execution at a time, with all that is known of its mesh.
+    /// Creates the context of an execution at a time, with known agents and executors.
     pub fn of(execution: &Execution, now: Time, presence: &MeshPresence) -> Self {
         let mut retried = BTreeMap::new();
-        // The journal is read only if something was tried more than once.
+        // Only read the journal if there was more than one attempt.
         if execution.state().acts.iter().any(|one| one.attempt > 1 || one.tries > 0) {
             for fact in execution.journal().iter().flat_map(|round| &round.facts) {
                 if let Fact::Replied { act, attempt, result: Err(fault), retried: true, .. } = fact {

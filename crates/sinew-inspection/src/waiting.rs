@@ -1,4 +1,4 @@
-//! Reasons of waiting: for each node at rest the reason, the start and the deadline.
+//! Waits of an execution: reason, start and deadline for each waiting node.
 
 use std::collections::BTreeMap;
 
@@ -14,70 +14,70 @@ use crate::view_context::ViewContext;
 use crate::words;
 use crate::words::duration;
 
-/// The words for an execution whose shard no executor serves.
-pub const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
+/// The reason for an execution whose shard no executor serves.
+pub const NO_EXECUTOR: &str = "an executor: none serves its shard (start one with `sinew serve executor`)";
 
-/// Kind of a reason of waiting; serialised as its word.
+/// Kind of wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
     /// An executor that serves the shard.
     Executor,
-    /// An answer of an agent.
+    /// The result of an agent.
     Agent,
-    /// A script that is evaluated.
+    /// The evaluation of a script.
     Script,
     /// The next attempt.
     Retry,
-    /// A time.
+    /// A timer.
     Timer,
     /// A decision of a person.
     Person,
     /// Children of a map, loop or fork.
     Children,
-    /// A turn within limits of concurrency.
+    /// A free slot within concurrency limits.
     Turn,
     /// An operator who resumes the execution.
     Resume,
-    /// The end of the time of the execution.
+    /// The time limit of the execution.
     End,
 }
 
-/// One thing that is waited for.
+/// One wait of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShownWait {
-    /// The node, with its place in maps and loops; none for the whole execution.
+    /// The node, with its index in maps and loops; absent for the entire execution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The activation: what an answer names when a node waits several times.
+    /// The activation, which an answer names if a node waits several times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation: Option<u32>,
-    /// For what, as a word.
+    /// Kind of wait.
     #[serde(rename = "for")]
     pub what: WaitKind,
-    /// The same as a sentence.
+    /// Description for people.
     pub text: String,
-    /// The sentence without times.
+    /// The description without times.
     #[serde(skip)]
     pub subject: String,
-    /// A sign that its end is not near.
+    /// Whether there is a concern, such as an unreachable agent.
     #[serde(skip)]
     pub is_late: bool,
-    /// Since when.
+    /// Start of the wait.
     #[serde(serialize_with = "words::serialize")]
     #[schemars(with = "String")]
     pub since: Time,
-    /// Until when, if there is an end to it.
+    /// Deadline, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     #[schemars(with = "Option<String>")]
     pub until: Option<Time>,
-    /// The agent that is waited for.
+    /// The agent that has to respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Question for the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<PersonQuestion>,
-    /// Where the question is asked, if it is in an execution that this one waits for. An answer here is passed on to it.
+    /// The called execution that asks the question, if any. An answer is forwarded to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_in: Option<PersonWait>,
 }
@@ -85,15 +85,15 @@ pub struct ShownWait {
 /// Question for a person.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PersonQuestion {
-    /// Text that the person reads.
+    /// Text of the question.
     pub prompt: String,
-    /// The data to judge.
+    /// Data to review.
     pub data: Value,
-    /// Persons who may decide; anyone when empty.
+    /// People who may decide; anyone if empty.
     pub allowed: Vec<String>,
 }
 
-/// Returns everything that is waited for: an executor first, then persons, then in the order in which it began.
+/// Returns all waits: for an executor first, then for people, then by start.
 pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
     let (ctx, now) = (record.execution.ctx(), record.seen_until(context.now));
     if ctx.state.ended {
@@ -114,7 +114,7 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
     });
     let mut waits: Vec<ShownWait> = sinew_engine::waiting(ctx.state)
         .into_iter()
-        // Children wait for themselves.
+        // Children have their own waits.
         .filter(|waiting| !matches!(waiting.what, WaitingFor::Children { .. }))
         .map(|waiting| {
             let (mut agent, mut question, mut concern, mut asked_in) = (None, None, None, None);
@@ -138,12 +138,12 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                     let others = if *more > 0 { format!(" and {more} more") } else { String::new() };
                     (WaitKind::Person, format!("{} ({}{others})", person(&wait.allowed), wait.place()))
                 }
-                WaitingFor::Evaluation => (WaitKind::Script, "a script that is evaluated".to_owned()),
+                WaitingFor::Evaluation => (WaitKind::Script, "a script".to_owned()),
                 WaitingFor::Retry { tries } => {
                     let why = retried.map(|one| format!(" ({})", one.message)).unwrap_or_default();
                     (WaitKind::Retry, format!("the next attempt; {tries} failed{why}"))
                 }
-                WaitingFor::Sleep => (WaitKind::Timer, "time to pass".to_owned()),
+                WaitingFor::Sleep => (WaitKind::Timer, "a timer".to_owned()),
                 WaitingFor::Person(wait) => {
                     question = Some(PersonQuestion {
                         prompt: wait.prompt.clone(),
@@ -153,13 +153,13 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
                     (WaitKind::Person, person(&wait.allowed))
                 }
                 WaitingFor::Children { .. } => (WaitKind::Children, "its children".to_owned()),
-                WaitingFor::Turn => (WaitKind::Turn, "its turn".to_owned()),
+                WaitingFor::Turn => (WaitKind::Turn, "a free slot".to_owned()),
                 WaitingFor::Resume { reason } => {
-                    (WaitKind::Resume, format!("somebody to resume it ({reason})"))
+                    (WaitKind::Resume, format!("an operator to resume it ({reason})"))
                 }
-                WaitingFor::Wall => (WaitKind::End, "the end of its time".to_owned()),
+                WaitingFor::Wall => (WaitKind::End, "its time limit".to_owned()),
             };
-            // An execution that does not go on waits for no time.
+            // A stopped execution has no wait times.
             let times =
                 if record.is_abandoned() { String::new() } else { times(waiting.since, waiting.until, now) };
             ShownWait {
@@ -185,7 +185,7 @@ pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
     waits
 }
 
-/// How long something is waited for already, and how long it may take.
+/// Formats the time since the start of a wait, and the time to its deadline.
 fn times(since: Time, until: Option<Time>, now: Time) -> String {
     let left = |until: Time| match until.checked_sub(now) {
         Some(left) => format!(", {} left", duration(left)),
@@ -198,7 +198,7 @@ fn person(allowed: &[String]) -> String {
     if allowed.is_empty() { "a person".to_owned() } else { format!("a person ({})", allowed.join(", ")) }
 }
 
-/// All of it in one line: what a list shows.
+/// Summarizes the waits in one line for lists.
 pub fn summary(waits: &[ShownWait]) -> Option<String> {
     if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Executor) {
         return Some(wait.text.clone());

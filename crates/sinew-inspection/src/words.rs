@@ -1,10 +1,10 @@
-//! Words and columns that views share.
+//! Shared formatting of views.
 
 use sinew_engine::{ExecutionState, TerminalStatus, Time};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_source::{escape_line, escape_text};
 
-/// Milliseconds the way people read them.
+/// Formats milliseconds for people.
 pub fn duration(ms: Time) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),
@@ -15,13 +15,13 @@ pub fn duration(ms: Time) -> String {
     }
 }
 
-/// Returns how an execution stands.
+/// Returns the status of an execution.
 pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
     sinew_engine::execution_status(state, &sinew_engine::waiting(state))
 }
 
-/// Returns the word for a status in views and their data: the same for executions and nodes. Messages of the mesh say
-/// `success` and `failure`.
+/// Returns the status in views and their data, which is the same for executions and nodes. Messages
+/// of the mesh use `success` and `failure`.
 pub const fn status_word(status: ExecutionStatus) -> &'static str {
     match status {
         ExecutionStatus::Success => "succeeded",
@@ -30,7 +30,7 @@ pub const fn status_word(status: ExecutionStatus) -> &'static str {
     }
 }
 
-/// Returns the word for an end that people read.
+/// Returns the final status for people.
 pub const fn end_word(status: TerminalStatus) -> &'static str {
     match status {
         TerminalStatus::Success => "succeeded",
@@ -50,7 +50,7 @@ pub const fn status_color(status: ExecutionStatus) -> &'static str {
     }
 }
 
-/// Returns a time as data: RFC 3339 in UTC, with milliseconds, so that texts sort as times do.
+/// Formats a time as RFC 3339 in UTC with milliseconds, so that texts sort like times.
 pub fn instant(at: Time) -> String {
     i64::try_from(at)
         .ok()
@@ -58,17 +58,17 @@ pub fn instant(at: Time) -> String {
         .map_or_else(|| at.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// Returns a number with its noun: `1 node`, `2 nodes`.
+/// Formats a number with its noun: `1 node`, `2 nodes`.
 pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// A time as serde writes it.
+/// Serializes a time.
 pub fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&instant(*at))
 }
 
-/// Writes a status as data, in the word of views.
+/// Serializes a status as in views.
 pub fn serialize_status<S: serde::Serializer>(
     status: &ExecutionStatus,
     serializer: S,
@@ -76,7 +76,7 @@ pub fn serialize_status<S: serde::Serializer>(
     serializer.serialize_str(status_word(*status))
 }
 
-/// The same for a time that may not be there.
+/// Serializes an optional time.
 pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serialize(at, serializer),
@@ -84,12 +84,12 @@ pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S
     }
 }
 
-/// `12s ago`.
+/// Formats the time since an instant: `12s ago`.
 pub fn ago(at: Time, now: Time) -> String {
     format!("{} ago", duration(now.saturating_sub(at)))
 }
 
-/// Lays out rows in columns, the first of them the heads; the last column is as long as it is. Cells are escaped.
+/// Aligns rows in columns; the first row contains the headings. Cells are escaped.
 pub fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
     let cells = |row: &R| row.as_ref().iter().map(|cell| escape_line(cell).into_owned()).collect();
     let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
@@ -108,7 +108,7 @@ pub fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns at most so many characters of the first line, escaped.
+/// Returns the first line, escaped and truncated.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut lines = text.lines();
     let first = escape_line(lines.next().unwrap_or_default()).into_owned();
@@ -118,30 +118,30 @@ pub fn one_line(text: &str, most: usize) -> String {
     first.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Returns a name or another text that has to stay on its line, escaped and as long as it is.
+/// Escapes text that must stay on one line, without truncating it.
 pub fn name(text: &str) -> String {
     escape_line(text).into_owned()
 }
 
-/// Returns text of others for a terminal, escaped; lines stay.
+/// Escapes untrusted text for a terminal; line breaks are kept.
 pub fn plain(text: &str) -> String {
     escape_text(text).into_owned()
 }
 
-/// The part of a digest that people compare.
+/// The short form of a digest.
 pub fn short(digest: &str) -> &str {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
     hex.get(..12).unwrap_or(hex)
 }
 
-/// Returns the id of an execution as people read and type it: the first characters of a generated one, others as they are.
-/// Commands take the first characters of an id.
+/// Returns the short form of an execution id: a prefix of generated ids, other ids unchanged.
+/// Commands accept prefixes of ids.
 pub fn short_id(id: &str) -> &str {
     let is_generated = id.len() == 32 && id.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'));
     if is_generated { &id[..10] } else { id }
 }
 
-/// A word as a word of a shell: quoted when it holds anything a shell might read.
+/// Quotes a word for a shell if necessary.
 pub fn shell(word: &str) -> String {
     let plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '=' | ',');
@@ -151,7 +151,7 @@ pub fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// How an execution ended and why, on one line: the word is not said twice.
+/// Formats the end of an execution and its reason on one line, without repeating the status.
 pub fn ending(status: &str, message: &str) -> String {
     let told = message.strip_prefix(status).is_some_and(|rest| rest.starts_with(':'));
     if told { message.to_owned() } else { format!("{status}: {message}") }

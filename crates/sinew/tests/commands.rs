@@ -244,14 +244,14 @@ fn damaged_exports_are_refused() {
         ("format", |file| file["format"] = Value::Null),
         ("plan", |file| file["plan"]["nodes"] = Value::Null),
         ("the journal is of plan", |file| file["plan"]["name"] = "other".into()),
-        ("its round 1: the fact", |file| {
+        ("round 1: the fact", |file| {
             for fact in file["rounds"][0]["facts"].as_array_mut().unwrap() {
                 if fact["fact"] == "activated" {
                     fact["node"] = 999.into();
                 }
             }
         }),
-        ("its round 1: the fact", |file| {
+        ("round 1: the fact", |file| {
             // The first activation is forgotten: what follows speaks of one that never was.
             let facts = file["rounds"][0]["facts"].as_array_mut().unwrap();
             let first = facts.iter().position(|fact| fact["fact"] == "activated").unwrap();

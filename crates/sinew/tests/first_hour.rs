@@ -19,7 +19,7 @@ fn a_start_that_no_executor_takes_is_told_listed_and_begun_later() {
         world.run(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "early", "--timeout", "4s"]);
     let told = text(&run.stderr);
     assert_eq!(run.status.code(), Some(5), "{told}");
-    assert!(told.contains("none serves it") && told.contains("the start is stored"), "{told}");
+    assert!(told.contains("none serves its shard") && told.contains("the start is stored"), "{told}");
     let rows = world.json(&["execution", "list"]);
     assert_eq!((&rows[0]["execution"], &rows[0]["status"]), (&json!("early"), &json!("waiting")), "{rows}");
     assert!(rows[0]["waiting"].as_str().unwrap().starts_with("an executor"), "{rows}");

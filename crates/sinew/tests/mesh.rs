@@ -86,7 +86,7 @@ fn an_incident_is_found_understood_retried_and_watched() {
     let tree = world.json(&["execution", "tree", &new]);
     assert_eq!(
         (&tree[0]["message"], &tree[1]["quiet"]),
-        (&json!("output given, not run"), &json!(true)),
+        (&json!("output provided, not run"), &json!(true)),
         "{tree:#}"
     );
     let tree = world.ok(&["execution", "tree", &new]);

@@ -1,5 +1,5 @@
-// Chats: Enter sends, files go with a message, and the words of agents appear as they say them. What is kept of them comes with the
-// page, which is read again; here only pieces of answers are added, as text.
+// Chats: Enter sends, files are attached, and answers of agents are streamed. Stored messages are part of the page, which is
+// reloaded; this module only appends streamed pieces, as text.
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("[data-send]")) return;
@@ -7,19 +7,19 @@ document.addEventListener("keydown", (event) => {
   event.target.form.requestSubmit();
 });
 
-// ---- Files in ----
+// ---- Attached files ----
 
-const MAX_TEXT_BYTES = 64 << 10; // of a text that stands in the message itself
+const MAX_TEXT_BYTES = 64 << 10; // maximum size of a text that is inlined in the message
 const attach = document.querySelector("[data-attach]");
 
 function base64(bytes) {
   let text = "";
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
-  // Without the signs that a form would write as three characters each.
+  // Avoid characters that a form encodes as three characters.
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-// A short text is read by every agent; all else is stored, and the agent gets its address.
+// Short texts are inlined, so every agent can read them. Other files are stored, and the agent receives their address.
 async function read(files) {
   const [texts, stored] = [[], []];
   for (const file of files) {
@@ -54,9 +54,9 @@ if (attach) {
   });
 }
 
-// ---- Words as they come ----
+// ---- Streamed answers ----
 
-const MAX_SHOWN = 20_000; // characters of a piece that is still coming
+const MAX_SHOWN = 20_000; // characters of an answer that is being streamed
 
 function follow(place) {
   const lines = new Map();
@@ -80,7 +80,7 @@ function follow(place) {
     for (const value of values) {
       if (value?.type === "text" && typeof value.delta === "string") {
         const one = lineOf(task, node);
-        // Another turn is another answer.
+        // Each turn is a separate answer.
         if (one.turn !== value.turn) [one.turn, one.said] = [value.turn, ""];
         one.said = (one.said + visible(value.delta)).slice(-MAX_SHOWN);
         one.text.textContent = one.said;

@@ -1,19 +1,19 @@
-// The author's desk: an editor that underlines findings as one types, the way to the place of a finding, opening and saving files,
-// and trials without leaving the page. Without this module the field and the buttons of the form do the work.
+// The workflow editor: underlines findings while typing, jumps to findings, opens and saves files,
+// and runs trials without leaving the page. Without this module the form works with plain fields and buttons.
 
 const form = document.getElementById("desk");
 const PAUSE_MS = 350; // after the last key
 let timer = 0;
 let number = 0;
 let editor = null;
-let kept = null; // the texts as they were opened, saved or deployed last
+let kept = null; // the texts when they were last opened, saved or deployed
 const sign = document.getElementById("live");
 
 function show(fresh) {
   for (const part of document.querySelectorAll(".desk [data-part]")) {
     const same = fresh.querySelector(`[data-part="${CSS.escape(part.dataset.part)}"]`);
     if (!same || same.innerHTML === part.innerHTML) continue;
-    // What is written there now is newer than what was sent.
+    // The fields may be newer than the submitted values.
     const written = [...part.querySelectorAll("input, textarea")].map((field) => [field.name, field.value]);
     const isOpen = part.querySelector("details")?.open;
     part.replaceChildren(...document.importNode(same, true).childNodes);
@@ -48,12 +48,12 @@ async function send(work) {
     const answer = await fetch(location.pathname, { method: "POST", body, headers: { accept: "text/html" } });
     if (answer.redirected) throw new Error("not checked: signed out; sign in again in another window");
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // A later check knows better.
+    // Ignore the response if a later check was sent.
     if (mine === number) show(fresh);
     tell("");
   } catch (error) {
-    // The next key tries again; until then what stands there is of an older text.
-    tell(error instanceof TypeError ? "not checked: the gateway does not answer" : error.message);
+    // The next key press retries; until then the findings are those of an older text.
+    tell(error instanceof TypeError ? "not checked: the gateway is unreachable" : error.message);
   }
 }
 
@@ -64,7 +64,7 @@ function tell(problem) {
 
 const written = () => JSON.stringify([form.elements.text.value, form.elements.cases.value]);
 
-// Texts that are nowhere else are not left without a question.
+// Ask before leaving the page with unsaved text.
 addEventListener("beforeunload", (event) => {
   if (form && kept !== null && written() !== kept) event.preventDefault();
 });
@@ -127,5 +127,5 @@ if (form) {
   const button = document.getElementById("save");
   button.hidden = false;
   button.addEventListener("click", save);
-  openEditor().catch(() => {}); // The field stays.
+  openEditor().catch(() => {}); // The plain field remains.
 }

@@ -27,7 +27,7 @@ const looks = EditorView.theme({
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, var(--running-fill) 45%, transparent)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--running-fill)" },
   ".cm-foldPlaceholder": { backgroundColor: "var(--panel)", color: "var(--quiet)", border: "1px solid var(--line)" },
-  // A wave of the browser's own: pictures within style sheets are not loaded here.
+  // Use the browser's wavy underline: the content policy blocks images in style sheets.
   ".cm-lintRange": { backgroundImage: "none", paddingBottom: "1px" },
   ".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--failed-line)" },
   ".cm-lintRange-warning": { backgroundImage: "none", textDecoration: "underline wavy var(--waiting-line)" },
@@ -36,11 +36,11 @@ const looks = EditorView.theme({
   ".cm-diagnostic-warning": { borderLeft: "4px solid var(--waiting-line)" },
 });
 
-// Opens an editor in place of a field. The field keeps the text, so that forms send it.
+// Opens an editor in place of a field. The field keeps the text, so that forms submit it.
 export function openEditor(field, label) {
   const host = document.createElement("div");
   host.className = "editor";
-  // A label would take the focus away from what is in it.
+  // A label would move the focus away from its content.
   const frame = field.closest("label") ?? field;
   frame.after(host);
   frame.hidden = true;
@@ -89,7 +89,7 @@ export function openEditor(field, label) {
       const marks = findings.map((one) => {
         const from = place(one.line, one.column);
         const to = place(one.endLine || one.line, one.endColumn || one.column + 1);
-        // An empty place is shown as one character.
+        // An empty range is shown as one character.
         return { from, to: Math.max(to, Math.min(from + 1, view.state.doc.length)), severity: one.severity, message: one.message };
       });
       marks.sort((one, other) => one.from - other.from);

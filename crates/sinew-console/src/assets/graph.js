@@ -1,21 +1,21 @@
-// Graphs that move: pan and zoom by mouse, touch and keys, for drawings of the server and, at sizes where elements are too many,
-// on a canvas that asks the API for the part in view. A click opens a node beside its graph; the address holds what is open and
-// where one looks.
+// Interactive graphs: pan and zoom by mouse, touch and keys, for SVG drawings of the server and, if they have too many elements,
+// on a canvas that requests the visible part from the API. A click opens a node next to the graph; the address stores the open
+// nodes and the viewport.
 
 const MIN_SCALE = 0.002;
 const MAX_SCALE = 4;
 const STEP = 1.25;
-const CLICK_PX = 4; // a pointer that moves less clicks
+const CLICK_PX = 4; // a pointer that moves less is a click
 const READ_SCALE = 0.62; // below, names of nodes are hard to read
 const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 
 const clamp = (value, least, most) => Math.min(most, Math.max(least, value));
 
-// ---- Where one looks: the centre of the view in px of the drawing, and px of the screen for each of them ----
+// ---- Viewport: its centre in px of the drawing, and its scale in px of the screen per px of the drawing ----
 
 class View {
   constructor(box, size, draw) {
-    // `isMoved`: somebody chose the place. Until then the view goes home whenever the box changes its size.
+    // `isMoved`: the user changed the viewport. Until then it is reset when the box changes its size.
     Object.assign(this, { box, size, draw, x: 0, y: 0, scale: 1, isMoved: false, frame: 0, home: () => this.fit() });
   }
 
@@ -29,11 +29,11 @@ class View {
     this.isMoved = false;
   }
 
-  // All of the drawing if its names can be read then, else the place of interest, or its top.
+  // The entire drawing if its names are then readable, otherwise the point of interest, or the top.
   begin(of) {
     if (this.fitScale >= READ_SCALE) return this.fit();
     const place = of ?? [this.size[0] / 2, 0];
-    // Nothing beyond the drawing is shown as long as there is more of it.
+    // Do not show the area outside the drawing if the drawing exceeds the view.
     const [x, y] = [this.box.clientWidth, this.box.clientHeight].map((length, axis) => {
       const half = length / 2 / READ_SCALE;
       const middle = this.size[axis] / 2;
@@ -47,7 +47,7 @@ class View {
     this.home();
   }
 
-  // Moves at once, or in a few frames for eyes that like to follow.
+  // Moves immediately, or animated unless the user prefers reduced motion.
   moveTo(x, y, scale) {
     scale = clamp(scale, MIN_SCALE, MAX_SCALE);
     cancelAnimationFrame(this.glide);
@@ -86,7 +86,7 @@ class View {
     this.set(this.x - dx / this.scale, this.y - dy / this.scale, this.scale);
   }
 
-  // Zooms so that what is under a point of the box stays there.
+  // Zooms around a point of the box.
   zoom(factor, px = this.box.clientWidth / 2, py = this.box.clientHeight / 2) {
     const scale = clamp(this.scale * factor, MIN_SCALE, MAX_SCALE);
     const [x, y] = this.inside(px, py);
@@ -94,7 +94,7 @@ class View {
     this.set(x - (px - this.box.clientWidth / 2) / scale, y - (py - this.box.clientHeight / 2) / scale, scale);
   }
 
-  // A point of the box in px of the drawing.
+  // Converts a point of the box to px of the drawing.
   inside(px, py) {
     return [this.x + (px - this.box.clientWidth / 2) / this.scale, this.y + (py - this.box.clientHeight / 2) / this.scale];
   }
@@ -105,7 +105,7 @@ class View {
     return { left, top, right, bottom };
   }
 
-  // The address keeps the place, so that it can be sent.
+  // Stores the viewport in the address, so that it can be shared.
   remember() {
     clearTimeout(this.later);
     if (!this.box.hasAttribute("data-place")) return;
@@ -151,7 +151,7 @@ function listen(view, choose) {
     fingers.set(event.pointerId, now);
     moved += Math.hypot(now[0] - before[0], now[1] - before[1]);
     if (moved < CLICK_PX) return;
-    // From here on it is a drag: its end clicks nothing, wherever it is.
+    // From here on it is a drag, whose end is not a click.
     if (!box.hasPointerCapture(event.pointerId)) box.setPointerCapture(event.pointerId);
     box.classList.add("dragged");
     view.pan((now[0] - before[0]) / fingers.size, (now[1] - before[1]) / fingers.size);
@@ -173,7 +173,7 @@ function listen(view, choose) {
     if (event.target.closest("button, a, input") || box.classList.contains("dragged")) return;
     choose(event, ...place(event));
   });
-  // A wheel over a graph that nobody works with scrolls the page.
+  // The wheel scrolls the page unless the graph is focused or Ctrl is pressed.
   box.addEventListener(
     "wheel",
     (event) => {
@@ -210,7 +210,7 @@ function addButtons(view) {
   for (const [text, label, action] of [
     ["+", "Zoom in", () => view.zoom(STEP)],
     ["−", "Zoom out", () => view.zoom(1 / STEP)],
-    ["⤢", "Show all of it", () => view.showAll()],
+    ["⤢", "Show all", () => view.showAll()],
   ]) {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, title: label });
     button.setAttribute("aria-label", label);
@@ -220,7 +220,7 @@ function addButtons(view) {
   view.box.append(bar);
 }
 
-// A node opens beside the graph without leaving it; the module that keeps pages true reads the new address.
+// Opens a node next to the graph without navigation; the live update module reads the new address.
 function openNode(name) {
   const address = new URL(location.href);
   address.searchParams.set("node", name);
@@ -228,12 +228,12 @@ function openNode(name) {
   document.dispatchEvent(new CustomEvent("address-changed"));
 }
 
-// ---- Drawings of the server ----
+// ---- SVG drawings of the server ----
 
-// A drawing that is replaced by a newer one is looked at from the same place.
+// A newer drawing keeps the viewport of the one that it replaces.
 let lastPicture = null;
 
-// Centre of the node that the address names, else of the first that failed, waits or is at work; nothing if there is none.
+// Centre of the node that the address names, otherwise of the first failed, waiting or running node; undefined if none.
 function placeOfInterest(svg, [left, top]) {
   const name = new URLSearchParams(location.search).get("node");
   const named = name && svg.querySelector(`[data-node="${CSS.escape(name)}"]`);
@@ -257,10 +257,10 @@ function followPicture(box) {
   const view = new View(box, [width, height], draw);
   view.home = () => view.begin(placeOfInterest(svg, origin));
   const last = box.hasAttribute("data-place") ? lastPicture : null;
-  // A drawing that has grown is looked at anew, unless somebody chose a place.
+  // Reset the viewport when the drawing has grown, unless the user changed it.
   const before = last && (last.isMoved || String(last.size) === String(view.size)) ? last : null;
   if (before) Object.assign(view, { x: before.x, y: before.y, scale: before.scale, isMoved: before.isMoved });
-  // The box is as high as the drawing needs, and never higher than the style allows.
+  // The box is as high as the drawing, up to the limit of the style sheet.
   box.style.height = `${Math.ceil(height) + 2}px`;
   box.classList.add("moves");
   addButtons(view);
@@ -279,9 +279,9 @@ function followPicture(box) {
 
 const STATES = { p: "planned", r: "running", s: "succeeded", f: "failed", k: "skipped", c: "cancelled", w: "waiting" };
 const MAX_KEPT_TILES = 60;
-const TEXT_SCALE = 0.32; // below, text cannot be read
-const EDGE_SCALE = 0.2; // below, the ways of edges are straight lines
-const REACH = 0.75; // of the view that is painted beyond each side, so that panning shows what is there
+const TEXT_SCALE = 0.32; // below, text is not readable
+const EDGE_SCALE = 0.2; // below, edges are straight lines
+const REACH = 0.75; // fraction of the view that is painted beyond each side, for panning
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -298,7 +298,7 @@ class LargeGraph {
     this.box = box;
     this.address = box.dataset.graph;
     this.canvas = box.querySelector("canvas");
-    this.paper = document.createElement("canvas"); // what was painted last, and more than is in view
+    this.paper = document.createElement("canvas"); // last painted area, larger than the view
     this.tiles = new Map();
     this.texts = new Map();
     this.ways = new Map();
@@ -314,7 +314,7 @@ class LargeGraph {
         if (answer.ok) return await answer.json();
         throw new Error(`status ${answer.status}`);
       } catch (error) {
-        // A gateway may be replaced at this moment.
+        // A gateway may be restarting.
         if (attempt === 2) throw error;
         await new Promise((later) => setTimeout(later, 500 * (attempt + 1)));
       }
@@ -363,7 +363,7 @@ class LargeGraph {
     });
   }
 
-  // Centre of the node that the address names; nothing if it names none that is drawn.
+  // Centre of the node that the address names; undefined if it is not drawn.
   async placeOfNamed() {
     const node = new URLSearchParams(location.search).get("node");
     if (!node || !this.box.hasAttribute("data-inspects")) return null;
@@ -371,7 +371,7 @@ class LargeGraph {
     return frame && [frame[0] + frame[2] / 2, frame[1] + frame[3] / 2];
   }
 
-  // Centre of the first node that failed, waits or is at work, among those that came first.
+  // Centre of the first failed, waiting or running node among the loaded ones.
   placeOfInterest() {
     const { left, top, width, height, states } = this.nodes;
     const at = ["f", "w", "r"].map((state) => states.indexOf(state)).find((at) => at >= 0 && at < left.length);
@@ -383,7 +383,7 @@ class LargeGraph {
     this.view.request();
   }
 
-  // Everything that changes while an execution goes on.
+  // Loads everything that changes while an execution is running.
   async refresh() {
     const found = await this.ask("states");
     if (found.states.length !== this.total) return location.reload();
@@ -407,8 +407,8 @@ class LargeGraph {
     }
   }
 
-  // A frame: the paper, moved and stretched to where one looks now. A new paper is painted when the old one ends within the view
-  // or is too coarse, which is at most a few times in each second of dragging.
+  // Draws a frame: the painted area, moved and scaled to the viewport. A new area is painted when the old one no longer covers
+  // the view or is too coarse, at most a few times per second of dragging.
   draw() {
     const { canvas, view } = this;
     const ratio = devicePixelRatio || 1;
@@ -416,7 +416,7 @@ class LargeGraph {
     if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
     const { left, top, right, bottom } = view.window;
     const paper = this.painted;
-    // Beyond the drawing there is nothing to paint.
+    // The area outside the drawing is empty.
     const isWithin =
       paper &&
       Math.max(left, 0) >= paper.left &&
@@ -448,7 +448,7 @@ class LargeGraph {
     const { view, paper } = this;
     const seen = view.window;
     const [dx, dy] = [(seen.right - seen.left) * REACH, (seen.bottom - seen.top) * REACH];
-    // Never more than the drawing and a margin.
+    // At most the drawing and a margin.
     const edge = 40 / view.scale;
     const reach = {
       left: Math.max(seen.left - dx, Math.min(seen.left, -edge)),
@@ -485,7 +485,7 @@ class LargeGraph {
     if (!this.edges) return;
     const { left, top, width, height } = this.nodes;
     const { ends, taken } = this.edges;
-    // At a distance edges are a texture: thousands of hairlines over each other say no more than some of them.
+    // When zoomed out, a sample of thousands of overlapping hairlines is sufficient.
     const every = this.view.scale < 0.06 ? Math.max(1, Math.ceil(taken.length / 3000)) : 1;
     const drawn = [];
     for (const isTaken of [false, true]) {
@@ -586,7 +586,7 @@ class LargeGraph {
     context.fillStyle = colour;
     context.textAlign = "center";
     if (this.quiet.has(at)) {
-      // One small line: the icon of the state, and the name.
+      // One small line: status icon and name.
       context.font = "10.5px DejaVu Sans, Verdana, sans-serif";
       context.fillText([known.state?.split(" ")[0], ...known.lines].filter(Boolean).join(" "), x, y + 3.8);
       context.textAlign = "left";
@@ -600,7 +600,7 @@ class LargeGraph {
     context.textAlign = "left";
   }
 
-  // Texts and ways come in tiles of the drawing, so that a place one comes back to is not asked for again.
+  // Texts and edge paths are loaded in tiles, so that areas are not requested twice.
   fetchTiles({ left, top, right, bottom }) {
     const [wide, high] = [1600, 1200];
     for (let column = Math.floor(left / wide); column <= right / wide; column += 1) {
@@ -641,7 +641,7 @@ function followAll() {
       followed.set(box, graph);
       graph.begin().then(
         () => (box.dataset.ready = "true"),
-        (error) => box.append(Object.assign(document.createElement("p"), { className: "notice", textContent: `The graph cannot be read (${error.message}); the table below has the nodes.` })),
+        (error) => box.append(Object.assign(document.createElement("p"), { className: "notice", textContent: `The graph could not be loaded (${error.message}). See the table below.` })),
       );
     } else if (box.querySelector("svg")) {
       followed.set(box, followPicture(box));
@@ -657,7 +657,7 @@ document.addEventListener("page-refreshed", () => {
     if (graph?.view) graph.repaint();
   }
 });
-// Without the module that follows links within the page, a link is a link.
+// Without the live update module, links navigate normally.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-node-link], .inspector .close, [data-stay]");
   if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;

@@ -1,4 +1,4 @@
-// Small helpers: copying commands, the chosen node of a drawing, ticking all rows, and the section of the page.
+// Small helpers: copy commands, mark the selected node of a drawing, select all rows, scroll to the current section.
 
 // Parts that need this module are hidden until it runs.
 function revealHelpers(root) {
@@ -7,7 +7,7 @@ function revealHelpers(root) {
   nameNumbers(root);
 }
 
-// On a phone a table has no heads: each number gets the name of its column.
+// On a phone a table has no headings: label each number with its column.
 function nameNumbers(root) {
   for (const table of root.querySelectorAll("table.rows")) {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
@@ -31,13 +31,13 @@ function markChosenNode() {
   }
 }
 
-// One box ticks all rows of a page.
+// One check box selects all rows of a page.
 document.addEventListener("change", (event) => {
   if (!event.target.matches("[data-choose-all]")) return;
   for (const box of document.querySelectorAll("[data-row] input[type=checkbox]")) box.checked = event.target.checked;
 });
 
-// On a narrow screen the section of the page may be beyond the edge of the navigation.
+// On a narrow screen the current section may be outside the visible part of the navigation.
 document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 revealHelpers(document);

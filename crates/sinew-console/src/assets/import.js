@@ -1,11 +1,11 @@
-// Import: an exported file is sent as its text, whether it is chosen or dropped on the page.
+// Import: submits the text of an exported file that is chosen or dropped on the page.
 
 for (const field of document.querySelectorAll("[data-import]")) {
   field.addEventListener("change", async (event) => {
     const [file] = event.target.files;
     if (!file) return;
     event.target.form.elements[field.dataset.import].value = await file.text();
-    // The first file is the one that is opened.
+    // Submit only if the first file is present.
     if (event.target.form.elements.text.value) event.target.form.requestSubmit();
   });
 }

@@ -1,19 +1,19 @@
-// Keys: `/` filter, `g` and a letter, `j` `k`, Enter, `.` actions, `?` help. They can be switched off, for those who speak
-// to their computer or type with it in other ways.
+// Keys: `/` filter, `g` and a letter, `j` `k`, Enter, `.` actions, `?` help. They can be turned off, for users of speech
+// input and other assistive technology.
 
 const OFF = "sinew-keys-off";
 const HELP = [
-  ["/", "go to the filter"],
+  ["/", "focus the filter"],
   ["g then p e a w n c r t h", "go to a section"],
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
-  [".", "go to the actions"],
+  [".", "focus the actions"],
   ["?", "show these keys"],
 ];
 
 let waitsForSection = false;
 let waitTimer = 0;
-let chosenLink = null; // address of the chosen row: rows come and go, and are other elements once a list was read again
+let chosenLink = null; // address of the selected row: reloading a list replaces its elements
 
 const rows = () => [...document.querySelectorAll("[data-row]")];
 
@@ -49,7 +49,7 @@ function showHelp() {
     {},
     element("h2", { textContent: "Keys", id: "keys-title" }),
     list,
-    element("label", {}, box, " Keys are on; the help page switches them on again"),
+    element("label", {}, box, " Keys are on; to turn them back on, use the help page"),
     element("form", { method: "dialog" }, element("button", { textContent: "Close" })),
   );
   dialog.setAttribute("aria-labelledby", "keys-title");
@@ -65,7 +65,7 @@ function goTo(letter) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  // The editor lives in a shadow root: from outside, its host is the target.
+  // The editor is in a shadow root: events that leave it target its host.
   const [target] = event.composedPath();
   const typing = target.closest?.("input, textarea, select, [contenteditable], dialog");
   if (typing) {
@@ -97,7 +97,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// The row stays chosen in a list that was read again, wherever it is now and whatever has the focus.
+// Keeps the row selected after its list was reloaded, at any position and without moving the focus.
 document.addEventListener("part-replaced", ({ target }) => {
   if (chosenLink === null) return;
   const row = [...target.querySelectorAll("[data-row]")].find((one) => one.querySelector("a")?.getAttribute("href") === chosenLink);
@@ -110,5 +110,5 @@ if (button) {
   button.addEventListener("click", showHelp);
 }
 
-// Programs that press keys see that they are heard now.
+// Tells tests that key presses are handled now.
 document.documentElement.dataset.keys = "ready";

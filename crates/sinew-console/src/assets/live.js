@@ -1,17 +1,17 @@
-// Keeps an open page true: reads the page again when something changed, and replaces the parts that differ.
-// Executions tell changes by server-sent events, and a lost stream goes on behind the last event. Lists are told that something
-// changed, and are read every few seconds besides. A page that nobody sees has no stream: browsers open few connections to one host.
+// Live updates of an open page: reloads it when something changed, and replaces the parts that differ.
+// Executions stream their events (SSE), and a lost stream resumes after the last event. Lists receive change notifications
+// and are also polled every few seconds. A hidden page has no stream, because browsers limit connections per host.
 
-// "live" means that the mesh has answered within seconds: an open stream alone proves nothing, so a page that follows one asks
-// besides whether the mesh still answers. The time of the last answer is always shown.
+// "live" means that the mesh responded within seconds. An open stream does not prove that, so a page with a stream also
+// probes the mesh. The time of the last response is always shown.
 
 const sign = document.getElementById("live");
 const age = document.getElementById("as-of");
 const GATHER_MS = 250;
 const LONGEST_BREAK_MS = 15_000;
-// An answer that takes longer counts as none.
+// Timeout of a request.
 const ANSWER_MS = 8_000;
-// Seconds after the last answer from which a page is old, beside the time between two looks.
+// Grace period after a missed poll before a page is shown as outdated.
 const GRACE_MS = 3_000;
 
 function tell(state, text) {
@@ -23,7 +23,7 @@ function tell(state, text) {
 let confirmedAt = Date.now();
 
 function showAge() {
-  // Pages that do not change, like that of an ended execution, have no age.
+  // Static pages, such as those of ended executions, have no age.
   if (!age) return;
   const at = new Date(confirmedAt);
   const parts = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0"));
@@ -31,40 +31,40 @@ function showAge() {
   age.textContent = `as of ${parts.join(":")}`;
 }
 
-// Notes that what the page shows is what the mesh has now.
+// Records that the page is up to date.
 function confirm() {
   confirmedAt = Date.now();
   showAge();
 }
 
-// Says why the page is old. A refusal has the title of its code, such as that the NATS server did not answer.
+// Shows why the page is outdated. An error response has the title of its code, for instance that the NATS server did not respond.
 function tellOld(error) {
   if (error.isTold || sign.querySelector("a")) return;
-  const why = error.title ?? (error.name === "TimeoutError" ? "no answer from the mesh" : "connection lost");
-  tell("off", `${why}, trying again`);
+  const why = error.title ?? (error.name === "TimeoutError" ? "no response from the mesh" : "connection lost");
+  tell("off", `${why}, retrying`);
 }
 
-// Says that a page is old as soon as no answer has come for longer than usual.
+// Shows that a page is outdated if no response arrived for longer than usual.
 function watchAge(seconds) {
   setInterval(() => {
     const limit = seconds * 1000 + GRACE_MS + 2 * readingMs;
     if (!document.hidden && sign.className === "on" && Date.now() - confirmedAt > limit) {
-      tell("off", "no answer from the mesh, trying again");
+      tell("off", "no response from the mesh, retrying");
     }
   }, 1000);
 }
 
-// A page that is answered by the sign-in says no more of the mesh. Whoever signs in, here or in another window, comes back to it.
+// A redirect to the sign-in page means that the session ended. After signing in, here or in another window, the user returns.
 function tellSignedOut(address) {
   sign.className = "off";
   if (sign.querySelector("a")) return;
   const link = Object.assign(document.createElement("a"), { href: address, textContent: "sign in again" });
-  sign.replaceChildren("signed out, this is old: ", link);
+  sign.replaceChildren("signed out, data is outdated: ", link);
 }
 
 const isSignIn = (address) => new URL(address).pathname.endsWith("/sign-in") && !location.pathname.endsWith("/sign-in");
 
-// A part is left alone while its reader types or selects in it, or has opened or ticked something: the next change brings it up to date.
+// Does not replace a part while the user types, selects, or has opened or checked something in it; a later change updates it.
 function isInUse(part) {
   const focus = document.activeElement;
   const types = focus && part.contains(focus) && focus.matches("input, textarea, select");
@@ -73,13 +73,13 @@ function isInUse(part) {
   return types || selects || part.querySelector("details[open], input:checked") !== null;
 }
 
-// Focus survives the replacement of what has it: by address, for links; by label, for regions that scroll.
+// Restores the focus after a replacement: by address for links, by label for scrollable regions.
 function restoreFocus(part, href, label) {
   if (href) part.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
   else if (label) part.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus({ preventScroll: true });
 }
 
-// Parts as the server gave them last: modules reveal buttons and name cells, which is no news.
+// Parts as last received: compared instead of the DOM, because modules reveal buttons and label cells.
 const given = new WeakMap([...document.querySelectorAll("[data-part]")].map((part) => [part, part.innerHTML]));
 
 function replace(old, fresh, isWanted) {
@@ -97,11 +97,11 @@ function replace(old, fresh, isWanted) {
   old.dispatchEvent(new CustomEvent("part-replaced", { bubbles: true }));
 }
 
-let readingMs = 0; // of the last reading: a page that takes long is read less often
+let readingMs = 0; // of the last reload: slow pages are reloaded less often
 let reading = null;
 let isStale = false;
 
-// Reads the page again; what changes meanwhile is read afterwards.
+// Reloads the page. A change during a reload causes another one.
 async function refresh(isWanted = false) {
   if (reading) {
     isStale = true;
@@ -117,7 +117,7 @@ async function refresh(isWanted = false) {
     }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!answer.ok) {
-      const title = fresh.querySelector(".problem strong")?.textContent ?? `the gateway answers with status ${answer.status}`;
+      const title = fresh.querySelector(".problem strong")?.textContent ?? `the gateway returned status ${answer.status}`;
       throw Object.assign(new Error(title), { title });
     }
     for (const part of document.querySelectorAll("[data-part]")) {
@@ -141,8 +141,8 @@ async function refresh(isWanted = false) {
   }
 }
 
-// Keeps a stream of this address open while somebody sees the page: `begin` gives a new stream its listeners. The browser comes back by
-// itself after a broken line, and gives up when a gateway refuses: then the wait is ours.
+// Keeps a stream of this address open while the page is visible; `begin` adds listeners to a new stream. The browser reconnects
+// after a network error, but not after an error response, so that case is retried here.
 function keepStream(address, begin) {
   let stream = null;
   let attempt = 0;
@@ -168,7 +168,7 @@ function keepStream(address, begin) {
 
 let soon = 0;
 
-// Changes of one moment are one reading. Changes that never cease do not put it off. A hidden page is read when
+// Batches changes into one reload, which continuous changes do not delay. A hidden page is reloaded when
 // its stream opens again.
 function refreshSoon() {
   soon ||= setTimeout(() => {
@@ -177,7 +177,7 @@ function refreshSoon() {
   }, Math.max(GATHER_MS, 2 * readingMs));
 }
 
-// Asks every few seconds whether the mesh answers. An open stream and an answer together prove that nothing was missed.
+// Probes the mesh every few seconds. An open stream and a response together prove that no event was missed.
 function probe(address, seconds, stream) {
   const look = async () => {
     if (stream.isOver) return;
@@ -186,7 +186,7 @@ function probe(address, seconds, stream) {
         const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
         if (!answer.ok) {
           const problem = await answer.json().catch(() => ({}));
-          throw Object.assign(new Error("refused"), { title: problem.title || `the gateway answers with status ${answer.status}` });
+          throw Object.assign(new Error("refused"), { title: problem.title || `the gateway returned status ${answer.status}` });
         }
         if (stream.isOpen && !stream.isOver) {
           confirm();
@@ -203,7 +203,7 @@ function probe(address, seconds, stream) {
 
 function followEvents(address, probed, seconds) {
   let last = "";
-  // The page is read on opening and has what was missed, so the stream begins behind the last event that was seen.
+  // Opening a stream reloads the page, which contains missed events, so the stream starts after the last received event.
   const here = () => (last ? `${address}?after=${encodeURIComponent(last)}` : address);
   const state = { isOpen: false, isOver: false };
   probe(probed, seconds, state);
@@ -222,18 +222,18 @@ function followEvents(address, probed, seconds) {
       state.isOver = true;
       end();
       clearTimeout(soon);
-      refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the end"));
+      refresh().then(() => tell("", "ended"), () => tell("off", "reload to see the result"));
     });
     stream.onerror = () => {
       state.isOpen = false;
-      if (!sign.querySelector("a")) tell("off", "connection lost, trying again");
-      // A gateway that refuses the stream says with the page why.
+      if (!sign.querySelector("a")) tell("off", "connection lost, retrying");
+      // If the gateway rejects the stream, the page contains the reason.
       if (stream.readyState === EventSource.CLOSED) refresh().catch(() => {});
     };
   });
 }
 
-// Tells a list that things of its kind changed.
+// Reloads a list when its kind changes.
 function followChanges(address, kind) {
   keepStream(() => address, (stream) => {
     stream.onopen = refreshSoon;
@@ -260,7 +260,7 @@ function poll(seconds) {
   setTimeout(look, seconds * 1000);
 }
 
-// A part of the address that changes without leaving the page: what it chooses is read now, or the page is loaded as a whole.
+// The address changed without navigation: reload the page in place, or completely if that fails.
 const follow = () => (reading ?? Promise.resolve()).catch(() => {}).then(() => refresh(true)).catch(() => location.reload());
 document.addEventListener("address-changed", follow);
 addEventListener("popstate", follow);

@@ -1,5 +1,5 @@
-// Ranges of a timeline: dragging across its bars shows that part of the time. Where idle time is cut out, the scale is not even, and the
-// fields of the range are the way.
+// Ranges of a timeline: dragging across the bars selects a range. If idle time is hidden, the scale is not linear, and only the
+// form fields select a range.
 
 document.addEventListener("pointerdown", (down) => {
   const chart = down.target.closest(".bars[data-range]");

@@ -1,4 +1,4 @@
-// Events of the mesh as they come: the newest first, a bounded number of them, all of their text as text.
+// Live events of the mesh: newest first, bounded in number, inserted as text.
 
 const body = document.getElementById("traffic");
 const MAX_ROWS = 200;
@@ -46,7 +46,7 @@ function follow() {
   pause.hidden = false;
   pause.addEventListener("click", () => {
     isPaused = !isPaused;
-    pause.textContent = isPaused ? "Go on" : "Pause";
+    pause.textContent = isPaused ? "Resume" : "Pause";
     paint();
   });
   const paint = () => {
@@ -68,7 +68,7 @@ function follow() {
     }
     frame ||= requestAnimationFrame(paint);
   };
-  // A page that nobody sees has no stream, and one that a gateway refused is asked for again.
+  // A hidden page has no stream. A rejected stream is retried.
   let stream = null;
   const open = () => {
     if (document.hidden || (stream && stream.readyState !== EventSource.CLOSED)) return;
@@ -80,7 +80,7 @@ function follow() {
   document.addEventListener("visibilitychange", () => (document.hidden ? stream?.close() : open()));
   open();
   setInterval(() => {
-    rate.textContent = `${heard} a second${dropped ? `, ${dropped} passed over` : ""}${isPaused ? ", paused" : ""}`;
+    rate.textContent = `${heard} per second${dropped ? `, ${dropped} dropped` : ""}${isPaused ? ", paused" : ""}`;
     heard = 0;
   }, 1000);
 }

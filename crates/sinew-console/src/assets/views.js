@@ -1,11 +1,11 @@
-// Saved views of the list of executions: names of addresses, kept by this browser. All of a view is in its address, so that a view is
-// given to others as a link.
+// Saved views of the list of executions: named addresses in the local storage of the browser. The address contains the entire
+// view, so it can be shared as a link.
 
 const KEY = "sinew-views";
 const MAX_VIEWS = 30;
 const form = document.getElementById("views");
 
-// What is kept there may be of another version, or broken.
+// Stored data may be from another version, or invalid.
 function read() {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "[]");
@@ -30,7 +30,7 @@ function show() {
     const forget = document.createElement("button");
     forget.type = "button";
     forget.textContent = "×";
-    forget.setAttribute("aria-label", `Forget the view ${name.slice(0, 40)}`);
+    forget.setAttribute("aria-label", `Delete view ${name.slice(0, 40)}`);
     forget.addEventListener("click", () => write(read().filter((one) => one.name !== name)));
     item.append(link, forget);
     return item;

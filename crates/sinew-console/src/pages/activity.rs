@@ -1,4 +1,4 @@
-//! Activity on Pulse: bars of executions by minute, and the errors they failed by.
+//! Activity on Pulse: executions per minute, and the top errors.
 
 use maud::{Markup, html};
 
@@ -11,10 +11,10 @@ use crate::shown_text;
 const MINUTE_WIDTH: (usize, usize) = (10, 8);
 /// Height of a chart.
 const CHART_HEIGHT: u64 = 48;
-/// Least height of the bar of a minute that is not empty, so that one execution is seen beside thousands.
+/// Minimum height of a non-empty bar, so that one execution is visible next to thousands.
 const MIN_BAR_HEIGHT: u64 = 2;
 
-/// Number that a chart shows of a minute.
+/// The count of a minute that a chart shows.
 type MinuteFigure = fn(&MinuteDocument) -> u64;
 
 /// Charts: title, class of the bars, number.
@@ -24,18 +24,18 @@ const CHARTS: [(&str, &str, MinuteFigure); 3] = [
     ("Failed", "failed", |minute| minute.failed),
 ];
 
-/// Bars by minute, each chart with its own scale.
+/// Bar charts per minute, each with its own scale.
 pub(super) fn activity_part(activity: &ActivityDocument) -> Markup {
     html! {
         section {
-            h2 { "By minute " span.quiet { "the last " (activity.minutes.len()) " minutes" } }
-            @if !activity.is_whole { p.notice { "Executions that ended earlier are still being read." } }
+            h2 { "Per minute " span.quiet { "last " (activity.minutes.len()) " minutes" } }
+            @if !activity.is_whole { p.notice { "Older executions are still being read." } }
             ul.charts {
                 @for (title, class, figure) in CHARTS { (chart(title, class, &activity.minutes, figure)) }
             }
             details {
-                summary { "As a table" }
-                div.scroll tabindex="0" role="region" aria-label="By minute" {
+                summary { "Show as table" }
+                div.scroll tabindex="0" role="region" aria-label="Per minute" {
                     table.rows {
                         thead { tr { th scope="col" { "Minute (UTC)" } @for (title, ..) in CHARTS { th.number scope="col" { (title) } } } }
                         tbody {
@@ -56,9 +56,9 @@ fn chart(title: &str, class: &str, minutes: &[MinuteDocument], figure: MinuteFig
     let view_box = format!("0 0 {} {CHART_HEIGHT}", minutes.len() * MINUTE_WIDTH.0);
     html! {
         li {
-            p { b { (total) } " " (title.to_lowercase()) " " span.quiet { "at most " (most) " a minute" } }
+            p { b { (total) } " " (title.to_lowercase()) " " span.quiet { "max " (most) " per minute" } }
             svg.minutes viewBox=(view_box) preserveAspectRatio="none" role="img"
-                aria-label={ (title) ": " (total) " executions, at most " (most) " a minute" } {
+                aria-label={ (title) ": " (total) " executions, max " (most) " per minute" } {
                 @for (place, minute) in minutes.iter().enumerate() {
                     @let height = bar_height(figure(minute), most);
                     @if height > 0 {
@@ -80,12 +80,12 @@ fn bar_height(number: u64, most: u64) -> u64 {
     u64::try_from(share).unwrap_or(CHART_HEIGHT).max(MIN_BAR_HEIGHT)
 }
 
-/// Errors, the most frequent first; each leads to the executions that failed by it.
+/// Errors, most frequent first, each with a link to the executions that failed with it.
 pub(super) fn errors_part(errors: &[ErrorCountDocument]) -> Markup {
     html! {
         section {
             h2 { "Top errors" }
-            @if errors.is_empty() { p.empty { "No execution failed in this time." } } @else {
+            @if errors.is_empty() { p.empty { "No failed executions in this period." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Top errors" {
                     table.rows {
                         thead { tr { th scope="col" { "Error" } th.wide scope="col" { "Meaning" } th.number scope="col" { "Executions" } th scope="col" { "Latest" } } }
@@ -106,7 +106,7 @@ pub(super) fn errors_part(errors: &[ErrorCountDocument]) -> Markup {
     }
 }
 
-/// The list of the executions that failed by an error.
+/// The list of executions that failed with an error.
 fn failed_by(code: &str) -> PageAddress {
     PageAddress::of(&["executions"]).with("status", "failed").with("error", code)
 }

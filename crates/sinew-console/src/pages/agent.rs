@@ -1,4 +1,4 @@
-//! An agent: its card, its schemas and its work.
+//! An agent: its card, schemas, processes and last errors.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }
         @if !agent.description.is_empty() { p { (shown_text::line(&agent.description, 1_000)) } }
-        @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "The workflow behind this card" } } }
+        @if agent.kind == "workflow" { p { a href=(PageAddress::workflow(&agent.name)) { "Show the workflow of this card" } } }
         (live_part("facts", &html! {
             dl.facts {
                 @if !agent.state.is_empty() { div { dt { "State" } dd { (shown_text::line(&agent.state, 20)) } } }
@@ -63,7 +63,7 @@ async fn agent_page(name: &str, request: &PageRequest) -> Result<ConsolePage, Co
                 @if agent.heartbeat_age_ms.is_some() { div { dt { "Heartbeat" } dd { (duration(agent.heartbeat_age_ms)) " ago" } } }
                 @if let Some(load) = load {
                     div { dt { "Queued" } dd { (load.queued) } }
-                    div { dt { "At work" } dd { (load.working) } }
+                    div { dt { "Running" } dd { (load.working) } }
                     div { dt { "Redelivered" } dd { (load.redelivered) } }
                 }
             }
@@ -115,7 +115,7 @@ fn retire_form(request: &PageRequest, name: &str) -> Markup {
     }
 }
 
-/// Processes of the agent with their figures, as they tell them.
+/// Processes of the agent with the statistics that they report.
 fn process_table(
     request: &PageRequest,
     processes: &Result<Vec<AgentProcessDocument>, ConsoleError>,
@@ -131,7 +131,7 @@ fn process_table(
             div.head { h2 #processes { "Processes" } (command_line(&CommandText::new("nats micro stats"))) }
             @match processes {
                 Err(error) => (problem_box(error)),
-                Ok(all) if all.is_empty() => p.empty { "No process answers `$SRV.STATS`." },
+                Ok(all) if all.is_empty() => p.empty { "No process responded to " code { "$SRV.STATS" } "." },
                 Ok(all) => div.scroll tabindex="0" role="region" aria-labelledby="processes" {
                     table.rows {
                         thead {
@@ -164,7 +164,7 @@ fn last_errors(request: &PageRequest, rows: &[ExecutionListRow]) -> Markup {
     html! {
         section {
             h2 #errors { "Last errors" }
-            @if rows.is_empty() { p.empty { "None among the latest executions that failed." } } @else {
+            @if rows.is_empty() { p.empty { "None among the latest failed executions." } } @else {
                 div.scroll tabindex="0" role="region" aria-labelledby="errors" {
                     table.rows {
                         thead { tr { th scope="col" { "Execution" } th scope="col" { "Node" } th.wide scope="col" { "Error" } th scope="col" { "Code" } th scope="col" { "Started" } } }
@@ -188,7 +188,8 @@ fn last_errors(request: &PageRequest, rows: &[ExecutionListRow]) -> Markup {
     }
 }
 
-/// A form from the schema of the input. The call is a message of a chat, on whose page its result comes in.
+/// A form generated from the input schema. The call is a chat message, and the page of the chat
+/// shows its result.
 fn try_box(request: &PageRequest, agent: &AgentDocument) -> Markup {
     html! {
         section {

@@ -1,4 +1,4 @@
-//! Agents that are online, those that died and were not retired, and workflows, which are agents too.
+//! Online agents, offline agents that were not retired, and workflows, which are also agents.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
 
-/// Bytes of a map within the page.
+/// Maximum size of the inlined call map.
 const MAX_MAP_BYTES: usize = 160 << 10;
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -36,22 +36,22 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
     )
     .await;
     let mut rows = rows?;
-    // Agents that need somebody first.
+    // Agents that need attention come first.
     rows.sort_by_key(|row| match row.state.as_str() {
         OFFLINE => 0,
         "late" => 1,
         _ => 2,
     });
-    // A list without its figures is better than none.
+    // Without its figures the list is still useful.
     let latencies = figures.map(|report| report.latencies).unwrap_or_default();
     let body = html! {
         div.head { h1 { "Agents" } (command_line(&CommandText::new("sinew agent list"))) }
         (text_filter(text.as_deref()))
-        p.quiet { "p95 is that of the nodes that ended in the last ten minutes, gathered while somebody looks at this page or at Traffic." }
+        p.quiet { "p95 covers nodes that ended in the last ten minutes. It is collected only while this page or Traffic is open." }
         (live_part("agents", &agent_table(&rows, &latencies)))
         section {
-            h2 { "Who calls whom" }
-            p.quiet { "Strong lines are calls of the latest executions, with their number. Thin dashed lines are declared by a workflow, and no execution has used them lately. Dotted lines are calls that no workflow declares, as of one agent to another." }
+            h2 { "Calls between agents" }
+            p.quiet { "Solid lines are calls of the latest executions, with their count. Thin dashed lines are declared by a workflow but were not used recently. Dotted lines are calls that no workflow declares, such as calls between agents." }
             (live_part("map", &html! {
                 @match map {
                     Ok(svg) if svg.len() <= MAX_MAP_BYTES => (drawing(svg, DrawingUse::Shown)),
@@ -67,7 +67,7 @@ async fn agents_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
 fn agent_table(rows: &[AgentListRow], latencies: &[GroupLatencyDocument]) -> Markup {
     let latency_of = |name: &str| latencies.iter().find(|one| one.group == name);
     html! {
-        @if rows.is_empty() { p.empty { "No agent is online: " code { "sinew serve agent FILE" } " serves one." } } @else {
+        @if rows.is_empty() { p.empty { "No agent is online. Start one with " code { "sinew serve agent FILE" } "." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents" {
                 table.rows {
                     thead { tr { th scope="col" { "Agent" } th scope="col" { "State" } th scope="col" { "Kind" } th.wide scope="col" { "Purpose" } th scope="col" { "Skills" } th scope="col" { "Version" } th.number scope="col" { "p95" } th.number scope="col" { "Queued" } th.number scope="col" { "Heartbeat" } } }

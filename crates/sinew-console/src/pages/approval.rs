@@ -32,7 +32,7 @@ pub(crate) struct DecisionForm {
     decision: String,
     #[serde(default)]
     comment: String,
-    /// The answer as JSON, if it says more than yes.
+    /// The answer as JSON, if it is more than an approval.
     #[serde(default)]
     data: String,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Respon
     page_or_problem(&request, page)
 }
 
-/// Sends a decision. One that is refused is shown again with what was written.
+/// Sends a decision. If it is rejected, the page shows the form again with its values.
 pub(crate) async fn decide(
     State(_): State<Arc<ConsoleState>>,
     Path(id): Path<String>,
@@ -58,7 +58,7 @@ pub(crate) async fn decide(
         Err(error) => {
             let node = Some(form.node.as_str()).filter(|node| !node.is_empty());
             let page = question_page(&id, &request, node, &form, Some(&error)).await;
-            // The question may be gone: somebody else decided.
+            // The question may no longer exist: another person decided.
             page_or_problem(&request, page.map_err(|_| error))
         }
     }
@@ -94,20 +94,20 @@ async fn question_page(
     let body = html! {
         div.narrow {
             p.quiet { a href=(PageAddress::of(&["approvals"])) { "Approvals" } " / " a href=(PageAddress::execution(&question.execution)) { (shown_text::line(&question.workflow, 60)) " " (shown_text::line(words::short_id(&question.execution), 40)) } }
-            h1 { (shown_text::line(asked.map_or("A decision", |asked| asked.prompt.as_str()), 1_000)) }
+            h1 { (shown_text::line(asked.map_or("Decision", |asked| asked.prompt.as_str()), 1_000)) }
             p.quiet {
                 "Asked " (time_mark(&question.since, request.now))
                 @if let Some(until) = &question.until { ", due " (time_mark(until, request.now)) }
                 @if let Some(asked) = asked.filter(|asked| !asked.allowed.is_empty()) { ", for " (shown_text::line(&asked.allowed.join(", "), 200)) }
             }
             @if let Some(error) = error { (problem_box(error)) }
-            @if let Some(asked) = asked.filter(|asked| !is_nothing(&asked.data)) { section { h2 { "To judge" } (value_block(&asked.data, &whole)) } }
+            @if let Some(asked) = asked.filter(|asked| !is_nothing(&asked.data)) { section { h2 { "Data to review" } (value_block(&asked.data, &whole)) } }
             @if may_steer(request) { (decision_form(request, &question, form)) }
             @for verb in ["approve", "reject"] { (command_line(&decision_command(&question, verb))) " " }
             @if !is_nothing(&question.input) { section { h2 { "Input of the execution" } (value_block(&question.input, &whole)) } }
             @if !question.decisions.is_empty() {
-                section { h2 { "Decided before" }
-                    div.scroll tabindex="0" role="region" aria-label="Decided before" {
+                section { h2 { "Earlier decisions" }
+                    div.scroll tabindex="0" role="region" aria-label="Earlier decisions" {
                         table.rows {
                             thead { tr { th scope="col" { "Decision" } th scope="col" { "By" } th scope="col" { "At (UTC)" } th.wide scope="col" { "Comment" } } }
                             tbody { @for decision in &question.decisions { (decision_row(decision)) } }

@@ -1,4 +1,4 @@
-//! Questions that wait for people.
+//! Open questions for people.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -40,7 +40,7 @@ async fn approvals_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         .live(LiveSource::List(EXECUTIONS_CHANGE)))
 }
 
-/// Filter, as the address holds it. The server applies it.
+/// The filter in the address; the server applies it.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct QuestionFilter {
     workflow: Option<String>,
@@ -69,8 +69,8 @@ fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[Ap
     html! {
         @if questions.is_empty() {
             p.empty {
-                @if filter.is_empty() { "Nothing waits for a decision." }
-                @else { "No question matches. " a href=(PageAddress::of(&["approvals"])) { "Show all" } "." }
+                @if filter.is_empty() { "No pending approvals." }
+                @else { "No matching questions. " a href=(PageAddress::of(&["approvals"])) { "Show all" } "." }
             }
         }
         ul.questions {
@@ -78,7 +78,7 @@ fn question_list(request: &PageRequest, filter: &QuestionFilter, questions: &[Ap
                 @let asked = question.question.as_ref();
                 li data-row {
                     a.title href=(PageAddress::of(&["executions", &question.execution, "approval"]).with_some("node", question.node.as_deref())) {
-                        (shown_text::line(asked.map_or("A decision", |asked| asked.prompt.as_str()), 200))
+                        (shown_text::line(asked.map_or("Decision", |asked| asked.prompt.as_str()), 200))
                     }
                     p.quiet {
                         @for above in &question.path { (shown_text::line(above, 60)) " › " }

@@ -1,4 +1,5 @@
-//! An artifact as people look at it: an image, a table, JSON, or text; and the tasks that were given it. Nothing of it is run.
+//! Preview of an artifact as image, table, JSON or text, and the tasks that received it. Content is
+//! never executed.
 
 use axum::extract::Path;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -17,14 +18,14 @@ use crate::page_frame::{page_or_problem, problem_box};
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, size, text_block, value_line};
 
-/// Bytes of an artifact that is shown; a larger one is saved.
+/// Maximum size of an artifact that is shown; larger ones can be downloaded.
 const MAX_SHOWN_BYTES: u64 = 4 << 20;
 /// Rows and columns of a table that are shown.
 const MAX_ROWS: usize = 100;
 const MAX_COLUMNS: usize = 30;
 /// Uses that are listed.
 const MAX_USES: usize = 50;
-/// Pictures that browsers decode without running anything, by their first bytes.
+/// Image formats that browsers decode without executing content, by their first bytes.
 const IMAGES: [(&[u8], &str); 5] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -38,7 +39,7 @@ pub(crate) fn artifact_bytes(id: &str, reference: &str) -> ApiPath {
     ApiPath::of(&["executions", id, "artifact"]).with("name", reference)
 }
 
-/// Media type of a picture; `None` for all else, drawings with scripts among them.
+/// Media type of an image; `None` for anything else, including SVG, which can contain scripts.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {
     let (_, media_type) = IMAGES.iter().find(|(begin, _)| bytes.starts_with(begin))?;
     let is_webp = *media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
@@ -63,7 +64,7 @@ pub(crate) async fn preview(request: &PageRequest, id: &str, row: &ArtifactDocum
 
 async fn content(request: &PageRequest, id: &str, row: &ArtifactDocument, path: &ApiPath) -> Markup {
     if row.size > MAX_SHOWN_BYTES {
-        return html! { p.notice { "It has " (size(row.size)) ". " a href=(path.address()) { "Save it" } } };
+        return html! { p.notice { "The artifact is too large to show (" (size(row.size)) "). " a href=(path.address()) { "Download" } } };
     }
     let bytes = match request.api.get_bytes(path).await {
         Ok(bytes) => bytes,
@@ -72,11 +73,11 @@ async fn content(request: &PageRequest, id: &str, row: &ArtifactDocument, path: 
     if image_type(&bytes).is_some() {
         let address =
             PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &row.reference());
-        return html! { img.preview-image src=(address) alt={ "Picture " (shown_text::line(&row.name, 100)) }; };
+        return html! { img.preview-image src=(address) alt={ "Image " (shown_text::line(&row.name, 100)) }; };
     }
     let text = std::str::from_utf8(&bytes).ok();
     text.map_or_else(
-        || html! { p.notice { "It is not text. " a href=(path.address()) { "Save it" } } },
+        || html! { p.notice { "The artifact is not text. " a href=(path.address()) { "Download" } } },
         |text| table_of(row, text).unwrap_or_else(|| text_block(&pretty(text), &path.address())),
     )
 }
@@ -111,7 +112,7 @@ fn table_of(row: &ArtifactDocument, text: &str) -> Option<Markup> {
                 }
             }
         }
-        p.quiet { (words::count(body.len(), "row")) @if body.len() > MAX_ROWS { ", the first " (MAX_ROWS) " of them" } @if head.len() > MAX_COLUMNS { ", " (MAX_COLUMNS) " of " (head.len()) " columns" } "." }
+        p.quiet { (words::count(body.len(), "row")) @if body.len() > MAX_ROWS { ", first " (MAX_ROWS) " shown" } @if head.len() > MAX_COLUMNS { ", " (MAX_COLUMNS) " of " (head.len()) " columns" } "." }
     })
 }
 
@@ -163,12 +164,12 @@ fn objects(text: &str) -> Option<Vec<Vec<String>>> {
 
 fn used(uses: Result<ArtifactUsesDocument, ConsoleError>) -> Markup {
     html! {
-        h3 { "Where used" }
+        h3 { "Used by" }
         @match uses {
             Err(error) => (problem_box(&error)),
             Ok(found) => {
                 @if found.uses.is_empty() {
-                    p.empty { "No task was given its address or digest, in its execution and the latest others (" (found.searched_executions) " searched)." }
+                    p.empty { "No task received its address or digest in its own and the latest other executions (" (found.searched_executions) " searched)." }
                 } @else {
                     ul.uses {
                         @for one in found.uses.iter().take(MAX_USES) {
@@ -195,7 +196,7 @@ struct PictureChoice {
     artifact: String,
 }
 
-/// Serves a picture of an artifact; all else is refused, whatever its name or type says.
+/// Serves the image of an artifact; rejects anything else, regardless of its name or declared type.
 pub(crate) async fn image(Path(id): Path<String>, request: PageRequest) -> Response {
     let bytes = async {
         let PictureChoice { artifact } = request.query()?;

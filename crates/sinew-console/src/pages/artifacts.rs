@@ -1,4 +1,4 @@
-//! Artifacts of an execution: a list, and one of them opened.
+//! Artifacts of an execution: a list, and a preview of the selected one.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -59,13 +59,13 @@ fn bytes_of(id: &str, row: &ArtifactDocument) -> ApiPath {
 
 fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> Markup {
     html! {
-        @if rows.is_empty() { p.empty { "No agent left an artifact." } } @else {
+        @if rows.is_empty() { p.empty { "No artifacts." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Artifacts" {
                 table.rows {
                     thead {
                         tr {
                             th.wide scope="col" { "Name" } th.number scope="col" { "Version" } th scope="col" { "Node" }
-                            th scope="col" { "Type" } th.number scope="col" { "Size" } th scope="col" { "SHA-256" } th scope="col" { "Save" }
+                            th scope="col" { "Type" } th.number scope="col" { "Size" } th scope="col" { "SHA-256" } th scope="col" { "Download" }
                         }
                     }
                     tbody {
@@ -81,13 +81,13 @@ fn artifact_table(id: &str, rows: &[ArtifactDocument], opened: Option<&str>) -> 
                                 td { (shown_text::line(&row.media_type, 60)) }
                                 td.number { (size(row.size)) }
                                 td { code title=(row.sha256) { (shown_text::line(words::short(&row.sha256), 20)) } }
-                                td { a href=(bytes_of(id, row).address()) download { "Save" } }
+                                td { a href=(bytes_of(id, row).address()) download { "Download" } }
                             }
                         }
                     }
                 }
             }
-            @if rows.len() > MAX_ROWS { p.notice { (rows.len() - MAX_ROWS) " more: " code { "sinew artifact list" } " has all." } }
+            @if rows.len() > MAX_ROWS { p.notice { (rows.len() - MAX_ROWS) " more: " code { "sinew artifact list" } " lists all." } }
         }
     }
 }

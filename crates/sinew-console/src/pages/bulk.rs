@@ -1,4 +1,4 @@
-//! One command for several executions: what it would touch, a count that is typed, and what became of each.
+//! One command for several executions: a confirmation with a typed count, then the result of each.
 
 use axum::Form;
 use axum::http::StatusCode;
@@ -15,9 +15,9 @@ use crate::page_frame::{ConsolePage, ConsoleSection, page_or_problem, problem_bo
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
 
-/// Executions of one form: as many as a list shows.
+/// Maximum executions per form: one page of the list.
 const MAX_EXECUTIONS: usize = 50;
-/// Commands: word of the API, title, and whether it takes a reason.
+/// Commands: verb of the API, title, and whether it accepts a reason.
 pub(crate) const BULK_COMMANDS: [(&str, &str, bool); 4] = [
     ("retry", "Retry", true),
     ("cancel", "Cancel", true),
@@ -30,7 +30,7 @@ pub(crate) const BULK_COMMANDS: [(&str, &str, bool); 4] = [
 struct BulkForm {
     command: (&'static str, &'static str, bool),
     executions: Vec<String>,
-    /// The count as it was typed; empty on the way to the question.
+    /// The count that the user typed; empty before the confirmation page.
     count: String,
     reason: String,
 }
@@ -50,7 +50,7 @@ pub(crate) async fn work(request: PageRequest, Form(fields): Form<Vec<(String, S
     outcome_page(&form).grown(outcomes(request.api, form))
 }
 
-/// The outcome of each execution, one after the other, and then of all.
+/// Streams the result of each execution, then the totals.
 fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send {
     let work = BulkWork { api, refused: 0, place: 0, form };
     stream::unfold(Some(work), |work: Option<BulkWork>| async move {
@@ -58,7 +58,7 @@ fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send
         let total = work.form.executions.len();
         let Some(id) = work.form.executions.get(work.place).cloned() else {
             let sum = html! {
-                h2 role="status" { (total - work.refused) " done, " (work.refused) " refused" }
+                h2 role="status" { (total - work.refused) " done, " (work.refused) " rejected" }
                 p { a href=(PageAddress::of(&["executions"])) { "Executions" } }
             };
             return Some((sum, None));
@@ -71,18 +71,18 @@ fn outcomes(api: ApiClient, form: BulkForm) -> impl Stream<Item = Markup> + Send
             Ok(_) => html! { p { (place) " done" } },
             Err(error) => {
                 work.refused += 1;
-                html! { p { (place) " refused" } (problem_box(&error)) }
+                html! { p { (place) " rejected" } (problem_box(&error)) }
             }
         };
         Some((told, Some(work)))
     })
 }
 
-/// Commands that are still to be given.
+/// The remaining commands of a form.
 struct BulkWork {
     api: ApiClient,
     form: BulkForm,
-    /// Executions that were asked already.
+    /// Number of executions that already received the command.
     place: usize,
     refused: usize,
 }
@@ -100,14 +100,16 @@ impl BulkForm {
         executions.sort_unstable();
         executions.dedup();
         match executions.len() {
-            0 => Err(ConsoleError::Input("no execution is chosen: tick some in the list".to_owned())),
+            0 => Err(ConsoleError::Input("no executions selected: select some in the list".to_owned())),
             1..=MAX_EXECUTIONS => Ok(Self {
                 command,
                 executions,
                 count: text("count").to_owned(),
                 reason: text("reason").trim().to_owned(),
             }),
-            count => Err(ConsoleError::Input(format!("{count} executions are more than {MAX_EXECUTIONS}"))),
+            count => Err(ConsoleError::Input(format!(
+                "{count} executions are selected; the maximum is {MAX_EXECUTIONS}"
+            ))),
         }
     }
 
@@ -134,9 +136,9 @@ fn question_page(request: &PageRequest, form: &BulkForm, error: Option<&ConsoleE
                 input type="hidden" name="command" value=(verb);
                 @for id in &form.executions { input type="hidden" name="execution" value=(id); }
                 @if takes_reason {
-                    label { span { "Reason " span.quiet { "(kept with each execution)" } } input type="text" name="reason" value=(form.reason) autocomplete="off"; }
+                    label { span { "Reason " span.quiet { "(stored with each execution)" } } input type="text" name="reason" value=(form.reason) autocomplete="off"; }
                 }
-                label { span { "Type the number of executions to go on" } input type="text" inputmode="numeric" name="count" required autocomplete="off"; }
+                label { span { "Type the number of executions to confirm" } input type="text" inputmode="numeric" name="count" required autocomplete="off"; }
                 div.actions {
                     button.primary.danger[verb == "cancel"] type="submit" data-command={ "sinew execution " (verb) " ID…" } { (title) " " (count) }
                     a.button href=(PageAddress::of(&["executions"])) { "Back" }
@@ -148,7 +150,7 @@ fn question_page(request: &PageRequest, form: &BulkForm, error: Option<&ConsoleE
     ConsolePage::new(ConsoleSection::Executions, title, body).with_status(status)
 }
 
-/// The page that tells what becomes of each, while it happens.
+/// The page that shows each result as it arrives.
 fn outcome_page(form: &BulkForm) -> ConsolePage {
     let (_, title, _) = form.command;
     let body = html! {

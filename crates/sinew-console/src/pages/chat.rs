@@ -1,4 +1,5 @@
-//! Chats with agents and workflows: every message is an execution, so that what was said survives all processes.
+//! Chats with agents and workflows. Each message is an execution, so chats survive restarts of
+//! every process.
 
 use std::collections::BTreeMap;
 
@@ -32,29 +33,30 @@ const CHAT_LABEL: &str = "chat";
 const KIND_LABEL: &str = "kind";
 /// Messages of a chat that are shown, the latest.
 const MAX_TURNS: &str = "20";
-/// Messages among which chats are looked for.
+/// Number of recent messages that are searched for chats.
 const MAX_RECENT: &str = "50";
-/// Members of an input that a text is meant for, where the schema has several.
+/// Members that receive the text of a message if the schema has several.
 const TEXT_MEMBERS: [&str; 8] = ["message", "text", "prompt", "question", "query", "input", "value", "name"];
-/// Milliseconds by which the clocks of two machines may differ.
+/// Maximum clock difference between two machines, in milliseconds.
 const CLOCK_DRIFT_MS: u64 = 60_000;
-/// Milliseconds of the time in which chats are looked for.
+/// Milliseconds in a week: older chats are not listed.
 const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
-/// Bytes of files that go into a message.
+/// Maximum size of the files that are inlined in a message.
 const MAX_FILE_BYTES: usize = 512 << 10;
 
 /// Chat that the address names.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct ChatChoice {
     chat: Option<String>,
-    /// Place in the list of its messages before which it is shown; the end when absent.
+    /// Cursor in the list of messages; the page shows the messages before it, or the latest if
+    /// absent.
     before: Option<String>,
 }
 
-/// Fields of a message; those of a form of the input have names of their own.
+/// Fields of a message by name; fields of the input form have a prefix.
 type WrittenFields = BTreeMap<String, String>;
 
-/// The page on which somebody to talk with is chosen.
+/// The page that lists agents to chat with.
 pub(crate) async fn choose(request: PageRequest) -> Response {
     let page = choice_page(&request).await;
     page_or_problem(&request, page)
@@ -71,8 +73,8 @@ async fn choice_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError>
         (text_filter(text))
         @if agents.is_empty() {
             p.empty {
-                @if text.is_some() { "No agent matches. " a href=(PageAddress::of(&["chat"])) { "Show all" } "." }
-                @else { "No agent is online: " code { "sinew serve agent FILE" } " serves one." }
+                @if text.is_some() { "No matching agents. " a href=(PageAddress::of(&["chat"])) { "Show all" } "." }
+                @else { "No agent is online. Start one with " code { "sinew serve agent FILE" } "." }
             }
         }
         ul.questions {
@@ -99,7 +101,8 @@ pub(crate) async fn show(Path(name): Path<String>, request: PageRequest) -> Resp
     page_or_problem(&request, page)
 }
 
-/// Sends a message, and shows the chat with it. One that is refused is shown again with what was written.
+/// Sends a message and shows its chat. If it is rejected, the page shows the form again with its
+/// values.
 pub(crate) async fn send(
     Path(name): Path<String>,
     request: PageRequest,
@@ -121,24 +124,24 @@ pub(crate) async fn send(
     }
 }
 
-/// A chat, and the part of it that is shown.
+/// A chat, and the cursor of the shown messages.
 #[derive(Clone, Copy)]
 struct ChatWindow<'a> {
     chat: &'a str,
     before: Option<&'a str>,
 }
 
-/// Whether a text may be the id of a chat: labels are searched by it.
+/// Returns true if a text can be the id of a chat, which is the value of a label.
 fn is_chat_id(id: &str) -> bool {
     (8..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// A new id. It begins with the time, so that what was said before need not be searched for.
+/// Creates an id. It starts with the time, so a search can skip older executions.
 fn new_chat_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Milliseconds since 1970 UTC at which a chat began; `None` for ids that do not tell it.
+/// The start of a chat in milliseconds since 1970 UTC; `None` if the id does not contain it.
 fn began_at(chat: &str) -> Option<u64> {
     let (seconds, nanos) = Uuid::parse_str(chat).ok()?.get_timestamp()?.to_unix();
     Some(seconds * 1_000 + u64::from(nanos) / 1_000_000)
@@ -154,7 +157,7 @@ async fn send_message(
     let field = |name: &str| written.get(name).map_or("", String::as_str);
     let files = files_of(field("files"))?;
     let input = match field("text").trim() {
-        // Files may come without a word.
+        // Files may be sent without a text.
         "" if !files.is_empty() && !written.keys().any(|key| key.starts_with("in.")) => Value::Null,
         "" => read_input(&agent.input_schema, written)?,
         text => text_input(&agent.input_schema, &with_file(text, field("file_name"), field("file_text"))?),
@@ -169,7 +172,7 @@ async fn send_message(
     if !files.is_empty() {
         body.insert("files".to_owned(), files.into());
     }
-    // A message that is sent twice is one message.
+    // A message that is submitted twice is sent once.
     let key = field("message").trim();
     if !key.is_empty() {
         body.insert("idempotency_key".to_owned(), json!(format!("{chat}-{key}")));
@@ -180,7 +183,7 @@ async fn send_message(
     Ok(())
 }
 
-/// Files of a message: a JSON list with name, media type and base64 of each, which the API checks.
+/// Files of a message: a JSON list of name, media type and base64 content, which the API checks.
 fn files_of(text: &str) -> Result<Vec<Value>, ConsoleError> {
     match text.trim() {
         "" => Ok(Vec::new()),
@@ -190,14 +193,14 @@ fn files_of(text: &str) -> Result<Vec<Value>, ConsoleError> {
     }
 }
 
-/// A message with the text of a file behind it.
+/// A message followed by the text of its files.
 fn with_file(text: &str, name: &str, content: &str) -> Result<String, ConsoleError> {
     if content.is_empty() {
         return Ok(text.to_owned());
     }
     if content.len() > MAX_FILE_BYTES {
         return Err(ConsoleError::Input(format!(
-            "the file has {}; a message holds {}",
+            "the file has {}; the maximum in a message is {}",
             shown_text::size(content.len() as u64),
             shown_text::size(MAX_FILE_BYTES as u64)
         )));
@@ -205,7 +208,8 @@ fn with_file(text: &str, name: &str, content: &str) -> Result<String, ConsoleErr
     Ok(format!("{text}\n\nFile {}:\n{content}", shown_text::line(name, 200)))
 }
 
-/// The input that a text means: an object as it is, else the member of the schema that texts go into, else the text.
+/// The input for a text: a JSON object as is; otherwise an object with the schema's text member, or
+/// the text itself.
 fn text_input(schema: &Value, text: &str) -> Value {
     if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
         return object;
@@ -295,7 +299,7 @@ fn turn_of(
 
 fn greeting(agent: &AgentDocument) -> String {
     match agent.description.as_str() {
-        "" => "Nothing was said yet.".to_owned(),
+        "" => "No messages yet.".to_owned(),
         text => shown_text::line(text, 600),
     }
 }
@@ -313,17 +317,17 @@ fn composer(
         form.steer #write method="post" action=(PageAddress::chat(&agent.name)) {
             (token_field(request))
             input type="hidden" name="chat" value=(chat);
-            // The place in the chat: a form that is sent twice is one message.
+            // The position in the chat: a form that is submitted twice sends one message.
             input type="hidden" name="message" value=(format!("{turns}-{}", request.now.as_millisecond()));
             label { span { "Message" } textarea name="text" rows="3" data-send autofocus { (text) } }
             div #attach hidden {
-                label { span { "Files that go with it" } input type="file" multiple data-attach; }
+                label { span { "Files" } input type="file" multiple data-attach; }
                 span #attached.quiet role="status" {}
                 input type="hidden" name="file_name"; input type="hidden" name="file_text"; input type="hidden" name="files";
             }
             @if has_form {
                 details open[written.keys().any(|key| key.starts_with("in."))] {
-                    summary { "Fields of the input, instead of a message" }
+                    summary { "Fill in input fields instead" }
                     (schema_fields(&agent.input_schema, written))
                 }
             }
@@ -335,7 +339,7 @@ fn composer(
     }
 }
 
-/// Chats that the latest messages belong to, each once.
+/// The chats of the latest messages, without duplicates.
 fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[ExecutionListRow]) -> Markup {
     let partner = |row: &ExecutionListRow| {
         row.workflow.strip_prefix("call:").unwrap_or(row.workflow.as_str()).to_owned()
@@ -348,8 +352,8 @@ fn recent_list(request: &PageRequest, name: &str, shown: &str, rows: &[Execution
         }
     }
     html! {
-        h2 { "Chats of a week" }
-        @if seen.is_empty() { p.empty { "None yet." } }
+        h2 { "Chats of the last week" }
+        @if seen.is_empty() { p.empty { "No chats." } }
         ul.questions {
             @for (id, row) in seen.into_iter().take(20) {
                 @let with = partner(row);

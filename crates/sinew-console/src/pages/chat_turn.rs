@@ -1,4 +1,4 @@
-//! One message of a chat, and all that came of it: steps, questions, the answer, files.
+//! One message of a chat with its steps, questions, answer and files.
 
 use axum::Form;
 use axum::extract::Path;
@@ -22,10 +22,10 @@ use crate::status_mark::status_mark;
 const MAX_STEPS: &str = "30";
 /// Messages of an agent that are shown, the latest.
 const MAX_MESSAGES: usize = 40;
-/// The node of an execution that asks one agent.
+/// The node of an execution that calls a single agent.
 const CALL_NODE: &str = "call";
 
-/// A message with all that came of it.
+/// A message and its results.
 pub(super) struct ChatExchange {
     pub(super) execution: ExecutionDocument,
     steps: Vec<EventDocument>,
@@ -85,7 +85,7 @@ pub(super) fn turn_part(request: &PageRequest, back: &PageAddress, turn: &ChatEx
     }
 }
 
-/// The answer of an agent is the output of its call; a workflow's is its own.
+/// The answer: the output of the call node for agents, the output of the execution for workflows.
 fn answer_of<'t>(execution: &ExecutionDocument, output: &'t Value) -> &'t Value {
     match output {
         Value::Object(members) if execution.workflow.starts_with("call:") && members.len() == 1 => {
@@ -95,7 +95,7 @@ fn answer_of<'t>(execution: &ExecutionDocument, output: &'t Value) -> &'t Value 
     }
 }
 
-/// A value as people write it: the only text of an object is shown as text.
+/// A value as text: an object with a single text member is shown as that text.
 fn plain_value(value: &Value, whole: &str) -> Markup {
     let only = match value {
         Value::Object(members) if members.len() == 1 => members.values().next().filter(|one| one.is_string()),
@@ -108,7 +108,7 @@ fn plain_value(value: &Value, whole: &str) -> Markup {
     }
 }
 
-/// Text, calls of tools and other news of an agent, as they came.
+/// Text, tool calls and other messages of an agent, in order.
 fn told(turn: &ChatExchange) -> Markup {
     let Some(node) = &turn.node else { return html! {} };
     let skipped = node.logs.len().saturating_sub(MAX_MESSAGES);
@@ -123,12 +123,12 @@ fn told(turn: &ChatExchange) -> Markup {
     }
 }
 
-/// Events of nodes, folded: the latest is the summary.
+/// Node events, collapsed: the summary shows the latest.
 fn steps(turn: &ChatExchange) -> Markup {
     html! {
         @if !turn.steps.is_empty() {
             details.steps {
-                summary { (words::count(turn.steps.len(), "step")) @if let Some(last) = turn.steps.last() { ", last " code { (shown_text::line(&last.kind, 60)) } } }
+                summary { (words::count(turn.steps.len(), "step")) @if let Some(last) = turn.steps.last() { ", latest: " code { (shown_text::line(&last.kind, 60)) } } }
                 ol.log {
                     @for step in &turn.steps {
                         li {
@@ -142,14 +142,14 @@ fn steps(turn: &ChatExchange) -> Markup {
     }
 }
 
-/// Questions for people, answered where they are asked.
+/// Questions for people, with forms to answer them.
 fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDocument) -> Markup {
     let asked = execution.waiting.iter().filter(|wait| wait.kind == "person");
     html! {
         @for wait in asked {
             div.waits {
                 @if let Some(question) = &wait.question { p.text { (shown_text::paragraph(&question.prompt)) } }
-                p.quiet { "Waits for " (shown_text::line(&wait.text, 600)) }
+                p.quiet { "Waiting for " (shown_text::line(&wait.text, 600)) }
                 @if may_steer(request) {
                     form.steer method="post" action=(PageAddress::of(&["chat", &execution.execution, "decision"])) {
                         (token_field(request))
@@ -168,13 +168,13 @@ fn questions(request: &PageRequest, back: &PageAddress, execution: &ExecutionDoc
     }
 }
 
-/// The command that decides the same.
+/// The equivalent command.
 fn approval_command(verb: &str, execution: &ExecutionDocument, node: Option<&str>) -> String {
     let command = CommandText::of_execution(&format!("sinew approval {verb}"), &execution.execution);
     shown_text::name(&command.flag("--node", node.unwrap_or_default()).to_string())
 }
 
-/// Whether the mesh gave a file its name: the input or output of a task, which is shown already.
+/// Returns true for generated file names: task inputs and outputs, which the page already shows.
 fn is_generated(name: &str) -> bool {
     name.strip_suffix(".json")
         .is_some_and(|stem| ["call_", "output_", "wi_"].iter().any(|begin| stem.starts_with(begin)))
@@ -191,10 +191,10 @@ fn files(id: &str, all: &[ArtifactDocument]) -> Markup {
                         (shown_text::line(&file.name, 80)) " " (size(file.size))
                     }
                     " "
-                    a.label href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { "Look" }
+                    a.label href=(PageAddress::of(&["executions", id, "artifacts"]).with("artifact", &name)) { "Preview" }
                     " "
                     @if file.media_type.starts_with("image/") {
-                        img.preview-image src=(PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &name)) alt={ "Picture " (shown_text::line(&file.name, 80)) } loading="lazy";
+                        img.preview-image src=(PageAddress::of(&["executions", id, "artifact-image"]).with("artifact", &name)) alt={ "Image " (shown_text::line(&file.name, 80)) } loading="lazy";
                     }
                 }
             }
@@ -214,7 +214,7 @@ pub(crate) struct ChatDecision {
     back: String,
 }
 
-/// Sends a decision, and goes back to the chat.
+/// Sends a decision and returns to the chat.
 pub(crate) async fn decide(
     Path(id): Path<String>,
     request: PageRequest,
@@ -224,7 +224,7 @@ pub(crate) async fn decide(
     let body = json!({ "decision": form.decision, "node": text(&form.node), "comment": text(&form.comment) });
     let path = ApiPath::of(&["executions", &id, "decisions"]);
     match request.api.post::<Value>(&path, &body).await {
-        // Only pages of chats: a form leads nowhere else.
+        // Only redirect to chat pages, because the form field is untrusted.
         Ok(_) => match form.back.strip_prefix(&format!("{}/", PageAddress::of(&["chat"]))) {
             Some(rest) if !rest.contains("//") => {
                 Redirect::to(&format!("{}/{rest}", PageAddress::of(&["chat"]))).into_response()

@@ -1,4 +1,4 @@
-//! Two executions side by side: how their nodes ended, what differs in their values, and how long they took.
+//! Two executions side by side: status of their nodes, differences in values, and durations.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -18,7 +18,7 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, value_line};
 use crate::status_mark::status_mark;
 
-/// Executions of the same workflow that are offered.
+/// Maximum suggested executions of the same workflow.
 const OFFERED_ROWS: &str = "20";
 /// Nodes and changes of values that are listed.
 const MAX_ROWS: usize = 200;
@@ -54,8 +54,8 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
     };
     let body = html! {
         (execution_head(request, &execution, ExecutionTab::Compare, None))
-        form.filter method="get" aria-label="The other execution" {
-            label { span { "With" }
+        form.filter method="get" aria-label="Execution to compare with" {
+            label { span { "Compare with" }
                 input type="text" name="with" value=(with) list="others" data-filter autocomplete="off" placeholder="id, or @latest";
                 datalist #others {
                     @for other in others.executions.iter().filter(|other| other.execution != id) {
@@ -70,7 +70,7 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
             }
         }
         @match &compared {
-            None => p.empty { "Name another execution: how their nodes ended is laid side by side, and what differs in their values." },
+            None => p.empty { "Enter another execution to compare node results and values side by side." },
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(compared)) => (comparison(compared)),
         }
@@ -82,8 +82,8 @@ async fn compare_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Co
 pub(super) fn comparison(compared: &ComparisonDocument) -> Markup {
     html! {
         section {
-            h2 { @if compared.same { "They did the same" } @else { "They differ" } }
-            div.scroll tabindex="0" role="region" aria-label="The two executions" {
+            h2 { @if compared.same { "No differences" } @else { "Differences" } }
+            div.scroll tabindex="0" role="region" aria-label="Compared executions" {
                 table.rows {
                     thead { tr { th scope="col" { "Execution" } th scope="col" { "Workflow" } th scope="col" { "Status" } th.number scope="col" { "Time" } th scope="col" { "Version" } } }
                     tbody { (side_row(&compared.first)) (side_row(&compared.second)) }
@@ -99,8 +99,8 @@ pub(super) fn comparison(compared: &ComparisonDocument) -> Markup {
                 table.rows {
                     thead {
                         tr {
-                            th scope="col" { "Node" } th scope="col" { "Is" } th scope="col" { "First" } th.number scope="col" { "Time" }
-                            th scope="col" { "Second" } th.number scope="col" { "Time" } th.wide scope="col" { "What differs" }
+                            th scope="col" { "Node" } th scope="col" { "Result" } th scope="col" { "First" } th.number scope="col" { "Time" }
+                            th scope="col" { "Second" } th.number scope="col" { "Time" } th.wide scope="col" { "Differences" }
                         }
                     }
                     tbody { @for row in compared.nodes.iter().take(MAX_ROWS) { (node_row(compared, row)) } }
@@ -151,7 +151,7 @@ fn node_row(compared: &ComparisonDocument, row: &ComparisonRow) -> Markup {
     }
 }
 
-/// Changes from the first value to the second: a word and a sign, not colour alone.
+/// Changes from the first value to the second, marked by word and sign as well as colour.
 fn patch_list(steps: &[PatchStep]) -> Markup {
     html! {
         @if !steps.is_empty() {

@@ -1,4 +1,4 @@
-//! Data of an execution: input, output, and the result in the words of its dialect.
+//! Data of an execution: input, output, and the result in the format of its dialect.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -30,13 +30,13 @@ async fn data_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Conso
                 h2 { "Output" }
                 @match &execution.output {
                     Some(output) => (value_block(output, &whole)),
-                    None => p.empty { "There is no output." },
+                    None => p.empty { "No output." },
                 }
                 (command_line(&CommandText::of_execution("sinew execution result", id)))
             }
             @if execution.ended.is_some() { p { (case_link(id, None)) } }
             @if !is_nothing(&execution.native) {
-                section { h2 { "Result in the words of the dialect" } (value_block(&execution.native, &whole)) }
+                section { h2 { "Result in the format of the dialect" } (value_block(&execution.native, &whole)) }
             }
         }))
     };

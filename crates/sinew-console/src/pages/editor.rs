@@ -1,7 +1,7 @@
-//! The author's desk: a workflow file, what is wrong with it at which place, its graph beside it, and its deployment. Files of
-//! model agents are checked there, and their cases are run.
+//! The workflow editor: a file with its findings in place, its graph, and its deployment. It also
+//! checks the files of model agents and runs their cases.
 //!
-//! The file is the truth: the desk keeps nothing, and what it deploys is the text in the field.
+//! The editor is stateless: it deploys the text in the field.
 
 use axum::Form;
 use axum::extract::Path;
@@ -45,7 +45,7 @@ pub(crate) async fn show(request: PageRequest) -> Response {
     page_or_problem(&request, page)
 }
 
-/// The form as the desk opens: with the file of a deployed workflow if the address names one, else with one to begin with.
+/// The initial form: the file of the workflow that the address names, otherwise a sample.
 async fn first_form(request: &PageRequest) -> Result<EditorForm, ConsoleError> {
     let EditorChoice { workflow, version, kind, execution, node } = request.query()?;
     let (name, text, cases) = match kind.as_deref() {
@@ -78,9 +78,9 @@ async fn deployed_form(
     let source: SourceDocument = request.api.get(&path).await?;
     let first = source.files.into_iter().next();
     let Some(file) = first else {
-        return Err(ConsoleError::Input(format!("the mesh was not given the file of {workflow}")));
+        return Err(ConsoleError::Input(format!("the mesh does not store the file of {workflow}")));
     };
-    // A name of a file, without the folders of whoever deployed it.
+    // Only the file name, without the directories of the person who deployed it.
     let name = file.name.rsplit(['/', '\\']).next().unwrap_or(DEFAULT_NAME).to_owned();
     Ok(EditorForm { name, text: file.text, ..EditorForm::default() })
 }
@@ -91,15 +91,15 @@ struct EditorChoice {
     /// Workflow whose file is opened.
     workflow: Option<String>,
     version: Option<String>,
-    /// Kind of the file to begin with: `agent`, or a workflow.
+    /// Kind of the sample file: `agent`; a workflow if absent.
     kind: Option<String>,
-    /// Execution that becomes a case, beside the file of its workflow.
+    /// Execution that is converted to a case and opened together with the file of its workflow.
     execution: Option<String>,
     /// Node whose end the case expects.
     node: Option<String>,
 }
 
-/// Checks the file, or deploys it. A file that is refused stays on the desk.
+/// Checks or deploys the file. A rejected file stays in the editor.
 pub(crate) async fn work(request: PageRequest, Form(form): Form<EditorForm>) -> Response {
     if form.work == "deploy" {
         match deploy(&request, &form).await {
@@ -141,11 +141,11 @@ fn desk_page(
     let text = form.file_text();
     let body = html! {
         div.head {
-            h1 { "Author’s desk" }
+            h1 { "Workflow editor" }
             (command_line(&form.check_command()))
             @if form.is_agent() { (command_line(&CommandText::new("sinew serve agent").word(form.file_name()))) }
             @else { (command_line(&CommandText::new("sinew workflow deploy").word(form.file_name()))) }
-            a.button href=(PageAddress::of(&["desk"]).with("kind", "agent")) { "A model agent…" }
+            a.button href=(PageAddress::of(&["desk"]).with("kind", "agent")) { "Edit a model agent…" }
         }
         @if let Some(error) = error { (problem_box(error)) }
         div.desk {
@@ -153,10 +153,10 @@ fn desk_page(
                 (token_field(request))
                 div.filter {
                     label { span { "File" } input type="text" name="name" value=(form.file_name()) autocomplete="off"; }
-                    label.button.file #open hidden { "Open a file…" input.unseen type="file" accept=".yaml,.yml,.json"; }
-                    button #save type="button" hidden { "Save the file" }
+                    label.button.file #open hidden { "Open file…" input.unseen type="file" accept=".yaml,.yml,.json"; }
+                    button #save type="button" hidden { "Save file" }
                     button type="submit" name="work" value="check" data-command=(shown_text::name(&form.check_command().to_string())) { "Check" }
-                    // Agents are served by processes, from files that these have.
+                    // Agents are not deployed: processes serve them from their own files.
                     @if !form.is_agent() { button.primary type="submit" name="work" value="deploy" data-command={ "sinew workflow deploy " (shown_text::name(form.file_name())) } { "Deploy" } }
                 }
                 label { span.quiet { (if form.is_agent() { "Agent" } else { "Workflow" }) } textarea.mono name="text" rows="28" spellcheck="false" wrap="off" data-editor=(EDITOR[0].address) { (text) } }
@@ -177,7 +177,7 @@ fn desk_page(
             }
         }
     };
-    ConsolePage::new(ConsoleSection::Workflows, "Author’s desk", body)
+    ConsolePage::new(ConsoleSection::Workflows, "Workflow editor", body)
 }
 
 fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>) -> Markup {
@@ -186,7 +186,7 @@ fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>)
             @match checked {
                 Ok(found) => {
                     h2 { (words::count(found.errors, "error")) ", " (words::count(found.warnings, "warning")) }
-                    @if found.diagnostics.is_empty() { p.empty { "The file is in order." } }
+                    @if found.diagnostics.is_empty() { p.empty { "No findings." } }
                     ol.findings { @for finding in found.diagnostics.iter().take(MAX_FINDINGS) { (finding_item(text, finding)) } }
                     @if found.diagnostics.len() > MAX_FINDINGS { p.notice { (found.diagnostics.len() - MAX_FINDINGS) " more" } }
                 }
@@ -196,7 +196,7 @@ fn findings_part(text: &str, checked: &Result<ValidationDocument, ConsoleError>)
     }
 }
 
-/// A finding with its line; clicking its place goes there.
+/// A finding with its position, which is a link into the editor.
 fn finding_item(text: &str, finding: &FindingDocument) -> Markup {
     let line = finding.line.and_then(|line| text.lines().nth((line as usize).checked_sub(1)?));
     html! {
@@ -224,7 +224,7 @@ fn drawings_part(checked: &Result<ValidationDocument, ConsoleError>) -> Markup {
     }
 }
 
-/// Removal of a workflow: what would be removed, and the form that does it.
+/// The confirmation page for removing a workflow.
 pub(crate) async fn removal(Path(name): Path<String>, request: PageRequest) -> Response {
     let page = removal_page(&name, &request, None).await;
     page_or_problem(&request, page)
@@ -253,7 +253,7 @@ async fn removal_page(
             p.quiet { a href=(PageAddress::workflow(name)) { (shown_text::line(name, 80)) } }
             h1 { "Remove " (shown_text::line(name, 80)) }
             @if let Some(error) = error { (problem_box(error)) }
-            p { "Nothing new is started of it. Its executions stay as they are" @if open > 0 { "; " (open) " of them go on" } "." }
+            p { "The workflow can no longer be started. Its executions are kept" @if open > 0 { ", and open ones (" (open) ") continue" } "." }
             @if may_steer(request) {
                 form.steer method="post" {
                     (token_field(request))

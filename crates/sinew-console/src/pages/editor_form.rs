@@ -1,13 +1,13 @@
-//! The form of the author's desk.
+//! The form of the workflow editor.
 
 use serde::Deserialize;
 
 use crate::command_text::CommandText;
 
-/// Name of a file that has none.
+/// Name of an unnamed file.
 pub(super) const DEFAULT_NAME: &str = "workflow.yaml";
 
-/// The desk, as its form sends it.
+/// The editor's fields, as its form sends them.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct EditorForm {
     #[serde(default)]
@@ -17,16 +17,16 @@ pub(crate) struct EditorForm {
     /// `check`, `deploy`, `try`, `test`, or `dry`.
     #[serde(default)]
     pub(super) work: String,
-    /// Connection whose conversion function is tried.
+    /// Connection whose conversion function is tested.
     #[serde(default)]
     pub(super) connection: String,
-    /// Sample that the function gets: JSON, or a text.
+    /// Sample input of the function: JSON or text.
     #[serde(default)]
     pub(super) sample: String,
     /// Text of a test file.
     #[serde(default)]
     pub(super) cases: String,
-    /// Input of a dry run: JSON, or a text.
+    /// Input of a dry run: JSON or text.
     #[serde(default)]
     pub(super) input: String,
 }
@@ -37,24 +37,24 @@ impl EditorForm {
         if name.is_empty() { DEFAULT_NAME } else { name }
     }
 
-    /// The text with the line ends that it was written with: browsers send those of forms as CR LF.
+    /// The text with LF line endings; browsers submit CR LF.
     pub(super) fn file_text(&self) -> String {
         self.text.replace("\r\n", "\n")
     }
 
-    /// Name of the test file: beside the workflow file.
+    /// Name of the test file, next to the workflow file.
     pub(super) fn cases_name(&self) -> String {
         let name = self.file_name();
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         format!("{}.test.yaml", stem.trim_end_matches(".workflow").trim_end_matches(".agent"))
     }
 
-    /// Whether the file is named as those of agents are.
+    /// Returns true if the file has the name of an agent file.
     pub(super) fn is_agent(&self) -> bool {
         self.file_name().contains(".agent.")
     }
 
-    /// The command that tells what is wrong with the file.
+    /// The command that checks the file.
     pub(super) fn check_command(&self) -> CommandText {
         let verb = if self.is_agent() { "sinew agent describe" } else { "sinew workflow validate" };
         CommandText::new(verb).word(self.file_name())

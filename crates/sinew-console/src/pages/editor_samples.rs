@@ -1,4 +1,4 @@
-//! Files to begin with at the author's desk.
+//! Sample files of the workflow editor.
 
 /// A workflow.
 pub(super) const WORKFLOW_FILE: &str = "workflow:
@@ -34,7 +34,7 @@ run:
       main: {provider: openai, model: gpt-5-mini, key: \"${env:OPENAI_API_KEY}\"}
     instruction: Answer with the queue for the message.
 ";
-/// Cases of this agent: the answers of the model are a part of them.
+/// Cases of this agent, including the answers of the model.
 pub(super) const AGENT_CASES: &str = "agent: sorter.agent.yaml
 cases:
   - name: sorts a bill

@@ -1,4 +1,5 @@
-//! Trials at the author's desk: conversions with a sample, cases of a test file, dry runs, and the sockets of covalt.
+//! Trials in the workflow editor: conversions of a sample, test cases, dry runs, and the sockets of
+//! covalt.
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::status_mark::status_mark;
 
 /// Cases, tasks and nodes that are listed.
 const MAX_ROWS: usize = 200;
-/// Trials that a form asked for.
+/// Results of the trials that a form requested.
 #[derive(Default)]
 pub(super) struct EditorTrials {
     conversion: Option<Result<ConversionDocument, ConsoleError>>,
@@ -25,7 +26,7 @@ pub(super) struct EditorTrials {
     dry_run: Option<Result<DryRunDocument, ConsoleError>>,
 }
 
-/// A text of a form as JSON; as a text where it is none.
+/// The text of a form as JSON, or as a string if it is not valid JSON.
 fn json_or_text(text: &str) -> Value {
     let text = text.trim();
     serde_json::from_str(text).unwrap_or_else(|_| if text.is_empty() { Value::Null } else { json!(text) })
@@ -37,7 +38,7 @@ impl EditorTrials {
         self.cases.is_some()
     }
 
-    /// Does what the button of a form asks for.
+    /// Performs the action of the form's button.
     pub(super) async fn of(request: &PageRequest, form: &EditorForm) -> Self {
         let mut trials = Self::default();
         let file = json!({ "name": form.file_name(), "text": form.file_text() });
@@ -69,15 +70,15 @@ impl EditorTrials {
     }
 }
 
-/// The form of a conversion, and what came of it: output, or the line that failed.
+/// The form of a conversion, and its result: the output, or the line that failed.
 pub(super) fn conversion_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         details open[trials.conversion.is_some()] {
-            summary { "Try a conversion of a connection (agentteam)" }
+            summary { "Test the conversion of a connection (agentteam)" }
             div.filter {
                 label { span { "Connection" } input type="text" name="connection" form="desk" value=(form.connection) autocomplete="off"; }
-                label.wide { span { "Sample: JSON, or a text" } textarea.mono name="sample" form="desk" rows="2" spellcheck="false" { (form.sample) } }
-                button type="submit" name="work" value="try" form="desk" data-command="sinew workflow convert" { "Try" }
+                label.wide { span { "Sample (JSON or text)" } textarea.mono name="sample" form="desk" rows="2" spellcheck="false" { (form.sample) } }
+                button type="submit" name="work" value="try" form="desk" data-command="sinew workflow convert" { "Test" }
             }
             (command_line(&CommandText::new("sinew workflow convert").word(form.file_name()).flag("--try", form.connection.trim()).flag("--sample", form.sample.trim())))
             @match &trials.conversion {
@@ -102,12 +103,12 @@ fn conversion_outcome(found: &ConversionDocument) -> Markup {
     }
 }
 
-/// A place in the workflow file; the script of the desk goes there.
+/// A position in the workflow file; the editor's script jumps to it.
 fn place_button(line: u32, column: u32) -> Markup {
     html! { button.place type="button" data-line=(line) data-column=(column) { (line) ":" (column) } }
 }
 
-/// Cases of a test file, and how they went.
+/// Cases of a test file and their results.
 pub(super) fn cases_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         div.head {
@@ -116,7 +117,7 @@ pub(super) fn cases_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
             (command_line(&CommandText::new("sinew test").word(&form.cases_name())))
         }
         @match &trials.cases {
-            None => p.quiet { "They run offline and in virtual time: agents are the stubs of the cases, and models answer as the cases say." },
+            None => p.quiet { "Cases run offline in virtual time. Agents are stubs, and models return the answers given in the cases." },
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(report)) => (cases_outcome(report)),
         }
@@ -160,13 +161,13 @@ fn case_item(case: &CaseDocument) -> Markup {
     }
 }
 
-/// The input of a dry run, and the tasks that would be sent.
+/// The input of a dry run, and the tasks that it would send.
 pub(super) fn dry_run_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
     html! {
         details open[trials.dry_run.is_some()] {
-            summary { "Dry run: which agents would be asked, with what" }
+            summary { "Dry run: list the calls that agents would receive" }
             div.filter {
-                label.wide { span { "Input: JSON, or a text" } textarea.mono name="input" form="desk" rows="2" spellcheck="false" { (form.input) } }
+                label.wide { span { "Input (JSON or text)" } textarea.mono name="input" form="desk" rows="2" spellcheck="false" { (form.input) } }
                 button type="submit" name="work" value="dry" form="desk" data-command={ "sinew run " (shown_text::name(form.file_name())) " --dry-run" } { "Dry run" }
             }
             (command_line(&CommandText::new("sinew run").word(form.file_name()).flag("-i", form.input.trim()).with("--dry-run")))
@@ -181,12 +182,12 @@ pub(super) fn dry_run_part(form: &EditorForm, trials: &EditorTrials) -> Markup {
 
 fn dry_run_outcome(run: &DryRunDocument) -> Markup {
     html! {
-        p role="status" { (status_mark(&run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agent was called and every output was null: a real execution may take other branches." }
+        p role="status" { (status_mark(&run.status)) " " (shown_text::line(&run.workflow, 80)) ": " (words::count(run.would_ask.len(), "task")) ". No agents were called and all outputs are null, so a real execution may take other branches." }
         @if let Some(error) = &run.error { div.failure { (shown_text::line(&error.message, 600)) " " (code_link(&error.code)) } }
         @if !run.would_ask.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="Tasks of the dry run" {
                 table.rows {
-                    thead { tr { th scope="col" { "Node" } th scope="col" { "Would ask" } th.wide scope="col" { "With" } } }
+                    thead { tr { th scope="col" { "Node" } th scope="col" { "Would call" } th.wide scope="col" { "Input" } } }
                     tbody {
                         @for ask in run.would_ask.iter().take(MAX_ROWS) {
                             tr {
@@ -210,7 +211,7 @@ pub(super) fn sockets_part(nodes: &[NodeSocketsDocument]) -> Markup {
                 h2 { "Sockets" }
                 div.scroll tabindex="0" role="region" aria-label="Sockets" {
                     table.rows {
-                        thead { tr { th scope="col" { "Node" } th scope="col" { "Kind" } th scope="col" { "Takes" } th scope="col" { "Gives" } } }
+                        thead { tr { th scope="col" { "Node" } th scope="col" { "Kind" } th scope="col" { "Inputs" } th scope="col" { "Outputs" } } }
                         tbody {
                             @for node in nodes.iter().take(MAX_ROWS) {
                                 tr {
@@ -237,7 +238,7 @@ fn socket_mark(socket: &SocketDocument) -> Markup {
     }
 }
 
-/// An outline in its colour. Only colours of six digits go into the drawing.
+/// A socket shape in its colour. Only six-digit colours are accepted.
 fn outline(shape: &str, color: &str) -> Markup {
     let is_color = color
         .strip_prefix('#')

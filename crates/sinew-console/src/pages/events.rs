@@ -1,4 +1,4 @@
-//! Events of an execution: a window from the server, newest first.
+//! Events of an execution, one page at a time, newest first.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -15,13 +15,13 @@ use crate::page_frame::{ConsolePage, ConsoleSection, LiveSource, live_part, page
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, clock_mark, command_line};
 
-/// Events of a page.
+/// Events per page.
 const PAGE_EVENTS: &str = "100";
-/// Words that events can be told in.
+/// Vocabularies of events: value and label.
 const VOCABULARIES: [(&str, &str); 4] =
     [("mesh", "mesh"), ("native", "dialect"), ("facts", "engine (facts)"), ("spec", "specification")];
 
-/// Which events the address asks for.
+/// The filter in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct EventFilter {
     node: Option<String>,
@@ -46,9 +46,9 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
         .with_some("before", filter.before.as_deref());
     let list: EventListDocument = request.api.get(&path).await?;
     let content = html! {
-        form.filter method="get" role="search" aria-label="Filter of events" {
+        form.filter method="get" role="search" aria-label="Filter events" {
             label { span { "Node" } input type="text" name="node" value=[filter.node.as_deref()] data-filter autocomplete="off"; }
-            label { span { "Told in words of the" }
+            label { span { "Format" }
                 select name="words" {
                     @for (value, text) in VOCABULARIES {
                         option value=(value) selected[filter.words.as_deref() == Some(value)] { (text) }
@@ -70,10 +70,10 @@ async fn events_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
 
 fn event_list(id: &str, filter: &EventFilter, list: &EventListDocument) -> Markup {
     html! {
-        @if list.events.is_empty() { p.empty { "No event matches." } } @else {
+        @if list.events.is_empty() { p.empty { "No matching events." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Events, newest first" {
                 table.rows {
-                    thead { tr { th scope="col" { "Place" } th scope="col" { "Time (UTC)" } th scope="col" { "Type" } th scope="col" { "Node" } th.wide scope="col" { "Event" } } }
+                    thead { tr { th scope="col" { "Number" } th scope="col" { "Time (UTC)" } th scope="col" { "Type" } th scope="col" { "Node" } th.wide scope="col" { "Event" } } }
                     tbody { @for event in &list.events { (event_row(id, event)) } }
                 }
             }

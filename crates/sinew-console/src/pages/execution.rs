@@ -1,4 +1,5 @@
-//! An execution: its graph with how far it came, the table of its nodes, and the selected node beside them.
+//! An execution: its graph with progress, the table of its nodes, and the inspector of the selected
+//! node.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -20,41 +21,41 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text;
 
-/// Nodes of a drawing that the page holds; a larger one is painted part by part.
+/// Maximum nodes of an inlined drawing; larger ones are painted on a canvas, part by part.
 pub(crate) const MAX_DRAWN_NODES: usize = 150;
-/// Bytes of a drawing within a page; a larger one is a link.
+/// Maximum size of an inlined drawing; a larger one is a link.
 const MAX_DRAWING_BYTES: usize = 160 << 10;
 
-/// Node that the address selects, and the nodes that are opened in the graph.
+/// The view in the address: the selected node, expanded nodes, filters.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct NodeChoice {
     pub(crate) node: Option<String>,
     pub(crate) open: Option<String>,
-    /// Node or execution that the node is compared with.
+    /// Node or execution to compare the node with.
     pub(crate) with: Option<String>,
-    /// Tab beside whose content the node is shown.
+    /// Tab next to which the node is shown.
     #[serde(skip)]
     pub(crate) tab: ExecutionTab,
-    /// Range of a timeline, and whether idle time is cut out of it.
+    /// Range of a timeline, and whether idle time is omitted.
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) cut: Option<String>,
-    /// Artifact that is opened.
+    /// Artifact that is previewed.
     pub(crate) artifact: Option<String>,
-    /// Statuses of the nodes that the table has, separated by commas.
+    /// Statuses of the listed nodes, separated by commas.
     pub(crate) status: Option<String>,
-    /// Present if quiet nodes are listed like all others.
+    /// Present if quiet nodes are listed individually.
     pub(crate) quiet: Option<String>,
 }
 
 impl NodeChoice {
-    /// The page of an execution with the same nodes opened.
+    /// The page of an execution with the same nodes expanded.
     pub(crate) fn address(&self, id: &str) -> PageAddress {
         let view = self.fields().into_iter();
         view.fold(self.tab.address(id), |address, (name, value)| address.with_some(name, value))
     }
 
-    /// Fields of the view, for forms that choose something within it.
+    /// Fields of the view, which forms must preserve.
     pub(crate) fn fields(&self) -> [(&'static str, Option<&str>); 7] {
         [
             ("open", self.open.as_deref()),
@@ -82,7 +83,7 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     let choice: NodeChoice = request.query()?;
     let node = choice.node.as_deref();
     let execution = read_execution(request, id).await?;
-    // `@latest` is another execution a moment later.
+    // `@latest` may resolve to another execution in the next request.
     let id = execution.execution.as_str();
     let tree_path = ApiPath::of(&["executions", id, "tree"]).with_some("status", choice.status.as_deref());
     let drawing_path = ApiPath::of(&["executions", id, "drawing"])
@@ -94,7 +95,7 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     )
     .await;
     let tree = tree?;
-    // The table may be filtered; the drawing is whole.
+    // The filter applies to the table, not to the drawing.
     let picture = match execution.nodes.total {
         nodes @ 0..=MAX_DRAWN_NODES => {
             picture_part(request.api.get_text(&drawing_path).await, &drawing_path, nodes)
@@ -118,13 +119,13 @@ async fn graph_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Cons
     Ok(ConsolePage::new(ConsoleSection::Executions, title, body).live(live_source(&execution)))
 }
 
-/// Nodes that are opened in the graph, each with a link that closes it.
+/// Nodes that are expanded in the graph, each with a link that collapses it.
 fn opened_nodes(id: &str, choice: &NodeChoice) -> Markup {
     let opened = OpenedNodes::of(choice.open.as_deref());
     html! {
         @if !opened.names().is_empty() {
             p.opened {
-                "Opened in the graph: "
+                "Expanded in the graph: "
                 @for name in opened.names() {
                     a.label data-stay href=(PageAddress::execution(id).with_some("open", opened.without(name).text().as_deref()).with_some("node", choice.node.as_deref())) {
                         (shown_text::line(name, 60)) " ×"
@@ -142,7 +143,7 @@ fn picture_part(picture: Result<String, ConsoleError>, path: &ApiPath, nodes: us
         Ok(_) => large_drawing(path, nodes, DrawingUse::Inspected),
         Err(error) => html! {
             (problem_box(&error))
-            p.notice { "The table below has all nodes." }
+            p.notice { "The table below lists all nodes." }
         },
     }
 }

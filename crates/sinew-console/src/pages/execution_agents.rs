@@ -1,4 +1,4 @@
-//! Agents of an execution: what each was asked, how it went, how long it took, and what it cost.
+//! Agents of an execution: calls, results, durations and costs of each.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -16,9 +16,9 @@ use crate::page_frame::{ConsolePage, ConsoleSection, live_part, page_or_problem}
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
 
-/// Agents that are listed.
+/// Maximum listed agents.
 const MAX_ROWS: usize = 300;
-/// Nodes of an agent that are linked.
+/// Maximum linked nodes per agent.
 const MAX_NODES: usize = 8;
 
 pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Response {
@@ -50,14 +50,14 @@ async fn agents_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
 
 fn agent_table(id: &str, work: &[AgentWorkDocument], listed: &[AgentListRow]) -> Markup {
     html! {
-        @if work.is_empty() { p.empty { "No agent has been asked." } } @else {
+        @if work.is_empty() { p.empty { "No agent calls yet." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents of the execution" {
                 table.rows {
                     thead {
                         tr {
                             th scope="col" { "Agent" } th scope="col" { "State" } th.wide scope="col" { "Nodes" } th.number scope="col" { "Tasks" }
                             th.number scope="col" { "Open" } th.number scope="col" { "Failed" } th.number scope="col" { "Time" } th.number scope="col" { "Longest" } th.number scope="col" { "Longest in queue" }
-                            th.number scope="col" { "Turns" } th.number scope="col" { "Tokens in" } th.number scope="col" { "Tokens out" } th.number scope="col" { "Price" }
+                            th.number scope="col" { "Turns" } th.number scope="col" { "Input tokens" } th.number scope="col" { "Output tokens" } th.number scope="col" { "Price" }
                         }
                     }
                     tbody { @for one in work.iter().take(MAX_ROWS) { (agent_row(id, one, listed)) } }

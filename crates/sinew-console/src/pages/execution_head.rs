@@ -1,4 +1,4 @@
-//! The head of the pages of an execution: status, what it waits for, why it failed, what can be done, and the tabs.
+//! The header of the pages of an execution: status, waits, failure, actions and tabs.
 
 use maud::{Markup, html};
 use sinew_inspection::words;
@@ -12,7 +12,7 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 use crate::status_mark::{icon_of, status_mark};
 
-/// Reasons of waiting, warnings and commands that are shown.
+/// Maximum shown waits, warnings and commands.
 const MAX_SHOWN: usize = 8;
 
 /// Tabs of an execution.
@@ -63,7 +63,7 @@ pub(crate) async fn read_execution(
     request.api.get(&ApiPath::of(&["executions", id])).await
 }
 
-/// Stream of an execution's changes. One that has ended has none, until somebody retries it.
+/// The event stream of an execution. An ended execution has none until it is retried.
 pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
     match execution.ended {
         Some(_) => LiveSource::Still,
@@ -71,13 +71,13 @@ pub(crate) fn live_source(execution: &ExecutionDocument) -> LiveSource {
     }
 }
 
-/// Title of the pages of an execution: among many windows its icon tells how it stands.
+/// Title of the pages of an execution; the icon shows its status in a list of browser tabs.
 pub(crate) fn execution_title(execution: &ExecutionDocument) -> String {
     let (_, icon) = icon_of(&execution.status);
     format!("{icon} {} {}", execution.workflow, words::short_id(&execution.execution))
 }
 
-/// The head, and the tabs. A selected node stays selected in all tabs.
+/// The header and the tabs. The selected node stays selected in all tabs.
 pub(crate) fn execution_head(
     request: &PageRequest,
     execution: &ExecutionDocument,
@@ -101,7 +101,7 @@ pub(crate) fn execution_head(
             (warnings(execution))
         }))
         (live_part("tabs", &html! {
-            nav.tabs aria-label="Parts of the execution" {
+            nav.tabs aria-label="Execution views" {
                 @for (one, title) in ExecutionTab::ALL {
                     a href=(one.address(id).with_some("node", node)) aria-current=[(one == tab).then_some("page")] { (title) }
                 }
@@ -141,7 +141,7 @@ fn facts(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
     }
 }
 
-/// Labels that name the execution which this one was made of.
+/// Labels that name the execution from which this one was created.
 const ORIGINS: [&str; 3] = ["fork_of", "rerun_of", "retry_of"];
 
 fn label(key: &str, value: &str) -> Markup {
@@ -164,11 +164,11 @@ fn waits(execution: &ExecutionDocument) -> Markup {
                     li {
                         @if let Some(node) = &wait.node {
                             a href=(PageAddress::execution(id).with("node", node)) { (shown_text::line(node, 80)) }
-                        } @else { "The execution" }
-                        " waits for " (shown_text::line(&wait.text, 400))
+                        } @else { "Execution" }
+                        " is waiting for " (shown_text::line(&wait.text, 400))
                         @if let Some(question) = &wait.question { ": " (shown_text::line(&question.prompt, 300)) }
                         @if let Some(asking) = wait.asked_in.as_ref().and_then(|asked| asked.execution.as_deref()) {
-                            " " a href=(PageAddress::execution(asking)) { "Asking execution" }
+                            " " a href=(PageAddress::execution(asking)) { "Execution with the question" }
                         }
                         @if wait.kind == "person" {
                             " " (action_link(&PageAddress::of(&["executions", id, "approval"]).with_some("node", wait.node.as_deref()), "Decide", &CommandText::of_execution("sinew approval show", id).flag("--node", wait.node.as_deref().unwrap_or_default())))
@@ -185,7 +185,7 @@ fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Mark
     html! {
         section.failure aria-label="Failure" {
             h2 {
-                "Why it did not succeed"
+                "Cause"
                 @if let Some(node) = &failure.node {
                     ": " a href=(PageAddress::execution(&execution.execution).with("node", node)) { (shown_text::line(node, 80)) }
                 }
@@ -198,7 +198,7 @@ fn failure_box(execution: &ExecutionDocument, failure: &FailureDocument) -> Mark
     }
 }
 
-/// A fault with its place, its code, and whether a retry may help.
+/// A fault with its location and code, and whether a retry may help.
 pub(crate) fn fault(fault: &FaultDocument) -> Markup {
     html! {
         @if let Some(node) = &fault.node { b { (shown_text::line(node, 80)) } " " }
@@ -234,7 +234,8 @@ fn warnings(execution: &ExecutionDocument) -> Markup {
     }
 }
 
-/// Buttons for what makes sense as things stand; each leads to a page that says what it will do.
+/// Buttons for the commands that the current status permits. Each opens a page that describes the
+/// effect.
 fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
     let id = execution.execution.as_str();
     let has_ended = execution.ended.is_some();
@@ -254,30 +255,30 @@ fn actions(request: &PageRequest, execution: &ExecutionDocument) -> Markup {
                 @for (verb, title, _) in offered.iter().filter(|(.., makes_sense)| *makes_sense) {
                     (action_link(&PageAddress::of(&["executions", id, verb]), title, &CommandText::of_execution(&format!("sinew execution {verb}"), id)))
                 }
-                // A call of an agent has no workflow that is deployed.
+                // A call of an agent has no deployed workflow.
                 @if has_ended && !execution.workflow.starts_with("call:") {
-                    (action_link(&again, "Start again…", &CommandText::of_execution("sinew execution rerun", id).with("--latest")))
+                    (action_link(&again, "Run again…", &CommandText::of_execution("sinew execution rerun", id).with("--latest")))
                 }
             }
         }
     }
 }
 
-/// Commands and decisions with who gave them.
+/// Commands and decisions with their callers.
 pub(crate) fn commands(execution: &ExecutionDocument) -> Markup {
     html! {
         @if !execution.commands.is_empty() || !execution.decisions.is_empty() {
             section {
-                h2 { "Who did what" }
+                h2 { "Commands and decisions" }
                 div.scroll tabindex="0" role="region" aria-label="Commands and decisions" {
                     table.rows {
-                        thead { tr { th scope="col" { "Command" } th scope="col" { "By" } th scope="col" { "Answer" } th.wide scope="col" { "Words" } } }
+                        thead { tr { th scope="col" { "Command" } th scope="col" { "By" } th scope="col" { "Result" } th.wide scope="col" { "Reason or comment" } } }
                         tbody {
                             @for command in &execution.commands {
                                 tr {
                                     td { (shown_text::line(&command.op, 40)) }
                                     td { (shown_text::line(&command.caller, 60)) }
-                                    td { @if command.accepted { "accepted" } @else { "refused" } }
+                                    td { @if command.accepted { "accepted" } @else { "rejected" } }
                                     td.wide { (shown_text::line(&command.reason, 400)) }
                                 }
                             }

@@ -14,7 +14,7 @@ use crate::page_request::PageAddress;
 use crate::shown_text::{self, command_line, duration};
 use crate::status_mark::status_mark;
 
-/// Nodes in a page; a larger tree is reached node by node.
+/// Maximum listed nodes; others can be found by name.
 const MAX_ROWS: usize = 300;
 /// Statuses, in the order of the filter.
 const STATUSES: [&str; 8] =
@@ -37,7 +37,7 @@ pub(super) fn nodes_part(
             div.head { h2 #nodes { "Nodes" } (command_line(&tree_command(id, choice))) }
             (search(id, choice))
             (status_chips(id, choice))
-            @if rows.is_empty() && folded.is_empty() { p.empty { "No node has this status." } } @else if !rows.is_empty() {
+            @if rows.is_empty() && folded.is_empty() { p.empty { "No nodes have this status." } } @else if !rows.is_empty() {
                 div.scroll tabindex="0" role="region" aria-labelledby="nodes" {
                     table.rows {
                         thead {
@@ -57,9 +57,9 @@ pub(super) fn nodes_part(
                 }
             }
             @if !folded.is_empty() {
-                p.more { (folded_words(&folded)) " " a href=(quiet_address(id, choice, "1")) { "List them" } }
+                p.more { (folded_words(&folded)) " " a href=(quiet_address(id, choice, "1")) { "Show them" } }
             } @else if has_quiet && choice.quiet.is_some() {
-                p.more { a href=(quiet_address(id, choice, "")) { "Fold quiet nodes" } }
+                p.more { a href=(quiet_address(id, choice, "")) { "Collapse quiet nodes" } }
             }
             @if rows.len() > MAX_ROWS {
                 p.notice { (rows.len() - MAX_ROWS) " more nodes: " code { "sinew execution tree" } " lists all." }
@@ -68,7 +68,7 @@ pub(super) fn nodes_part(
     }
 }
 
-/// Rows of a tree, each node before those below it.
+/// Rows of a tree, each node before its children.
 fn flatten<'t>(
     tree: impl IntoIterator<Item = &'t TreeDocument>,
     level: usize,
@@ -80,12 +80,12 @@ fn flatten<'t>(
     }
 }
 
-/// Quiet nodes are folded unless the list was asked for them, or for a status.
+/// Quiet nodes are collapsed unless the address requests them or filters by status.
 fn folds(choice: &NodeChoice) -> bool {
     choice.quiet.is_none() && choice.status.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Whether a list may fold a node: plumbing that failed, waits or is at work is listed like any node.
+/// Returns true if a list may collapse a node: a quiet node that is not failed, waiting or running.
 pub(super) fn may_fold(quiet: bool, status: &str) -> bool {
     quiet && NodeStatus::of_word(status).is_some_and(NodeStatus::is_calm)
 }
@@ -100,16 +100,16 @@ fn folded_words(folded: &[&TreeDocument]) -> String {
     format!("{}: {}.", words::count(folded.len(), "quiet node"), parts.join(", "))
 }
 
-/// The same page with quiet nodes listed, or folded if `quiet` is empty.
+/// The same page with quiet nodes listed, or collapsed if `quiet` is empty.
 fn quiet_address(id: &str, choice: &NodeChoice, quiet: &str) -> PageAddress {
     let choice = NodeChoice { quiet: Some(quiet.to_owned()), ..choice.clone() };
     choice.address(id).with_some("node", choice.node.as_deref())
 }
 
-/// The way to a node by its name: a large graph has more than anybody reads.
+/// A form that finds a node by name, for graphs that are too large to read.
 fn search(id: &str, choice: &NodeChoice) -> Markup {
     html! {
-        form.filter method="get" role="search" aria-label="Find a node" action=(choice.tab.address(id)) {
+        form.filter method="get" role="search" aria-label="Find node" action=(choice.tab.address(id)) {
             @for (name, value) in choice.fields() {
                 @if let Some(value) = value.filter(|value| !value.is_empty()) { input type="hidden" name=(name) value=(value); }
             }
@@ -119,7 +119,7 @@ fn search(id: &str, choice: &NodeChoice) -> Markup {
     }
 }
 
-/// Chips that choose statuses.
+/// Links that filter by status.
 fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
     let chosen = comma_words(choice.status.as_deref().unwrap_or_default());
     let with = |status: String| -> PageAddress {
@@ -127,7 +127,7 @@ fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
         choice.address(id).with_some("node", choice.node.as_deref())
     };
     html! {
-        ul.chips aria-label="Status of nodes" {
+        ul.chips aria-label="Node status" {
             li { a href=(with(String::new())) aria-current=[chosen.is_empty().then_some("true")] { "All" } }
             @for status in STATUSES {
                 li {
@@ -140,7 +140,7 @@ fn status_chips(id: &str, choice: &NodeChoice) -> Markup {
     }
 }
 
-/// The command that lists the same.
+/// The equivalent command.
 fn tree_command(id: &str, choice: &NodeChoice) -> CommandText {
     let chosen = comma_words(choice.status.as_deref().unwrap_or_default());
     let command = CommandText::of_execution("sinew execution tree", id);
@@ -148,12 +148,12 @@ fn tree_command(id: &str, choice: &NodeChoice) -> CommandText {
     chosen.iter().fold(command, |command, status| command.flag("--status", status))
 }
 
-/// A node of a table. Children of maps, loops and forks are one line with counts, until the node is opened.
+/// A row of the table. Children of maps, loops and forks are summarized as counts.
 pub(crate) fn node_row(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
     nested_row(id, row, choice, 0)
 }
 
-/// A node that stands so many levels below the workflow.
+/// A row that is indented by its level.
 fn nested_row(id: &str, row: &TreeDocument, choice: &NodeChoice, level: usize) -> Markup {
     let is_selected = choice.node.as_deref() == Some(row.label.as_str());
     let folded: Vec<String> = row.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();

@@ -9,24 +9,24 @@ use crate::page_request::PageAddress;
 use crate::shown_text::{self, duration, elapsed_ms, time_mark};
 use crate::status_mark::status_mark;
 
-/// Characters of a message in a row.
+/// Maximum characters of a message.
 const MAX_MESSAGE_CHARS: usize = 200;
-/// Labels in a row.
+/// Maximum labels per row.
 const MAX_LABELS: usize = 3;
 
-/// Name of the form that chosen rows belong to.
+/// Id of the form for selected rows.
 pub(crate) const BULK_FORM: &str = "bulk";
 
-/// Whether rows of a table can be chosen.
+/// Whether rows can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowChoice {
-    /// A tick adds the row to the form [`BULK_FORM`] of the page.
+    /// A check box adds the row to the form [`BULK_FORM`] of the page.
     Offered,
-    /// Rows are read.
+    /// Rows cannot be selected.
     None,
 }
 
-/// Tells whether a table has a column.
+/// Returns true if a table has the column.
 pub(crate) type ShowsColumn<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Every column.
@@ -34,14 +34,14 @@ pub(crate) fn all_columns(_: &str) -> bool {
     true
 }
 
-/// The rows as a table; each leads to its execution.
+/// The rows as a table; each links to its execution.
 pub(crate) fn execution_table(
     rows: &[ExecutionListRow],
     now: Timestamp,
     choice: RowChoice,
     shows: ShowsColumn<'_>,
 ) -> Markup {
-    // Where no execution asked a model, the column would be empty.
+    // Hide the column if no execution called a model.
     let has_models = rows.iter().any(|row| !row.usage.is_null());
     let shows = |column: &str| shows(column) && (column != "models" || has_models);
     html! {
@@ -49,13 +49,13 @@ pub(crate) fn execution_table(
             table.rows {
                 thead {
                     tr {
-                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Choose" } input type="checkbox" data-choose-all hidden aria-label="Choose all of this page"; } }
+                        @if choice == RowChoice::Offered { th scope="col" { span.unseen { "Select" } input type="checkbox" data-choose-all hidden aria-label="Select all on this page"; } }
                         th scope="col" { "Status" }
                         th scope="col" { "Execution" }
                         th scope="col" { "Workflow" }
                         @if shows("started") { th scope="col" { "Started" } }
                         @if shows("time") { th.number scope="col" { "Time" } }
-                        @if shows("reason") { th.wide scope="col" { "Waits for, or failed by" } }
+                        @if shows("reason") { th.wide scope="col" { "Waiting for, or error" } }
                         @if shows("models") { th.side scope="col" { "Models" } }
                         @if shows("labels") { th.side scope="col" { "Labels" } }
                         @if shows("caller") { th.side scope="col" { "Caller" } }
@@ -77,7 +77,7 @@ fn execution_row(
     html! {
         tr data-row {
             @if choice == RowChoice::Offered {
-                td { input type="checkbox" name="execution" value=(row.execution) form=(BULK_FORM) aria-label=(format!("Choose {}", shown_text::line(words::short_id(&row.execution), 40))); }
+                td { input type="checkbox" name="execution" value=(row.execution) form=(BULK_FORM) aria-label=(format!("Select {}", shown_text::line(words::short_id(&row.execution), 40))); }
             }
             td { (status_mark(&row.status)) }
             td { a.id href=(PageAddress::execution(&row.execution)) title=(shown_text::name(&row.execution)) { (shown_text::line(words::short_id(&row.execution), 40)) } }

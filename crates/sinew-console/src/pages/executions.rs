@@ -1,4 +1,4 @@
-//! The list of executions: filtered by the server, one page at a time, with the filter in the address.
+//! The list of executions: filtered by the server, paged, with the filter in the address.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -20,7 +20,7 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::command_line;
 
-/// Executions of a page.
+/// Executions per page.
 const PAGE_ROWS: &str = "50";
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -37,7 +37,7 @@ pub(crate) async fn show(request: PageRequest) -> Response {
     page_or_problem(&request, page)
 }
 
-/// Address that the words of the search box lead to; `None` without words.
+/// Address for the text of the search box; `None` if it is empty.
 async fn found_address(
     request: &PageRequest,
     filter: &ListFilter,
@@ -82,10 +82,11 @@ async fn executions_page(
         (filter.form(&workflows))
         div.head {
             (filter.columns())
-            // Views are kept by the browser: a module fills the list, and the address is what a view is.
+            // A view is a named address in the local storage of the browser; a module fills the
+            // list.
             form #views hidden aria-label="Saved views" {
                 ul.chips {}
-                label { span.unseen { "Name of the view" } input type="text" name="name" placeholder="Name of this view" maxlength="40" required autocomplete="off"; }
+                label { span.unseen { "View name" } input type="text" name="name" placeholder="View name" maxlength="40" required autocomplete="off"; }
                 button type="submit" { "Save view" }
             }
         }
@@ -101,12 +102,12 @@ async fn executions_page(
     Ok(ConsolePage::new(ConsoleSection::Executions, "Executions", body).live(source).with_status(status))
 }
 
-/// Commands for the rows that are ticked. The next page says what they would touch.
+/// Commands for the selected rows. The next page asks for confirmation.
 fn bulk_form(request: &PageRequest) -> Markup {
     html! {
-        form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Chosen executions" {
+        form.filter.bulk id=(BULK_FORM) method="post" action=(PageAddress::of(&["bulk"])) aria-label="Selected executions" {
             (token_field(request))
-            span.quiet { "Ticked executions:" }
+            span.quiet { "Selected executions:" }
             @for (verb, title, _) in BULK_COMMANDS { button type="submit" name="command" value=(verb) data-command={ "sinew execution " (verb) " ID…" } { (title) "…" } }
         }
     }
@@ -115,14 +116,14 @@ fn bulk_form(request: &PageRequest) -> Markup {
 fn list_part(request: &PageRequest, filter: &ListFilter, list: &ExecutionListDocument) -> Markup {
     html! {
         @if list.unlisted_shards > 0 {
-            p.notice { (words::count(list.unlisted_shards, "shard")) " without an executor: starts that are stored there may be missing." }
+            p.notice { (words::count(list.unlisted_shards, "shard")) " without an executor: pending starts may be missing from this list." }
         }
         @if list.executions.is_empty() {
             p.empty {
                 @if filter.is_empty() {
-                    "There is no execution yet. " a href=(PageAddress::of(&["workflows"])) { "Start a workflow" } "."
+                    "No executions yet. " a href=(PageAddress::of(&["workflows"])) { "Start a workflow" } "."
                 } @else {
-                    "No execution matches. " a href=(PageAddress::of(&["executions"])) { "Show all" } "."
+                    "No matching executions. " a href=(PageAddress::of(&["executions"])) { "Show all" } "."
                 }
             }
         } @else {

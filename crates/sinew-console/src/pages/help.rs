@@ -1,4 +1,4 @@
-//! Help: keys, a page for each operator code, the words of the mesh, and what the doctor finds.
+//! Help: keys, a page for each operator code, the glossary, and the findings of the doctor.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -15,20 +15,20 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line};
 use crate::status_mark::mark_like;
 
-/// Codes that a list shows; a search narrows it.
+/// Maximum number of listed codes.
 const MAX_ROWS: usize = 50;
 
 /// Keys of the console.
 const KEYS: [(&str, &str); 7] = [
-    ("/", "go to the filter"),
+    ("/", "focus the filter"),
     (
         "g, then a letter",
         "p, e, a, w, n, c, r, t, h: go to Pulse, Executions, Approvals, Workflows, Agents, Chat, Artifacts, Traffic, Help",
     ),
     ("j, k", "next and previous row"),
     ("Enter", "open the row"),
-    (".", "go to the actions"),
-    ("?", "show the keys"),
+    (".", "focus the actions"),
+    ("?", "show these keys"),
     ("Escape", "leave a field, close a panel"),
 ];
 
@@ -55,11 +55,11 @@ async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
         .collect();
     let body = html! {
         h1 { "Help" }
-        form.filter method="get" role="search" aria-label="Search of codes and words" {
-            label.wide { span { "Code or words" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
+        form.filter method="get" role="search" aria-label="Search codes and glossary" {
+            label.wide { span { "Code or text" } input type="text" name="text" value=(text) data-filter autocomplete="off"; }
             button type="submit" { "Search" }
         }
-        // Results of a search stand first.
+        // Search results come first.
         @if wanted.is_empty() {
             (doctor(&checks))
             (keys())
@@ -78,7 +78,7 @@ async fn help_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> {
 fn keys() -> Markup {
     html! {
         section {
-            div.head { h2 { "Keys" } button #keys type="button" hidden { "Switch keys on or off" } }
+            div.head { h2 { "Keys" } button #keys type="button" hidden { "Turn keys on or off" } }
             dl.keys { @for (key, effect) in KEYS { div { dt { kbd { (key) } } dd { (effect) } } } }
         }
     }
@@ -88,10 +88,10 @@ fn codes(found: &[&(&str, &str)], all: usize) -> Markup {
     html! {
         section {
             div.head {
-                h2 { "Codes of errors " span.quiet { (found.len()) " of " (all) } }
+                h2 { "Error codes " span.quiet { (found.len()) " of " (all) } }
                 (command_line(&CommandText::new("sinew explain CODE")))
             }
-            @if found.is_empty() { p.empty { "No code matches." } } @else {
+            @if found.is_empty() { p.empty { "No matching codes." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Codes" {
                     table.rows {
                         thead { tr { th scope="col" { "Code" } th.wide scope="col" { "Meaning" } } }
@@ -102,31 +102,31 @@ fn codes(found: &[&(&str, &str)], all: usize) -> Markup {
                         }
                     }
                 }
-                @if found.len() > MAX_ROWS { p.notice { (found.len() - MAX_ROWS) " more: search for a word." } }
+                @if found.len() > MAX_ROWS { p.notice { (found.len() - MAX_ROWS) " more; narrow the search." } }
             }
         }
     }
 }
 
-/// Words of the mesh; a search narrows them too.
+/// The glossary, filtered by the same search.
 fn glossary(wanted: &str) -> Markup {
     let found =
         || GLOSSARY.iter().filter(|(word, meaning)| word.contains(wanted) || meaning.contains(wanted));
     html! {
         section {
             h2 #glossary { "Glossary" }
-            @if found().next().is_none() { p.empty { "No word matches." } } @else {
+            @if found().next().is_none() { p.empty { "No matching terms." } } @else {
                 dl.words { @for (word, meaning) in found() { div { dt { (word) } dd { (meaning) } } } }
             }
         }
     }
 }
 
-/// Checks of the mesh, each with what to do about it.
+/// Health checks of the mesh, each with a hint.
 fn doctor(checks: &Result<Vec<DoctorCheckDocument>, ConsoleError>) -> Markup {
     html! {
         section {
-            div.head { h2 #doctor { "The mesh, as the doctor finds it" } (command_line(&CommandText::new("sinew doctor"))) }
+            div.head { h2 #doctor { "Health checks" } (command_line(&CommandText::new("sinew doctor"))) }
             @match checks {
                 Err(error) => (problem_box(error)),
                 Ok(checks) => div.scroll tabindex="0" role="region" aria-labelledby="doctor" {
@@ -168,8 +168,8 @@ pub(crate) async fn code(Path(code): Path<String>, request: PageRequest) -> Resp
     page_or_problem(&request, page)
 }
 
-/// The text of a page after its title: paragraphs, `- ` lists, and code blocks with four spaces before
-/// each line.
+/// The text of a page after its title: paragraphs, `- ` lists, and code blocks with four spaces
+/// before each line.
 fn paragraphs(text: &str) -> Markup {
     let body = text.split_once('\n').map_or("", |(_, body)| body);
     let blocks = body.split("\n\n").map(|block| block.trim_matches('\n')).filter(|block| !block.is_empty());

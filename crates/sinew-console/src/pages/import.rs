@@ -1,4 +1,4 @@
-//! An execution that was exported to a file: opened without a mesh, read only, and kept nowhere.
+//! An exported execution, shown without a mesh. Nothing is stored.
 
 use axum::Form;
 use axum::response::Response;
@@ -22,15 +22,15 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, MAX_SHOWN_BYTES, clock_mark, command_line, duration, value_block};
 use crate::status_mark::status_mark;
 
-/// Bytes of a drawing within the page.
+/// Maximum size of an inlined drawing.
 const MAX_DRAWING_BYTES: usize = 64 << 10;
-/// Bytes of a text that stays in its field.
+/// Maximum size of a text that the page returns in its field.
 const MAX_KEPT_BYTES: usize = 16 << 10;
-/// Events that are shown, the latest.
+/// Maximum shown events, the latest.
 const MAX_EVENTS: usize = 80;
-/// Bytes of the values of nodes that are shown.
+/// Maximum size of all shown node values.
 const MAX_VALUE_BYTES: usize = 48 << 10;
-/// Rows of each table.
+/// Maximum rows per table.
 const MAX_ROWS: usize = 150;
 
 /// The file, as the form sends it.
@@ -38,12 +38,12 @@ const MAX_ROWS: usize = 150;
 pub(crate) struct ImportForm {
     #[serde(default)]
     text: String,
-    /// Another export that it is compared with.
+    /// The export to compare with.
     #[serde(default)]
     other: String,
 }
 
-/// Views of the file, and the comparison with another.
+/// Views of the export, and its comparison with another.
 #[derive(Default)]
 struct OpenedExport {
     found: Option<Result<InspectionDocument, ConsoleError>>,
@@ -75,19 +75,19 @@ pub(crate) async fn open(request: PageRequest, Form(form): Form<ImportForm>) -> 
 }
 
 fn import_page(request: &PageRequest, form: &ImportForm, opened: &OpenedExport) -> ConsolePage {
-    // A page stays small: a text that was long is sent again from its file.
+    // Limits the size of the page: a long text has to be loaded from its file again.
     let kept = |text: &str| if text.len() <= MAX_KEPT_BYTES { text.to_owned() } else { String::new() };
     let body = html! {
         div.head { h1 { "Import" } (command_line(&CommandText::new("sinew execution describe EXPORT.json"))) }
         form.steer #import method="post" {
             (token_field(request))
-            p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was. Choose the file, or drop it here. Nothing is stored, and nothing is asked of a mesh." }
+            p { "An export of an execution (" code { "sinew execution export ID" } ") is shown as it was exported. Choose the file or drop it here. Nothing is stored, and no mesh is contacted." }
             label { span { "File" } input type="file" accept=".json" data-import="text"; }
-            label { span { "Or its text" } textarea.mono name="text" rows="3" spellcheck="false" { (kept(&form.text)) } }
+            label { span { "Or paste its text" } textarea.mono name="text" rows="3" spellcheck="false" { (kept(&form.text)) } }
             details open[!form.other.is_empty()] {
                 summary { "Compare with another export" }
-                label { span { "Another file" } input type="file" accept=".json" data-import="other"; }
-                label { span { "Or its text" } textarea.mono name="other" rows="3" spellcheck="false" { (kept(&form.other)) } }
+                label { span { "Second file" } input type="file" accept=".json" data-import="other"; }
+                label { span { "Or paste its text" } textarea.mono name="other" rows="3" spellcheck="false" { (kept(&form.other)) } }
             }
             div.actions { button.primary type="submit" data-command="sinew execution describe EXPORT.json" { "Open" } a.button href=(PageAddress::of(&["executions"])) { "Back" } }
         }
@@ -95,7 +95,7 @@ fn import_page(request: &PageRequest, form: &ImportForm, opened: &OpenedExport) 
             None => {}
             Some(Err(error)) => (problem_box(error)),
             Some(Ok(compared)) => section #compared-exports {
-                div.head { h2 { "Side by side" } (command_line(&CommandText::new("sinew execution diff FIRST.json SECOND.json"))) }
+                div.head { h2 { "Comparison" } (command_line(&CommandText::new("sinew execution diff FIRST.json SECOND.json"))) }
                 (comparison(compared))
             },
         }
@@ -121,7 +121,7 @@ fn inspection(found: &InspectionDocument) -> Markup {
                 div { dt { "Version" } dd { code { (shown_text::line(words::short(&execution.version), 20)) } " " (shown_text::line(&execution.dialect, 30)) } }
             }
             @if let Some(failure) = &execution.failure {
-                div.failure { h3 { "Why it did not succeed" } ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } } }
+                div.failure { h3 { "Cause" } ol.chain { @for cause in &failure.chain { li { (fault(cause)) } } } }
             }
             @if let Some(svg) = found.drawing.as_ref().filter(|svg| svg.len() <= MAX_DRAWING_BYTES) { (drawing(svg.clone(), DrawingUse::Beside)) }
         }
@@ -173,7 +173,7 @@ fn tree_table(tree: &[TreeDocument]) -> Markup {
 }
 
 fn tree_rows(row: &TreeDocument, level: usize, beside: usize) -> Markup {
-    // The wider a level, the fewer children of each: the page stays small.
+    // Limits the size of the page: the wider a level, the fewer children of each node.
     let most = (MAX_ROWS / beside.max(1)).clamp(1, 20);
     html! {
         tr {
@@ -188,7 +188,7 @@ fn tree_rows(row: &TreeDocument, level: usize, beside: usize) -> Markup {
     }
 }
 
-/// Number of the first nodes whose values fit the page.
+/// Number of leading nodes whose values fit into the page.
 fn shown_nodes(nodes: &[NodeDocument]) -> usize {
     let bytes = |value: Option<&Value>| value.map_or(0, |value| value.to_string().len().min(MAX_SHOWN_BYTES));
     let mut left = MAX_VALUE_BYTES;

@@ -1,4 +1,4 @@
-//! The filter of the list of executions, as the address holds it.
+//! The filter of the list of executions, stored in the address.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -15,14 +15,14 @@ use crate::status_mark::status_mark;
 
 /// Statuses, in the order of the filter.
 const STATUSES: [&str; 6] = ["running", "waiting", "paused", "failed", "cancelled", "succeeded"];
-/// Spans of time that the filter offers: value, text. The box takes others too.
+/// Time spans of the filter: value and label. The search box accepts others.
 const SPANS: [(&str, &str); 5] =
     [("15m", "15 minutes"), ("1h", "hour"), ("24h", "day"), ("7d", "week"), ("30d", "30 days")];
-/// Columns that can be hidden: value, text.
+/// Columns that can be hidden: value and label.
 pub(super) const COLUMNS: [(&str, &str); 6] = [
     ("started", "Started"),
     ("time", "Time"),
-    ("reason", "Waits for, or failed by"),
+    ("reason", "Waiting for, or error"),
     ("models", "Models"),
     ("labels", "Labels"),
     ("caller", "Caller"),
@@ -41,31 +41,31 @@ pub(super) struct ListFilter {
     pub(super) since: String,
     #[serde(default)]
     pub(super) error: String,
-    /// Columns that are hidden, separated by commas.
+    /// Hidden columns, separated by commas.
     #[serde(default)]
     pub(super) hide: String,
     #[serde(default)]
     pub(super) cursor: String,
-    /// Words of the search box, which become the other fields, or lead to an execution.
+    /// Text of the search box, which sets the other fields or names an execution.
     #[serde(default)]
     pub(super) find: String,
 }
 
-/// Target of the words of the search box.
+/// Target of the search box.
 #[derive(Clone, Debug)]
 pub(super) enum FoundTarget {
     /// The list with this filter.
     List(ListFilter),
-    /// The execution whose id begins with this text.
+    /// The execution whose id starts with this text.
     Execution(String),
 }
 
-/// Words of a parameter that stand between commas.
+/// The comma-separated values of a parameter.
 pub(super) fn comma_words(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
-/// The words, without one that is there, or with one that is not.
+/// Removes a value if it is listed, otherwise adds it.
 pub(super) fn toggled(words: &[&str], word: &str) -> String {
     let is_there = words.contains(&word);
     let rest = words.iter().copied().filter(|one| *one != word);
@@ -79,8 +79,8 @@ impl ListFilter {
             .all(|part| part.is_empty())
     }
 
-    /// Reads the words of the search box: `status:failed workflow:orders label:team=a error:SINEW-5001 since:1h`, or an id. Words
-    /// take the place of what was chosen before.
+    /// Parses the search box: `status:failed workflow:orders label:team=a error:SINEW-5001
+    /// since:1h`, or an id. Parsed values replace the previous filter.
     pub(super) fn target(&self) -> Result<FoundTarget, ConsoleError> {
         let mut filter = Self { find: String::new(), cursor: String::new(), ..self.clone() };
         let mut labels = Vec::new();
@@ -106,7 +106,7 @@ impl ListFilter {
         if !labels.is_empty() {
             filter.label = labels.join(",");
         }
-        // Text that the list would refuse is refused beside the box, which keeps it.
+        // Reject invalid values here, so that the search box keeps the text.
         if let Some(wrong) = comma_words(&filter.status).into_iter().find(|word| !STATUSES.contains(word)) {
             let text = format!("{wrong:?} is not one of {}", STATUSES.join(", "));
             return Err(ConsoleError::Input(text));
@@ -115,19 +115,20 @@ impl ListFilter {
         Ok(FoundTarget::List(filter))
     }
 
-    /// Whether the table has a column.
+    /// Returns true if the column is shown.
     pub(super) fn shows(&self, column: &str) -> bool {
         !comma_words(&self.hide).contains(&column)
     }
 
-    /// Address of the page of the list.
+    /// API path of one page of the list.
     pub(super) fn list_path(&self, now: Timestamp, rows: &str) -> Result<ApiPath, ConsoleError> {
         let path = ApiPath::of(&["executions"]).with("limit", rows).with_some("status", Some(&self.status));
         let path = self.common(path, now)?;
         Ok(path.with_some("label", Some(&self.label)).with_some("cursor", Some(&self.cursor)))
     }
 
-    /// Address of the numbers of executions of each status; `None` with labels, which only the records of executions tell.
+    /// API path of the counts per status; `None` with labels, because the counted headers do not
+    /// contain labels.
     pub(super) fn counts_path(&self, now: Timestamp) -> Result<Option<ApiPath>, ConsoleError> {
         if !self.label.is_empty() {
             return Ok(None);
@@ -143,7 +144,7 @@ impl ListFilter {
             .with_some("since", since.as_deref()))
     }
 
-    /// Milliseconds since 1970 UTC from which executions are listed; `None` lists all.
+    /// Start of the listed time range in milliseconds since 1970 UTC; `None` lists all.
     fn since_ms(&self, now: Timestamp) -> Result<Option<u64>, ConsoleError> {
         if self.since.is_empty() {
             return Ok(None);
@@ -173,7 +174,7 @@ impl ListFilter {
             .with_some("cursor", Some(cursor))
     }
 
-    /// The command that lists the same.
+    /// The equivalent command.
     pub(super) fn command(&self) -> CommandText {
         let command = CommandText::new("sinew execution list");
         let command =
@@ -186,7 +187,7 @@ impl ListFilter {
         command.flag("--since", &self.since)
     }
 
-    /// Chips that choose statuses, with the number of executions of each.
+    /// Links that filter by status, with the count of each.
     pub(super) fn chips(&self, counts: Option<&CountsDocument>) -> Markup {
         let chosen = comma_words(&self.status);
         html! {
@@ -238,7 +239,7 @@ impl ListFilter {
                         @for row in workflows {
                             option value=(row.name) selected[row.name == self.workflow] { (shown_text::line(&row.name, 60)) }
                         }
-                        // A workflow may have been deleted while its executions are still there.
+                        // The workflow may have been deleted while its executions still exist.
                         @if !self.workflow.is_empty() && workflows.iter().all(|row| row.name != self.workflow) {
                             option value=(self.workflow) selected { (shown_text::line(&self.workflow, 60)) }
                         }
@@ -278,7 +279,7 @@ fn span_ms(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A number of executions; a plus where older ones are not counted yet.
+/// A count of executions, with a plus if older ones are not counted yet.
 fn count_mark(count: u64, counts: &CountsDocument) -> Markup {
     html! { span.quiet.count { (count) @if !counts.is_whole { "+" } } }
 }

@@ -1,4 +1,4 @@
-//! Artifacts of the mesh: what agents named, with preview, versions and what changed between two of them.
+//! Named artifacts of the mesh, with preview, versions and a diff of two of them.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -17,16 +17,16 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, size, time_mark};
 use crate::text_diff::text_diff;
 
-/// Filter, page, and the artifacts that the address opens.
+/// Filter, page and selected artifacts in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct MeshArtifactChoice {
     name: Option<String>,
     workflow: Option<String>,
     cursor: Option<String>,
-    /// Execution and artifact that is shown.
+    /// The shown artifact and its execution.
     execution: Option<String>,
     artifact: Option<String>,
-    /// Execution and artifact that it is compared with.
+    /// The artifact to compare with and its execution.
     with_execution: Option<String>,
     with: Option<String>,
 }
@@ -79,7 +79,7 @@ async fn artifacts_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         (live_part("artifacts", &table(request, &choice, &list)))
         nav.pages aria-label="Pages" {
             @if choice.cursor.is_some() { a href=(choice.list_address()) { "Newest" } }
-            @if let Some(next) = &list.next { a href=(choice.list_address().with("cursor", next)) { "Of older executions" } }
+            @if let Some(next) = &list.next { a href=(choice.list_address().with("cursor", next)) { "Older" } }
         }
     };
     let source =
@@ -87,7 +87,7 @@ async fn artifacts_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
     Ok(ConsolePage::new(ConsoleSection::Artifacts, "Artifacts", body).live(source))
 }
 
-/// The artifact that is open: its versions, its content, and what changed since another.
+/// The selected artifact: versions, content, and changes since another version.
 async fn opened_part(
     request: &PageRequest,
     choice: &MeshArtifactChoice,
@@ -113,11 +113,11 @@ async fn opened_part(
                 }
             }
         }
-        @if let Some(compared) = compared { section { h2 { "What changed" } (compared) } }
+        @if let Some(compared) = compared { section { h2 { "Changes" } (compared) } }
     }
 }
 
-/// The other artifact is the older side.
+/// The diff of two artifacts; the other one is the older side.
 async fn difference(
     request: &PageRequest,
     row: &MeshArtifactDocument,
@@ -136,13 +136,13 @@ async fn difference(
 
 fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifactListDocument) -> Markup {
     html! {
-        @if list.artifacts.is_empty() { p.empty { "No agent of these executions left an artifact with a name." } } @else {
+        @if list.artifacts.is_empty() { p.empty { "No named artifacts in these executions." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Artifacts" {
                 table.rows {
                     thead {
                         tr {
                             th.wide scope="col" { "Name" } th.number scope="col" { "Version" } th scope="col" { "Workflow" } th scope="col" { "Execution" }
-                            th scope="col" { "Node" } th.side scope="col" { "Type" } th.number scope="col" { "Size" } th scope="col" { "Started" } th scope="col" { "Save" }
+                            th scope="col" { "Node" } th.side scope="col" { "Type" } th.number scope="col" { "Size" } th scope="col" { "Started" } th scope="col" { "Download" }
                         }
                     }
                     tbody {
@@ -156,7 +156,7 @@ fn table(request: &PageRequest, choice: &MeshArtifactChoice, list: &MeshArtifact
                                 td.side { (shown_text::line(&row.artifact.media_type, 50)) }
                                 td.number { (size(row.artifact.size)) }
                                 td { (time_mark(&row.started, request.now)) }
-                                td { a href=(artifact_bytes(&row.execution, &row.artifact.reference()).address()) download { "Save" } }
+                                td { a href=(artifact_bytes(&row.execution, &row.artifact.reference()).address()) download { "Download" } }
                             }
                         }
                     }

@@ -1,4 +1,4 @@
-//! Pages, one file each: what it asks of the API, and how it shows the answer.
+//! Pages, one file each: its API requests, and the rendering of the responses.
 
 mod activity;
 pub(crate) mod agent;

@@ -1,5 +1,6 @@
-//! Evidence in the inspector of a node: what conditions saw, what each attempt was given and gave, tokens, price and calls,
-//! and what differs from an earlier attempt, another iteration or another execution.
+//! Evidence in the inspector of a node: values of conditions, input and output of each attempt,
+//! tokens, price and calls, and differences from an earlier attempt, another iteration or another
+//! execution.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -16,18 +17,19 @@ use crate::page_request::PageRequest;
 use crate::shown_text::{self, clock_mark, command_line, value_block, value_line};
 use crate::text_diff::text_diff;
 
-/// Notes and events that are listed.
+/// Maximum listed notes and events.
 const MAX_NOTES: usize = 20;
 
-/// The node that another one is compared with.
+/// The node to compare with.
 pub(super) struct OtherNode {
-    /// Words for the other: its label and execution.
+    /// Label of the other node, with its execution.
     told: String,
     node: Result<NodeDocument, ConsoleError>,
 }
 
-/// Reads the node that the address compares with; `None` if it names none. A text that is an execution's is the same node there,
-/// any other the name of a node here.
+/// Reads the node to compare with; `None` if the address names none. If the text is the id of an
+/// execution, reads the same node of that execution; otherwise reads the node with that name in
+/// this one.
 pub(super) async fn read_compared(
     request: &PageRequest,
     id: &str,
@@ -43,7 +45,7 @@ pub(super) async fn read_compared(
     Some(OtherNode { told: format!("{name} of {with}"), node: request.api.get(&there).await })
 }
 
-/// Conditions with the values that they named, and notes of the dialect.
+/// Conditions with the values that they refer to, and notes of the dialect.
 pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> Markup {
     let warnings: Vec<&str> = execution
         .warnings
@@ -56,7 +58,7 @@ pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> 
             h3 { @match condition.kind.as_str() { "when" => "Runs when", "items" => "Items", "switch" => "Switch", _ => "Condition" } }
             p {
                 code { (shown_text::line(&condition.text, 600)) }
-                @if let Some(holds) = condition.holds { " " b { @if holds { "held" } @else { "did not hold" } } }
+                @if let Some(holds) = condition.holds { " " b { @if holds { "true" } @else { "false" } } }
             }
             @if !condition.bound.is_empty() {
                 dl.preview {
@@ -79,7 +81,7 @@ pub(super) fn conditions(execution: &ExecutionDocument, node: &NodeDocument) -> 
     }
 }
 
-/// A note of a dialect: its kind in words, and what it says.
+/// A note of a dialect: its kind and its value.
 fn note_words(note: &Value) -> Markup {
     let entry =
         note.as_object().filter(|members| members.len() == 1).and_then(|members| members.iter().next());
@@ -91,15 +93,15 @@ fn note_words(note: &Value) -> Markup {
     }
 }
 
-/// Tokens, price, and calls of tools.
+/// Tokens, price and tool calls.
 pub(super) fn usage(node: &NodeDocument) -> Markup {
     let number = |key: &str| node.usage.get(key).and_then(Value::as_u64);
     let counts = [
         ("turns", "Turns"),
-        ("tool_calls", "Calls of tools"),
-        ("input_tokens", "Tokens in"),
-        ("cached_tokens", "of them cached"),
-        ("output_tokens", "Tokens out"),
+        ("tool_calls", "Tool calls"),
+        ("input_tokens", "Input tokens"),
+        ("cached_tokens", "Cached input tokens"),
+        ("output_tokens", "Output tokens"),
     ];
     let counts: Vec<(&str, u64)> =
         counts.into_iter().filter_map(|(key, told)| Some((told, number(key)?))).collect();
@@ -130,7 +132,7 @@ fn pretty(value: &Value) -> String {
     }
 }
 
-/// Attempts with what was given and what came of it, each beside the one before.
+/// Attempts with input and result, each compared with the previous one.
 pub(super) fn attempts(node: &NodeDocument, whole: &str) -> Markup {
     html! {
         @if node.attempt_list.len() > 1 {
@@ -141,7 +143,7 @@ pub(super) fn attempts(node: &NodeDocument, whole: &str) -> Markup {
                         details {
                             summary {
                                 "Attempt " (attempt.attempt) " at " (clock_mark(&attempt.at)) " "
-                                @if attempt.error.is_some() { "failed" } @else if attempt.output.is_some() { "answered" } @else { "goes on" }
+                                @if attempt.error.is_some() { "failed" } @else if attempt.output.is_some() { "succeeded" } @else { "in progress" }
                             }
                             (attempt_part(attempt, place.checked_sub(1).and_then(|before| node.attempt_list.get(before)), whole))
                         }
@@ -159,8 +161,8 @@ fn attempt_part(
 ) -> Markup {
     html! {
         @match before {
-            Some(before) if before.input == attempt.input => p.quiet { "It was given the same as the attempt before." },
-            Some(before) => { p { "What it was given, beside the attempt before:" } (text_diff(["Attempt before", "This attempt"], &pretty(&before.input), &pretty(&attempt.input))) },
+            Some(before) if before.input == attempt.input => p.quiet { "Same input as the previous attempt." },
+            Some(before) => { p { "Input, compared with the previous attempt:" } (text_diff(["Previous attempt", "This attempt"], &pretty(&before.input), &pretty(&attempt.input))) },
             None => (value_block(&attempt.input, whole)),
         }
         @if let Some(error) = &attempt.error { div.failure { (fault(error)) } }
@@ -168,7 +170,7 @@ fn attempt_part(
     }
 }
 
-/// The form that names another iteration or execution, and the difference.
+/// The form for another iteration or execution, and the differences.
 pub(super) fn comparison(
     execution: &ExecutionDocument,
     choice: &NodeChoice,
@@ -183,7 +185,7 @@ pub(super) fn comparison(
                 @for (name, value) in choice.fields() {
                     @if let Some(value) = value.filter(|value| !value.is_empty()) { input type="hidden" name=(name) value=(value); }
                 }
-                label.wide { span { "Node of this execution, or id of another" } input type="text" name="with" value=[choice.with.as_deref()] autocomplete="off"; }
+                label.wide { span { "Node of this execution, or id of another execution" } input type="text" name="with" value=[choice.with.as_deref()] autocomplete="off"; }
                 button type="submit" { "Compare" }
             }
             @if let Some(compared) = compared {

@@ -1,4 +1,4 @@
-//! The inspector of a node: what it got, what it gave, its attempts, its messages, and why it stands as it does.
+//! The inspector of a node: input, output, attempts, messages, and the reason for its status.
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
@@ -20,25 +20,25 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, clock_mark, command_line, duration, text_block, value_block};
 use crate::status_mark::{icon_of, status_mark};
 
-/// Children that are cells.
+/// Maximum children that are shown as cells.
 const MAX_CELLS: usize = 400;
-/// Children of a map, loop or fork that are listed.
+/// Maximum listed children of a map, loop or fork.
 const MAX_CHILDREN: usize = 50;
-/// Messages of an agent that are listed, the latest.
+/// Maximum listed messages of an agent, the latest.
 const MAX_LOGS: usize = 50;
 
-/// Workflows within workflows that a name leads through.
+/// Maximum depth of nested workflows in a node name.
 const MAX_STEPS: usize = 4;
 
-/// A node as the API tells it: its activation if it has one, and its place in the tree.
+/// The selected node: its activation, if it has one, and its position in the tree.
 pub(crate) struct SelectedNode {
-    /// Execution of the node: the one of the page, or that of a workflow within it.
+    /// Execution of the node: that of the page, or that of a nested workflow.
     id: String,
     /// Name of the node in its execution.
     name: String,
     node: Result<NodeDocument, ConsoleError>,
     tree: Vec<TreeDocument>,
-    /// Card of the node's agent as it is now; `None` for nodes without an agent.
+    /// Current card of the node's agent; `None` for nodes without an agent.
     card: Option<Result<AgentDocument, ConsoleError>>,
     steers: bool,
     compared: Option<OtherNode>,
@@ -48,7 +48,7 @@ pub(crate) struct SelectedNode {
 pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoice) -> Option<SelectedNode> {
     let mut name = choice.node.as_deref().filter(|node| !node.is_empty())?;
     let mut id = id.to_owned();
-    // `billing/check` is a node of the workflow behind `billing`.
+    // `billing/check` is a node of the workflow that `billing` calls.
     for _ in 0..MAX_STEPS {
         let Some((caller, within)) = name.split_once('/') else { break };
         let path = ApiPath::of(&["executions", &id, "node"]).with("name", caller);
@@ -78,7 +78,7 @@ pub(crate) async fn read_node(request: &PageRequest, id: &str, choice: &NodeChoi
     })
 }
 
-/// The content of a tab, with the node that the address selects beside it.
+/// The content of a tab, next to the inspector of the selected node.
 pub(super) async fn beside_node(
     request: &PageRequest,
     execution: &ExecutionDocument,
@@ -97,7 +97,7 @@ pub(super) async fn beside_node(
     })
 }
 
-/// The node that the address of a tab selects.
+/// The selected node in the address of a tab.
 pub(super) fn selected_name(request: &PageRequest) -> Result<Option<String>, ConsoleError> {
     let NodeChoice { node, .. } = request.query()?;
     Ok(node.filter(|node| !node.is_empty()))
@@ -112,7 +112,7 @@ pub(crate) fn node_inspector(
     let (id, name) = (selected.id.as_str(), selected.name.as_str());
     html! {
         aside.inspector aria-label="Selected node" {
-            a.close href=(choice.address(&execution.execution)) aria-label="Close the node" { "×" }
+            a.close href=(choice.address(&execution.execution)) aria-label="Close node" { "×" }
             @match &selected.node {
                 Ok(node) => {
                     (activation(id, node, selected.card.as_ref()))
@@ -154,8 +154,8 @@ fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument,
             }
         }
         @if !node.logs.is_empty() {
-            h3 { "Messages of the agent" }
-            @if node.logs.len() > MAX_LOGS { p.quiet { "The latest " (MAX_LOGS) " of " (node.logs.len()) ". " a href=(whole) { "All" } } }
+            h3 { "Agent messages" }
+            @if node.logs.len() > MAX_LOGS { p.quiet { "Latest " (MAX_LOGS) " of " (node.logs.len()) ". " a href=(whole) { "Show all" } } }
             ol.log {
                 @for log in &node.logs[node.logs.len().saturating_sub(MAX_LOGS)..] {
                     li { span.quiet { (clock_mark(&log.at)) " #" (log.attempt) } " " (shown_text::line(&log.text, 400)) }
@@ -165,19 +165,20 @@ fn activation(id: &str, node: &NodeDocument, card: Option<&Result<AgentDocument,
     }
 }
 
-/// Version of the card that the agent shows now, or that it is away.
+/// Version of the agent's current card, or that the agent is offline.
 fn card_mark(card: Option<&Result<AgentDocument, ConsoleError>>) -> Markup {
     html! {
         @match card {
             Some(Ok(card)) if card.state == OFFLINE => span.quiet { "offline" },
-            Some(Ok(card)) => span.quiet title="Version of the card that is online now" { "card " (shown_text::line(&card.version, 30)) },
+            Some(Ok(card)) => span.quiet title="Version of the current card" { "card " (shown_text::line(&card.version, 30)) },
             Some(Err(error)) if error.status() == StatusCode::NOT_FOUND => span.quiet { "not online" },
             Some(Err(_)) | None => {}
         }
     }
 }
 
-/// Whether the failed attempts say no more than the error above them: there is none, or the one that failed the node.
+/// Returns true if the failed attempts add nothing to the error of the node: none, or only the one
+/// that failed it.
 fn is_told_already(node: &NodeDocument) -> bool {
     match node.failed_attempts.as_slice() {
         [] => true,
@@ -186,10 +187,10 @@ fn is_told_already(node: &NodeDocument) -> bool {
     }
 }
 
-/// Links that steer from a node, and those that show more of it.
+/// Actions of a node, and links to more views of it.
 fn node_actions(execution: &ExecutionDocument, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
     html! {
-        div.actions role="group" aria-label="Actions on the node" {
+        div.actions role="group" aria-label="Node actions" {
             @if let Ok(node) = &selected.node {
                 @if selected.steers { (steering_links(&selected.id, node)) }
                 @if execution.ended.is_some() { (case_link(&selected.id, Some(&node.node))) }
@@ -206,12 +207,12 @@ fn steering_links(id: &str, node: &NodeDocument) -> Markup {
             (action_link(&of("retry", "node"), "Retry this node…", &CommandText::of_execution("sinew execution retry", id).flag("--node", &node.node)))
         }
         @if node.status == "succeeded" {
-            (action_link(&of("fork", "at"), "Fork here…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
+            (action_link(&of("fork", "at"), "Fork at this node…", &CommandText::of_execution("sinew execution fork", id).flag("--at", &node.node)))
         }
     }
 }
 
-/// A node that has not begun: why it was skipped, or what it needs.
+/// A node without activation: why it was skipped, or what it waits for.
 fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -> Markup {
     html! {
         @match tree.first() {
@@ -221,16 +222,16 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
                     @match (row.status.as_str(), &row.message) {
                         ("skipped", Some(reason)) => { "Skipped: " (shown_text::line(reason, 600)) }
                         (_, Some(message)) => (shown_text::line(message, 600)),
-                        ("planned", None) => "It has not begun: the nodes before it have not ended yet.",
-                        _ => "It has not begun.",
+                        ("planned", None) => "Not started: preceding nodes have not ended.",
+                        _ => "Not started.",
                     }
                 }
             }
             None => {
                 h2 { (shown_text::line(name, 120)) }
                 @match name.trim_end_matches('_') {
-                    "Start" => p { "Here the workflow begins." },
-                    "Finish" => p { "Here the workflow ends." },
+                    "Start" => p { "Start of the workflow." },
+                    "Finish" => p { "End of the workflow." },
                     _ => (problem_box(error)),
                 }
             }
@@ -238,13 +239,13 @@ fn without_activation(name: &str, tree: &[TreeDocument], error: &ConsoleError) -
     }
 }
 
-/// Links that open what is behind a node within the graph, or close it, and lead to its execution.
+/// Links that expand or collapse a node in the graph, and a link to the execution that it started.
 fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Markup {
     let called = selected.node.as_ref().ok().and_then(|node| node.execution.as_deref());
     let first = selected.tree.first();
     let has_children = first.is_some_and(|row| !row.children.is_empty());
     let is_workflow = called.is_some() || first.is_some_and(|row| row.kind == "workflow");
-    // Children are opened by the node of the plan, workflows by the way to their node.
+    // Children are expanded by the node of the plan, workflows by the path to their node.
     let name = if is_workflow { choice.node.as_deref() } else { first.map(|row| row.node.as_str()) };
     let opened = OpenedNodes::of(choice.open.as_deref());
     let link = |opened: OpenedNodes| {
@@ -255,16 +256,16 @@ fn open_links(page: &str, choice: &NodeChoice, selected: &SelectedNode) -> Marku
     html! {
         @if let Some(name) = name.filter(|name| (has_children || is_workflow) && !name.contains(',')) {
             @if opened.has(name) {
-                a.button data-stay href=(link(opened.without(name))) { "Close in the graph" }
+                a.button data-stay href=(link(opened.without(name))) { "Collapse in graph" }
             } @else {
-                a.button data-stay href=(link(opened.with(name))) { "Open in the graph" }
+                a.button data-stay href=(link(opened.with(name))) { "Expand in graph" }
             }
-            @if let Some(called) = called { a.button href=(PageAddress::execution(called)) { "Its execution" } }
+            @if let Some(called) = called { a.button href=(PageAddress::execution(called)) { "Open execution" } }
         }
     }
 }
 
-/// A child as a cell of its state, so that hundreds of them are seen at once.
+/// A child as a coloured cell, so that hundreds fit on the screen.
 fn child_cell(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
     let (class, icon) = icon_of(&row.status);
     let told = format!("{} {}", row.label, row.status);
@@ -274,7 +275,7 @@ fn child_cell(id: &str, row: &TreeDocument, choice: &NodeChoice) -> Markup {
     }
 }
 
-/// Children of a node. Those of the execution that the page shows open within the same view.
+/// Children of a node. Children of the shown execution open in the same view.
 fn children(id: &str, choice: &NodeChoice, tree: &[TreeDocument], is_here: bool) -> Markup {
     let other = NodeChoice::default();
     let choice = if is_here { choice } else { &other };
@@ -283,7 +284,7 @@ fn children(id: &str, choice: &NodeChoice, tree: &[TreeDocument], is_here: bool)
         @if !rows.is_empty() {
             h3 { (words::count(rows.len(), "child").replace("childs", "children")) }
             @if rows.len() > 8 {
-                div.cells role="group" aria-label="Children by state" {
+                div.cells role="group" aria-label="Children by status" {
                     @for row in rows.iter().take(MAX_CELLS) { (child_cell(id, row, choice)) }
                     @if rows.len() > MAX_CELLS { span.quiet { "and " (rows.len() - MAX_CELLS) " more" } }
                 }
@@ -299,7 +300,7 @@ fn children(id: &str, choice: &NodeChoice, tree: &[TreeDocument], is_here: bool)
     }
 }
 
-/// Whether a value says nothing: pages leave it out.
+/// Returns true for empty values, which pages omit.
 pub(crate) fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

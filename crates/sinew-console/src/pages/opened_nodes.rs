@@ -1,6 +1,6 @@
-//! Nodes that are opened in a drawing, as the address of a page names them.
+//! Expanded nodes of a drawing, stored in the address of the page.
 
-/// Names of nodes, in the order in which they were opened. A name with a comma cannot be opened.
+/// Names of nodes in the order in which they were expanded. A name with a comma cannot be expanded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenedNodes(Vec<String>);
 
@@ -11,7 +11,7 @@ impl OpenedNodes {
         Self(names.map(str::to_owned).collect())
     }
 
-    /// The parameter; `None` if nothing is opened.
+    /// The parameter; `None` if no node is expanded.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(","))
     }
@@ -24,7 +24,7 @@ impl OpenedNodes {
         &self.0
     }
 
-    /// The same with one more.
+    /// Adds a node.
     #[must_use]
     pub(crate) fn with(&self, name: &str) -> Self {
         let mut names = self.0.clone();
@@ -32,7 +32,7 @@ impl OpenedNodes {
         Self(names)
     }
 
-    /// The same without a node, and without what was opened behind it.
+    /// Removes a node and the nodes that are expanded within it.
     #[must_use]
     pub(crate) fn without(&self, name: &str) -> Self {
         let behind = format!("{name}/");

@@ -1,7 +1,8 @@
-//! Signing in at an OpenID provider: the way there, and the way back.
+//! Sign-in at an OpenID provider: the redirect to the provider, and the return.
 //!
-//! The cookie of a visit is `SameSite=Lax`, because the browser comes back from another site. That of the session is strict, so a
-//! redirect on the way back would not carry it: the answer is a page, which leads on by itself.
+//! The cookie of a visit is `SameSite=Lax`, because the browser returns from another site. The
+//! session cookie is strict, so a redirect from that site would not carry it; the response is a
+//! page that refreshes to the requested address.
 
 use std::sync::Arc;
 
@@ -17,23 +18,23 @@ use crate::console_state::{ConsoleState, ProviderSignIn, SignInPort};
 use crate::page_frame::ConsolePage;
 use crate::page_request::{BASE, PageRequest};
 
-/// Path on which a visit begins.
+/// Path that starts a visit.
 pub(crate) const PROVIDER_VISIT: &str = "/console/sign-in/openid";
-/// Path to which a browser comes back from an OpenID provider.
+/// Path to which a browser returns from an OpenID provider.
 pub const PROVIDER_RETURN: &str = "/console/sign-in/openid/return";
-/// Cookie of a visit: what the gateway needs to end it, then the page that was asked for.
+/// Cookie of a visit: the state that the gateway needs to complete it, then the requested page.
 const VISIT_COOKIE: &str = "sinew-visit";
-/// Seconds that a visit may take.
+/// Maximum duration of a visit.
 const VISIT_SECONDS: u64 = 600;
 
-/// Page that the sign-in leads to.
+/// The page to open after the sign-in.
 #[derive(Default, Deserialize)]
 struct VisitChoice {
     #[serde(default)]
     next: String,
 }
 
-/// Sends the browser to the provider.
+/// Redirects the browser to the provider.
 pub(crate) async fn begin(State(state): State<Arc<ConsoleState>>, request: Request) -> Response {
     let Some((_, provider)) = provider_of(&state) else { return Redirect::to(BASE).into_response() };
     let (parts, _) = request.into_parts();
@@ -49,7 +50,7 @@ pub(crate) async fn begin(State(state): State<Arc<ConsoleState>>, request: Reque
     }
 }
 
-/// Takes the browser back, with a session if the provider vouches for somebody.
+/// Completes a visit, with a session if the provider identified the user.
 pub(crate) async fn end(State(state): State<Arc<ConsoleState>>, request: Request) -> Response {
     let Some((port, provider)) = provider_of(&state) else { return Redirect::to(BASE).into_response() };
     let (parts, _) = request.into_parts();
@@ -60,11 +61,11 @@ pub(crate) async fn end(State(state): State<Arc<ConsoleState>>, request: Request
             with_cookie(lead_on(page_after(&next)), &cookie)
         }
         Err(reason) => {
-            tracing::debug!(reason, "a provider signed nobody in");
+            tracing::debug!(reason, "sign-in at the provider failed");
             sign_in_page(&state, &PageRequest::of(&parts, &state), &next, Some(&reason)).into_response()
         }
     };
-    // A visit ends once, well or badly.
+    // A visit can be completed once, whether it succeeds or fails.
     with_cookie(answer, &visit_cookie(&state, "", 0))
 }
 
@@ -80,7 +81,7 @@ fn visit_cookie(state: &ConsoleState, value: &str, seconds: u64) -> String {
     )
 }
 
-/// The visit that a browser has begun, and the page that it asked for; empty texts if there is none.
+/// The visit of a browser, and the requested page; empty strings if there is none.
 fn read_visit(headers: &HeaderMap) -> (String, String) {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut named = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -89,11 +90,11 @@ fn read_visit(headers: &HeaderMap) -> (String, String) {
     (visit.to_owned(), percent_decode_str(next).decode_utf8_lossy().into_owned())
 }
 
-/// A page that leads on to another at once.
+/// A page that immediately opens another.
 fn lead_on(next: &str) -> Response {
     let body = html! {
         h1 { "Signed in" }
-        p { a href=(next) { "Go on" } }
+        p { a href=(next) { "Continue" } }
     };
     let mut response = ConsolePage::without_navigation("Signed in", body).into_response();
     if let Ok(value) = HeaderValue::from_str(&format!("0; url={next}")) {

@@ -1,4 +1,4 @@
-//! Pulse: the mesh at a glance. Each number leads to the list behind it.
+//! Pulse: an overview of the mesh. Each number links to its list.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -18,9 +18,9 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration};
 
-/// Failed executions that are shown, newest first.
+/// Maximum shown failed executions, newest first.
 const FAILED_ROWS: &str = "10";
-/// Waiting executions that are shown, longest first.
+/// Maximum shown waiting executions, longest wait first.
 const MAX_WAITING: usize = 10;
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -58,8 +58,8 @@ async fn pulse_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError> 
         (live_part("waiting", &waiting(&pulse)))
         (live_part("failed", &html! {
             section {
-                h2 { "Failed last" }
-                @if failed.executions.is_empty() { p.empty { "No execution failed." } }
+                h2 { "Recent failures" }
+                @if failed.executions.is_empty() { p.empty { "No failed executions." } }
                 @else { (execution_table(&failed.executions, request.now, RowChoice::None, &all_columns)) }
             }
         }))
@@ -80,13 +80,13 @@ fn figures(pulse: &PulseDocument, approvals: usize) -> Markup {
             @for status in ["running", "waiting", "paused"] {
                 (figure(&with_status(status), pulse.executions.get(status).copied().unwrap_or(0), status, false))
             }
-            (figure(&PageAddress::of(&["approvals"]), approvals as u64, "to approve", false))
+            (figure(&PageAddress::of(&["approvals"]), approvals as u64, "approvals", false))
             (figure(&PageAddress::of(&["agents"]), online as u64, "agents online", false))
             (figure(&PageAddress::of(&["agents"]), offline as u64, "agents offline", offline > 0))
             (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.queued), "tasks queued", false))
-            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working), "tasks at work", false))
+            (figure(&PageAddress::of(&["agents"]), sum(|agent| agent.working), "tasks running", false))
             (figure(&PageAddress::of(&["traffic"]).part("dead-letters"), pulse.quarantined, "quarantined", pulse.quarantined > 0))
-            @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards, "cards refused", true)) }
+            @if pulse.refused_cards > 0 { (figure(&PageAddress::of(&["agents"]), pulse.refused_cards, "cards rejected", true)) }
             @if unserved > 0 { (figure(&PageAddress::of(&[]).part("executors"), u64::from(unserved), "shards without executor", true)) }
         }
     }
@@ -103,11 +103,11 @@ fn figure(address: &PageAddress, number: u64, word: &str, is_bad: bool) -> Marku
 fn waiting(pulse: &PulseDocument) -> Markup {
     html! {
         section {
-            h2 { "Waiting longest" }
-            @if pulse.waiting.is_empty() { p.empty { "No open execution waits." } } @else {
-                div.scroll tabindex="0" role="region" aria-label="Waiting longest" {
+            h2 { "Longest waits" }
+            @if pulse.waiting.is_empty() { p.empty { "No open executions are waiting." } } @else {
+                div.scroll tabindex="0" role="region" aria-label="Longest waits" {
                     table.rows {
-                        thead { tr { th scope="col" { "Execution" } th scope="col" { "Workflow" } th.number scope="col" { "Age" } th.wide scope="col" { "Waits for" } } }
+                        thead { tr { th scope="col" { "Execution" } th scope="col" { "Workflow" } th.number scope="col" { "Age" } th.wide scope="col" { "Waiting for" } } }
                         tbody {
                             @for one in pulse.waiting.iter().take(MAX_WAITING) {
                                 tr data-row {
@@ -130,14 +130,14 @@ fn fleet(pulse: &PulseDocument) -> Markup {
         div.columns {
             section {
                 h2 #executors { "Executors " span.quiet { (pulse.owned) " of " (words::count(pulse.shards as usize, "shard")) " served" } }
-                @if pulse.executors.iter().all(|one| one.silent_ms.is_some()) { p.empty { "No executor serves this mesh: " code { "sinew serve executor" } " starts one." } }
+                @if pulse.executors.iter().all(|one| one.silent_ms.is_some()) { p.empty { "No executor is running. Start one with " code { "sinew serve executor" } "." } }
                 @if !pulse.executors.is_empty() {
                     div.scroll tabindex="0" role="region" aria-label="Executors" {
                         table.rows {
-                            thead { tr { th scope="col" { "Executor" } th scope="col" { "Version" } th.wide scope="col" { "Place" } th.number scope="col" { "Shards" } } }
+                            thead { tr { th scope="col" { "Executor" } th scope="col" { "Version" } th.wide scope="col" { "Process" } th.number scope="col" { "Shards" } } }
                             tbody {
                                 @for one in &pulse.executors {
-                                    tr { td { code { (shown_text::line(words::short(&one.id), 20)) } } td { (shown_text::line(&one.version, 20)) } td.wide { (shown_text::line(&one.place, 80)) @if one.silent_ms.is_some() { " (silent for " (duration(one.silent_ms)) ")" } } td.number { (one.shards) } }
+                                    tr { td { code { (shown_text::line(words::short(&one.id), 20)) } } td { (shown_text::line(&one.version, 20)) } td.wide { (shown_text::line(&one.place, 80)) @if one.silent_ms.is_some() { " (no heartbeat for " (duration(one.silent_ms)) ")" } } td.number { (one.shards) } }
                                 }
                             }
                         }

@@ -1,4 +1,4 @@
-//! An execution that has ended, as a case for `sinew test`.
+//! An ended execution as a case for `sinew test`.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -14,10 +14,10 @@ use crate::page_frame::{ConsolePage, ConsoleSection, may_steer, page_or_problem}
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, text_block};
 
-/// Bytes of a case that a button copies: pages stay small.
+/// Maximum size of a case that a button copies, to limit the size of the page.
 const MAX_COPIED_BYTES: usize = 64 << 10;
 
-/// Node whose end the case expects.
+/// Node whose result the case expects.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct CaseChoice {
     node: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) async fn show(Path(id): Path<String>, request: PageRequest) -> Respon
     page_or_problem(&request, page)
 }
 
-/// Address of the case of an execution, or of a node of it.
+/// API path of the case of an execution or one of its nodes.
 fn case_path(id: &str, node: Option<&str>) -> ApiPath {
     ApiPath::of(&["executions", id, "case"]).with_some("node", node)
 }
@@ -43,7 +43,7 @@ pub(super) async fn read_case(
     Ok(serde_json::to_string_pretty(&case).unwrap_or_default())
 }
 
-/// The command that writes the same.
+/// The equivalent command.
 fn case_command(id: &str, node: Option<&str>) -> CommandText {
     CommandText::of_execution("sinew execution export", id)
         .with("--case")
@@ -60,18 +60,18 @@ async fn case_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Conso
             h1 { "Test case" @if let Some(node) = node { " of " (shown_text::line(node, 80)) } }
             (command_line(&case_command(id, node)))
         }
-        p { "Agents answer in it as they did, and people decide as they did. It is a test file: " code { "sinew test FILE.test.yaml" } " runs it beside the workflow file." }
+        p { "This test file repeats the answers of agents and people in this execution. Save it next to the workflow file and run it with " code { "sinew test FILE.test.yaml" } "." }
         div.actions {
             @if text.len() <= MAX_COPIED_BYTES { button.copy type="button" data-copy=(text) hidden { "Copy" } }
-            @if may_steer(request) { a.button href=(PageAddress::of(&["desk"]).with("execution", id).with_some("node", node)) { "Open at the desk" } }
-            a.button href=(case_path(id, node).address()) { "As a file" }
+            @if may_steer(request) { a.button href=(PageAddress::of(&["desk"]).with("execution", id).with_some("node", node)) { "Open in the workflow editor" } }
+            a.button href=(case_path(id, node).address()) { "Download" }
         }
         (text_block(&text, &case_path(id, node).address()))
     };
     Ok(ConsolePage::new(ConsoleSection::Executions, "Test case", body))
 }
 
-/// The link that leads to the case of an execution, or of a node of it.
+/// A link to the case of an execution or one of its nodes.
 pub(super) fn case_link(id: &str, node: Option<&str>) -> Markup {
     html! {
         a.button href=(PageAddress::of(&["executions", id, "case"]).with_some("node", node)) data-command=(shown_text::name(&case_command(id, node).to_string())) { "Copy as test case" }

@@ -1,4 +1,4 @@
-//! Signing in by a key, and out.
+//! Sign-in with a key, and sign-out.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::page_frame::{ConsolePage, token_field};
 use crate::page_request::{BASE, PageAddress, PageRequest};
 use crate::shown_text;
 
-/// Path of the page, below the base.
+/// Path of the sign-in page, relative to the base.
 const SIGN_IN: &str = "sign-in";
-/// Path of signing out, below the base.
+/// Path of the sign-out form, relative to the base.
 const SIGN_OUT: &str = "sign-out";
-/// Bytes of the address of a page that a sign-in leads to.
+/// Maximum length of the address that is opened after a sign-in.
 const MAX_NEXT_BYTES: usize = 2_000;
-/// Words for a key that does not open.
-const KEY_REFUSED: &str = "This key does not open: it is unknown, expired or revoked.";
+/// Message for a rejected key.
+const KEY_REFUSED: &str = "This key is not valid: it is unknown, expired or revoked.";
 
-/// Whether a path is one of signing in and out, which need no caller.
+/// Returns true for the paths of sign-in and sign-out, which need no caller.
 pub(crate) fn is_sign_in(path: &str) -> bool {
     let below = path.strip_prefix(BASE).and_then(|rest| rest.strip_prefix('/'));
     below.is_some_and(|below| below == SIGN_IN || below == SIGN_OUT)
@@ -31,29 +31,30 @@ pub(crate) fn is_sign_in(path: &str) -> bool {
         || path == PROVIDER_RETURN
 }
 
-/// The page of signing in, from which a person comes back to the page that was asked for.
+/// The sign-in page, with the requested page as its next page.
 pub(crate) fn sign_in_address(asked: &Uri) -> PageAddress {
     let next = asked.path_and_query().map_or("", |next| next.as_str());
     let next = Some(next).filter(|next| next.starts_with(BASE) && *next != BASE);
     PageAddress::of(&[SIGN_IN]).with_some("next", next)
 }
 
-/// The page that follows a sign-in: the one that was asked for if it is one of this console, else the first.
+/// The page to open after a sign-in: the requested page if it belongs to this console, otherwise
+/// the first.
 pub(super) fn page_after(next: &str) -> &str {
     let is_page = next.strip_prefix(BASE).is_some_and(|rest| rest.starts_with(['/', '?']));
-    // Browsers read a backslash as a slash, and pass over line ends and tabs.
+    // Browsers treat a backslash as a slash, and ignore line breaks and tabs.
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_page && is_plain && next.len() <= MAX_NEXT_BYTES { next } else { BASE }
 }
 
-/// Page that a sign-in leads to.
+/// The page to open after a sign-in.
 #[derive(Default, Deserialize)]
 struct SignInChoice {
     #[serde(default)]
     next: String,
 }
 
-/// The form of signing in.
+/// The sign-in form.
 #[derive(Deserialize)]
 pub(crate) struct SignInForm {
     #[serde(default)]
@@ -77,7 +78,7 @@ pub(crate) async fn sign_in(
         let cookie = session_cookie(&state, port, &session, port.lifetime_seconds);
         return with_cookie(Redirect::to(page_after(&form.next)).into_response(), &cookie);
     }
-    tracing::debug!("a key did not sign in");
+    tracing::debug!("sign-in with a key failed");
     sign_in_page(&state, &request, &form.next, Some(KEY_REFUSED)).into_response()
 }
 
@@ -90,20 +91,20 @@ pub(crate) async fn sign_out(State(state): State<Arc<ConsoleState>>, headers: He
     if let Some(session) = session
         && !port.end(session).await
     {
-        // The browser keeps its cookie, so that the person can try again.
-        let text = "The session could not be ended at the gateway. Try again in a moment.";
+        // Keep the cookie, so that the user can retry.
+        let text = "The gateway could not end the session. Try again later.";
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     }
     with_cookie(page, &session_cookie(&state, port, "", 0))
 }
 
-/// Cookie of a session; one that lasts no time ends it.
+/// The session cookie; with zero seconds the browser deletes it.
 pub(super) fn session_cookie(state: &ConsoleState, port: &SignInPort, session: &str, seconds: u64) -> String {
     let (name, secure) = (port.cookie, state.secure_flag());
     format!("{name}={session}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// The answer with one more cookie.
+/// Adds a cookie to a response.
 pub(super) fn with_cookie(mut response: Response, cookie: &str) -> Response {
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
@@ -111,7 +112,7 @@ pub(super) fn with_cookie(mut response: Response, cookie: &str) -> Response {
     response
 }
 
-/// The page of signing in; with the reason why the last try failed.
+/// The sign-in page, with the reason why the last attempt failed.
 pub(super) fn sign_in_page(
     state: &ConsoleState,
     request: &PageRequest,
@@ -138,7 +139,7 @@ pub(super) fn sign_in_page(
             form.steer method="post" action=(PageAddress::of(&[SIGN_IN])) {
                 (token_field(request))
                 input type="hidden" name="next" value=(next);
-                // Programs that keep passwords ask for a name to keep this one under.
+                // Password managers need a user name.
                 input type="text" name="owner" value="key" autocomplete="username" hidden;
                 label { span { "Key " span.quiet { "(sinew gateway key create NAME)" } }
                     input type="password" name="key" required autocomplete="current-password" spellcheck="false"; }

@@ -1,4 +1,4 @@
-//! Plan of an execution: the version it was started with, as the mesh keeps it.
+//! Plan of an execution: the version it was started with.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -17,7 +17,7 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, text_block, value_block};
 use crate::source_text::source_files;
 
-/// Nodes of a plan that are listed.
+/// Maximum listed nodes of a plan.
 pub(super) const LISTED_NODES: &str = "500";
 
 pub(crate) async fn of_execution(Path(id): Path<String>, request: PageRequest) -> Response {
@@ -43,7 +43,7 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
             Err(error) => (problem_box(&error)),
         }
         @if let Ok(mermaid) = mermaid {
-            section { h2 { "As Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
+            section { h2 { "Mermaid" } (text_block(&mermaid, &mermaid_path.address())) }
         }
     };
     let node = selected_name(request)?;
@@ -54,7 +54,8 @@ async fn source_page(id: &str, request: &PageRequest) -> Result<ConsolePage, Con
     Ok(ConsolePage::new(ConsoleSection::Executions, execution_title(&execution), body))
 }
 
-/// The files of a deployed workflow with what was found in them; nothing for workflows that nobody deployed.
+/// The files of a deployed workflow with their findings; nothing for workflows that were not
+/// deployed.
 pub(super) async fn source_part(request: &PageRequest, name: &str, version: Option<&str>) -> Markup {
     let path = ApiPath::of(&["workflows", name, "source"]).with_some("version", version);
     let Ok(source) = request.api.get::<SourceDocument>(&path).await else { return html! {} };
@@ -62,9 +63,9 @@ pub(super) async fn source_part(request: &PageRequest, name: &str, version: Opti
         section {
             h2 { "Source" }
             @if source.files.is_empty() {
-                p.empty { "The mesh was not given the file: it was deployed by an older version, or it is too long." }
+                p.empty { "The mesh does not store the file: it was deployed by an older version, or it is too large." }
             } @else {
-                p.quiet { "As it was deployed, with what was found in it then." }
+                p.quiet { "The deployed file, with the findings at deployment." }
                 (source_files(&source, &path.address()))
             }
         }
@@ -95,7 +96,7 @@ pub(crate) fn plan(workflow: &WorkflowDocument, whole: &str) -> Markup {
                     }
                 }
             }
-            @if workflow.node_count > workflow.nodes.len() { p.notice { (workflow.node_count - workflow.nodes.len()) " more nodes. " a href=(whole) { "All of them" } } }
+            @if workflow.node_count > workflow.nodes.len() { p.notice { (workflow.node_count - workflow.nodes.len()) " more nodes. " a href=(whole) { "Show all" } } }
         }
         @for (title, schema) in [("Input schema", &workflow.input_schema), ("Output schema", &workflow.output_schema)] {
             @if !is_nothing(schema) { section { h2 { (title) } (value_block(schema, whole)) } }

@@ -1,17 +1,18 @@
-//! Series of figures as small lines in cells of tables.
+//! Sparklines in table cells.
 
 use maud::{Markup, html};
 
-/// Width of a span of time, and height of a line.
+/// Width of a time span, and height of a sparkline.
 const SPAN_WIDTH: usize = 4;
 const HEIGHT: u64 = 20;
-/// Least height of a value above the ground, so that a small one is seen beside a large one.
+/// Minimum height of a value, so that a small one is visible next to a large one.
 const MIN_VALUE_HEIGHT: u64 = 2;
 
-/// Place of a value.
+/// Position of a value.
 type LinePoint = (usize, u64);
 
-/// A line of values, the oldest first; spans without a value leave a gap. The label says the figures in words.
+/// A line of values, oldest first; spans without a value leave a gap. The label states the figures
+/// as text.
 pub(super) fn sparkline(values: &[Option<u64>], label: &str) -> Markup {
     let view_box = format!("0 0 {} {HEIGHT}", values.len().max(1) * SPAN_WIDTH);
     html! {
@@ -25,7 +26,7 @@ pub(super) fn sparkline(values: &[Option<u64>], label: &str) -> Markup {
     }
 }
 
-/// Runs of neighbouring values. A value without neighbours is as wide as its span.
+/// Groups of adjacent values. A value without neighbours is as wide as its span.
 fn parts_of_line(values: &[Option<u64>]) -> Vec<Vec<LinePoint>> {
     let most = values.iter().flatten().copied().max().unwrap_or_default();
     let mut parts: Vec<Vec<LinePoint>> = Vec::new();

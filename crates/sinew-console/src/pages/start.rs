@@ -1,4 +1,4 @@
-//! Start of a workflow: a form from the schema of its input.
+//! The start form of a workflow, generated from its input schema.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +21,24 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::schema_form::{read_input, schema_fields, written_input};
 use crate::shown_text::{self, command_line};
 
-/// Field with labels.
+/// Form field of the labels.
 const LABELS_FIELD: &str = "labels";
-/// Field with the key that makes one start of a form that is sent twice.
+/// Form field of the idempotency key: a form that is submitted twice starts one execution.
 const KEY_FIELD: &str = "key";
-/// Field of a dry run.
+/// Form field of a dry run.
 const DRY_RUN_FIELD: &str = "dry_run";
-/// Field with the version.
+/// Form field of the version.
 const VERSION_FIELD: &str = "version";
 
-/// Fields of the form by name; those of the input depend on its schema.
+/// Form fields by name; input fields depend on the schema.
 type WrittenFields = BTreeMap<String, String>;
 
-/// Label of a new execution that names the one whose input it has, as `sinew execution rerun` gives it.
+/// Label with the execution whose input is reused; `sinew execution rerun` sets the same.
 const RERUN_LABEL: &str = "rerun_of";
-/// Bytes of an input that is written into a form.
+/// Maximum size of an input that the form is filled with.
 const MAX_WRITTEN_BYTES: usize = 16 << 10;
 
-/// Version that the address asks for, or the execution whose input the form begins with.
+/// Version in the address, or the execution whose input the form is filled with.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct StartChoice {
     version: Option<String>,
@@ -86,7 +86,7 @@ async fn read_workflow(
     request.api.get(&ApiPath::of(&["workflows", name]).with_some("version", version).with("nodes", "0")).await
 }
 
-/// The form as an execution was started: its input and its labels.
+/// Form fields with the input and labels of an execution.
 async fn fields_of_execution(
     workflow: &WorkflowDocument,
     request: &PageRequest,
@@ -98,7 +98,7 @@ async fn fields_of_execution(
     let input = input.and_then(|input| written_input(&workflow.input_schema, input));
     let mut written = input.ok_or_else(|| {
         ConsoleError::Input(format!(
-            "the form cannot hold the input of this execution: `{command}` starts it again"
+            "the form cannot represent the input of this execution; run it again with `{command}`"
         ))
     })?;
     let labels = old.labels.iter().filter(|(key, _)| *key != RERUN_LABEL);
@@ -151,7 +151,7 @@ fn start_page(
             @if !workflow.description.is_empty() { p { (shown_text::line(&workflow.description, 600)) } }
             @if let Some(error) = error { (problem_box(error)) }
             @if may_steer(request) { (start_form(workflow, request, written)) }
-            @else { p.notice { "This console shows the mesh and changes nothing." } }
+            @else { p.notice { "This console is read-only." } }
             (command_line(&start_command(workflow, written)))
         }
     };
@@ -159,7 +159,7 @@ fn start_page(
     ConsolePage::new(ConsoleSection::Workflows, format!("Start {}", workflow.name), body).with_status(status)
 }
 
-/// The command that starts the same.
+/// The equivalent command.
 fn start_command(workflow: &WorkflowDocument, written: &WrittenFields) -> CommandText {
     let named = match written.get(VERSION_FIELD).map_or("", String::as_str) {
         "" => workflow.name.clone(),
@@ -168,7 +168,7 @@ fn start_command(workflow: &WorkflowDocument, written: &WrittenFields) -> Comman
     CommandText::new("sinew run --mesh").word(&named).flag("-i", &input_text(workflow, written))
 }
 
-/// The input as the command line takes it; `…` while it cannot be read.
+/// The input as a command line argument; `…` if the form is not valid.
 fn input_text(workflow: &WorkflowDocument, written: &WrittenFields) -> String {
     match read_input(&workflow.input_schema, written) {
         Ok(Value::Null) => "{}".to_owned(),
@@ -186,7 +186,7 @@ fn start_form(workflow: &WorkflowDocument, request: &PageRequest, written: &Writ
             input type="hidden" name=(VERSION_FIELD) value=(field(VERSION_FIELD));
             (schema_fields(&workflow.input_schema, written))
             label.field { span { "Labels " span.quiet { "(team=a, stage=test)" } } input type="text" name=(LABELS_FIELD) value=(field(LABELS_FIELD)) autocomplete="off"; }
-            label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: call no agent, every output is null" }
+            label.check { input type="checkbox" name=(DRY_RUN_FIELD) value="yes" checked[written.contains_key(DRY_RUN_FIELD)]; " Dry run: no agents are called, all outputs are null" }
             div.actions {
                 button.primary type="submit" data-command=(shown_text::name(&start_command(workflow, written).to_string())) { "Start" }
                 a.button href=(PageAddress::workflow(&workflow.name)) { "Back" }

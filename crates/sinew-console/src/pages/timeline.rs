@@ -1,4 +1,4 @@
-//! The time of an execution: a bar for each activation, with a fill for each kind of time.
+//! The timeline of an execution: a bar for each activation, with a fill for each kind of time.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -19,41 +19,41 @@ use crate::shown_text::{self, command_line, duration};
 use crate::status_mark::status_mark;
 use crate::time_scale::TimeScale;
 
-/// Activations of a page.
+/// Activations per page.
 const MAX_ROWS: &str = "200";
-/// Activations of a file for spreadsheets.
+/// Activations per CSV file.
 const MAX_CSV_ROWS: &str = "2000";
-/// Width of the chart, in units of its own.
+/// Width of the chart in its own units.
 const CHART_WIDTH: f64 = 1000.0;
 /// Height of a row.
 const ROW_HEIGHT: f64 = 20.0;
 /// Height of the axis.
 const AXIS_HEIGHT: f64 = 22.0;
-/// Least width of a bar: what took no time is seen too.
+/// Minimum width of a bar, so that short spans are visible.
 const MIN_BAR: f64 = 1.5;
-/// Kinds of time: word of the API, which is the class too, and words for people.
+/// Kinds of time: value in the API, which is also the CSS class, and label.
 const KINDS: [(&str, &str); 7] = [
-    ("queued", "in the queue"),
-    ("agent_queue", "in the queue of an agent"),
-    ("agent", "with an agent"),
-    ("back_off", "until the next attempt"),
-    ("timer", "until a time"),
-    ("person", "until a person decides"),
-    ("children", "until children end"),
+    ("queued", "queued"),
+    ("agent_queue", "agent queue"),
+    ("agent", "agent"),
+    ("back_off", "back-off"),
+    ("timer", "timer"),
+    ("person", "person"),
+    ("children", "children"),
 ];
 
-/// Part of the time that the address asks for.
+/// The range in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct TimelineView {
-    /// Milliseconds since the start; from it when empty.
+    /// Milliseconds since the start; the start if empty.
     #[serde(default)]
     from: String,
-    /// Milliseconds since the start; to the end when empty.
+    /// Milliseconds since the start; the end if empty.
     #[serde(default)]
     to: String,
-    /// Present if idle time is cut out.
+    /// Present if idle time is omitted.
     cut: Option<String>,
-    /// Present if quiet nodes have bars like all others.
+    /// Present if quiet nodes are shown individually.
     quiet: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl TimelineView {
             .with_some("quiet", self.quiet.as_deref())
     }
 
-    /// The API's answer of this range.
+    /// API path of this range.
     fn path(&self, id: &str, max_rows: &str) -> ApiPath {
         ApiPath::of(&["executions", id, "timeline"])
             .with("limit", max_rows)
@@ -106,7 +106,7 @@ async fn timeline_page(id: &str, request: &PageRequest) -> Result<ConsolePage, C
         (view_form(&view, node.as_deref(), &timeline, (id, has_quiet)))
         div.head {
             (command_line(&timeline_command(id, &view)))
-            a.button href=(view.path(id, MAX_CSV_ROWS).with("format", "csv").address()) data-command=(shown_text::name(&timeline_command(id, &view).with("--csv").to_string())) { "As CSV" }
+            a.button href=(view.path(id, MAX_CSV_ROWS).with("format", "csv").address()) data-command=(shown_text::name(&timeline_command(id, &view).with("--csv").to_string())) { "Download CSV" }
         }
         (live_part("timeline", &html! {
             (timeline_part(Some(&here), &scale, &timeline))
@@ -132,7 +132,7 @@ fn timeline_command(id: &str, view: &TimelineView) -> CommandText {
     if view.quiet.is_some() { command.with("--no-fold") } else { command }
 }
 
-/// Takes the rows of quiet nodes that nobody has to look at.
+/// Removes the rows of quiet nodes that need no attention.
 fn take_folded(timeline: &mut TimelineDocument) -> Vec<TimelineRowDocument> {
     let rows = std::mem::take(&mut timeline.rows);
     let (folded, shown) = rows.into_iter().partition(|row| may_fold(row.quiet, &row.status));
@@ -140,7 +140,7 @@ fn take_folded(timeline: &mut TimelineDocument) -> Vec<TimelineRowDocument> {
     folded
 }
 
-/// How many rows are folded, and how much time they took.
+/// The number of collapsed rows, and their total time.
 fn folded_note(folded: &[TimelineRowDocument], view: &TimelineView, id: &str, node: Option<&str>) -> Markup {
     let own = folded.iter().flat_map(|row| &row.spans).filter(|span| span.kind != "children");
     let time: u64 = own.map(|span| span.to.saturating_sub(span.from)).sum();
@@ -148,14 +148,14 @@ fn folded_note(folded: &[TimelineRowDocument], view: &TimelineView, id: &str, no
     html! {
         @if !folded.is_empty() {
             p.more {
-                (words::count(folded.len(), "quiet activation")) ", " (words::duration(time)) " in all. "
+                (words::count(folded.len(), "quiet activation")) ", " (words::duration(time)) " in total. "
                 a href=(open.address(id).with_some("node", node)) { "Show them" }
             }
         }
     }
 }
 
-/// The part of the time that is shown. Dragging across the chart fills it in.
+/// The form of the shown range. Dragging across the chart fills it in.
 fn view_form(
     view: &TimelineView,
     node: Option<&str>,
@@ -168,13 +168,13 @@ fn view_form(
             @if let Some(node) = node { input type="hidden" name="node" value=(node); }
             label { span { "From, ms" } input type="number" name="from" min="0" max=(end) value=(view.from); }
             label { span { "To, ms" } input type="number" name="to" min="0" max=(end) value=(view.to); }
-            label.check { input type="checkbox" name="cut" value="1" checked[view.cut.is_some()]; span { "cut idle time" } }
+            label.check { input type="checkbox" name="cut" value="1" checked[view.cut.is_some()]; span { "hide idle time" } }
             @if has_quiet || view.quiet.is_some() {
-                label.check { input type="checkbox" name="quiet" value="1" checked[view.quiet.is_some()]; span { "quiet nodes" } }
+                label.check { input type="checkbox" name="quiet" value="1" checked[view.quiet.is_some()]; span { "show quiet nodes" } }
             }
             button type="submit" { "Show" }
             @if !view.from.is_empty() || !view.to.is_empty() {
-                a.button href=(TimelineView { from: String::new(), to: String::new(), ..view.clone() }.address(id).with_some("node", node)) { "All of it" }
+                a.button href=(TimelineView { from: String::new(), to: String::new(), ..view.clone() }.address(id).with_some("node", node)) { "Show all" }
             }
             ul.legend aria-label="Kinds of time" {
                 @for (kind, words) in KINDS { li { span class={ "sample " (kind) } {} (words) } }
@@ -194,7 +194,7 @@ fn scale_of(view: &TimelineView, timeline: &TimelineDocument) -> Result<TimeScal
     Ok(TimeScale::cut(range, &spans))
 }
 
-/// The time of an execution without a mesh: all of it, and no links to nodes.
+/// The timeline of an exported execution: the full range, without links to nodes.
 pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
     html! {
         ul.legend aria-label="Kinds of time" {
@@ -205,18 +205,19 @@ pub(super) fn whole_timeline(timeline: &TimelineDocument) -> Markup {
     }
 }
 
-/// Chart and table; nodes are links to `here` if the execution is on the mesh.
+/// Chart and table. Nodes link to `here` if the execution is on the mesh.
 fn timeline_part(here: Option<&PageAddress>, scale: &TimeScale, timeline: &TimelineDocument) -> Markup {
     html! {
-        @if timeline.rows.is_empty() { p.empty { (if timeline.duration_ms > 0 { "Nothing is here at this time." } else { "Nothing has begun." }) } } @else {
+        @if timeline.rows.is_empty() { p.empty { (if timeline.duration_ms > 0 { "No activations in this range." } else { "No activations yet." }) } } @else {
             (chart(timeline, scale))
             (span_table(here, timeline))
-            @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not drawn: choose a shorter time." } }
+            @if timeline.more > 0 { p.notice { (timeline.more) " more activations are not shown; choose a shorter range." } }
         }
     }
 }
 
-/// Whether time is spent in a span itself: a map that waits for its children is idle while they are.
+/// Returns true if the span itself is work: a map that waits for its children is idle when they
+/// are.
 fn is_work(span: &SpanDocument) -> bool {
     matches!(span.kind.as_str(), "agent" | "agent_queue" | "queued")
 }
@@ -228,7 +229,7 @@ fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
         div.gantt {
             ol.names aria-hidden="true" { @for row in &timeline.rows { li.critical[row.critical] title=(shown_text::name(&row.node)) { (shown_text::line(&row.node, 48)) } } }
             svg.bars data-range=(format!("{},{}", scale.range().0, scale.range().1)) data-cut=[scale.has_gaps().then_some("1")]
-                viewBox=(format!("0 0 {CHART_WIDTH} {height:.0}")) preserveAspectRatio="none" height=(format!("{height:.0}")) width="100%" role="img" aria-label="Bars of the table below" {
+                viewBox=(format!("0 0 {CHART_WIDTH} {height:.0}")) preserveAspectRatio="none" height=(format!("{height:.0}")) width="100%" role="img" aria-label="Chart of the table below" {
                 @for at in scale.ticks() {
                     line.tick x1=(place(x(at))) x2=(place(x(at))) y1=(AXIS_HEIGHT) y2=(place(height)) {}
                 }
@@ -238,7 +239,7 @@ fn chart(timeline: &TimelineDocument, scale: &TimeScale) -> Markup {
                     @if row.critical { rect.critical x="0" y=(place(top)) width=(CHART_WIDTH) height=(ROW_HEIGHT) {} }
                     @if row.spans.is_empty() && scale.shows(row.at, row.at) {
                         rect.moment x=(place(x(row.at))) y=(place(top + 6.0)) width="2" height=(ROW_HEIGHT - 12.0) {
-                            title { (shown_text::line(&row.node, 80)) ": took no time" }
+                            title { (shown_text::line(&row.node, 80)) ": no duration" }
                         }
                     }
                     @for span in row.spans.iter().filter(|span| scale.shows(span.from, span.to)) {
@@ -272,16 +273,16 @@ fn words_of(span: &SpanDocument) -> String {
     }
 }
 
-/// The same as a table: sums of each kind of time.
+/// The table: the total of each kind of time.
 fn span_table(here: Option<&PageAddress>, timeline: &TimelineDocument) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Times" {
             table.rows {
                 thead {
                     tr {
-                        th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Begins at" }
+                        th scope="col" { "Node" } th scope="col" { "Status" } th.number scope="col" { "Start" }
                         @for (_, words) in KINDS { th.number scope="col" { (words) } }
-                        th scope="col" { "Path" }
+                        th scope="col" { "Critical path" }
                     }
                 }
                 tbody { @for row in &timeline.rows { (time_row(here, row)) } }

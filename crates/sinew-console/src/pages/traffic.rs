@@ -1,4 +1,4 @@
-//! Messages of the mesh as they come, and how much lies in its streams and queues.
+//! Live messages of the mesh, and the contents of its streams and queues.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -15,10 +15,10 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, command_line, duration, size, time_mark};
 
-/// Groups that are listed.
+/// Maximum listed groups.
 const MAX_GROUPS: usize = 60;
 
-/// Filter of the address.
+/// The filter in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct TrafficChoice {
     workflow: Option<String>,
@@ -55,15 +55,15 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
             span #rate.quiet role="status" {}
         }
         section {
-            h2 #messages { "Events of executions" }
-            noscript { p.notice { "Events come in with JavaScript; the page of an execution lists its own without." } }
+            h2 #messages { "Execution events" }
+            noscript { p.notice { "Live events require JavaScript. Without it, see the events of each execution." } }
             div.scroll.tail tabindex="0" role="region" aria-labelledby="messages" {
                 table.rows {
                     thead { tr { th scope="col" { "At (UTC)" } th scope="col" { "Workflow" } th scope="col" { "Execution" } th scope="col" { "Type" } th.number scope="col" { "Bytes" } th.wide scope="col" { "Body" } } }
                     tbody #traffic data-stream=(stream.address()) data-execution=(PageAddress::of(&["executions"])) {}
                 }
             }
-            p.empty #no-traffic hidden { "No event has come since the page is open: they come while executions go on." }
+            p.empty #no-traffic hidden { "No events received since the page was opened. Running executions publish events." }
         }
         (live_part("figures", &figures(&report)))
         (live_part("queues", &queues(&pulse)))
@@ -72,14 +72,14 @@ async fn traffic_page(request: &PageRequest) -> Result<ConsolePage, ConsoleError
     Ok(ConsolePage::new(ConsoleSection::Traffic, "Traffic", body).live(LiveSource::List(AGENTS_CHANGE)))
 }
 
-/// A number of bytes without its fraction; nothing for what is none.
+/// A number of bytes without its fraction; 0 for negative numbers and NaN.
 fn whole(bytes: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
     let whole = bytes.clamp(0.0, 1e18) as u64;
     whole
 }
 
-/// Rates by group of subjects, and times of nodes.
+/// Message rates by group of subjects, and durations of nodes.
 fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
     let report = match report {
         Ok(report) => report,
@@ -88,12 +88,12 @@ fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
     html! {
         div.columns {
             section {
-                h2 #rates { "Messages a second" }
-                p.quiet { "Over the last " (format!("{:.0}", report.seconds.max(1.0))) " s, gathered while somebody looks." }
-                @if report.rates.is_empty() { p.empty { "None yet: look again in a moment." } } @else {
+                h2 #rates { "Messages per second" }
+                p.quiet { "Over the last " (format!("{:.0}", report.seconds.max(1.0))) " s, collected only while this page is open." }
+                @if report.rates.is_empty() { p.empty { "No data yet." } } @else {
                     div.scroll tabindex="0" role="region" aria-labelledby="rates" {
                         table.rows {
-                            thead { tr { th.wide scope="col" { "Group of subjects" } th.number scope="col" { "Messages/s" } th.number scope="col" { "Bytes/s" } } }
+                            thead { tr { th.wide scope="col" { "Subject group" } th.number scope="col" { "Messages/s" } th.number scope="col" { "Bytes/s" } } }
                             tbody {
                                 @for rate in report.rates.iter().take(MAX_GROUPS) {
                                     tr { td.wide { (shown_text::line(&rate.group, 80)) } td.number { (format!("{:.1}", rate.messages)) } td.number { (size(whole(rate.bytes))) } }
@@ -104,8 +104,8 @@ fn figures(report: &Result<TrafficReportDocument, ConsoleError>) -> Markup {
                 }
             }
             section {
-                h2 #latencies { "Time of a node, from its start to its result" }
-                @if report.latencies.is_empty() { p.empty { "No node has ended since somebody looks." } } @else {
+                h2 #latencies { "Node duration" }
+                @if report.latencies.is_empty() { p.empty { "No nodes have ended since data collection started." } } @else {
                     div.scroll tabindex="0" role="region" aria-labelledby="latencies" {
                         table.rows {
                             thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Nodes" } th.number scope="col" { "p50" } th.number scope="col" { "p95" } th.number scope="col" { "p99" } } }
@@ -135,9 +135,9 @@ fn queues(pulse: &PulseDocument) -> Markup {
                 (stream_table(pulse))
             }
             section {
-                h2 { "Queues of agents" }
-                @if pulse.agents.is_empty() { p.empty { "No agent is online or has a queue." } }
-                @if !busy.is_empty() { (queue_table("Queues with work", &busy)) }
+                h2 { "Agent queues" }
+                @if pulse.agents.is_empty() { p.empty { "No agents are online or have a queue." } }
+                @if !busy.is_empty() { (queue_table("Non-empty queues", &busy)) }
                 @if !idle.is_empty() {
                     details { summary { (words::count(idle.len(), "agent")) " with an empty queue" } (queue_table("Empty queues", &idle)) }
                 }
@@ -146,7 +146,7 @@ fn queues(pulse: &PulseDocument) -> Markup {
     }
 }
 
-/// Streams of the mesh with what lies in them.
+/// Streams of the mesh with their message counts and sizes.
 pub(super) fn stream_table(pulse: &PulseDocument) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Streams" {
@@ -166,7 +166,7 @@ fn queue_table(label: &str, agents: &[&AgentLoadDocument]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(label) {
             table.rows {
-                thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Queued" } th.number scope="col" { "At work" } th.number scope="col" { "Redelivered" } } }
+                thead { tr { th.wide scope="col" { "Agent" } th.number scope="col" { "Queued" } th.number scope="col" { "Running" } th.number scope="col" { "Redelivered" } } }
                 tbody {
                     @for agent in agents {
                         tr {
@@ -180,8 +180,8 @@ fn queue_table(label: &str, agents: &[&AgentLoadDocument]) -> Markup {
     }
 }
 
-/// Messages that were set aside, the newest first. Sending one again takes rights that a gateway does not have: each row names the
-/// commands.
+/// Quarantined messages, newest first. A gateway has no permission to replay them, so each row
+/// shows the commands.
 fn dead_letters(
     request: &PageRequest,
     quarantine: &Result<QuarantineDocument, ConsoleError>,
@@ -189,14 +189,14 @@ fn dead_letters(
 ) -> Markup {
     html! {
         section {
-            div.head { h2 #dead-letters { "Dead letters" } (command_line(&CommandText::new("sinew mesh quarantine list"))) }
+            div.head { h2 #dead-letters { "Quarantined messages" } (command_line(&CommandText::new("sinew mesh quarantine list"))) }
             @match quarantine {
                 Err(error) => (problem_box(error)),
-                Ok(found) if found.messages.is_empty() => p.empty { "No message was set aside." },
+                Ok(found) if found.messages.is_empty() => p.empty { "No quarantined messages." },
                 Ok(found) => {
                     div.scroll tabindex="0" role="region" aria-labelledby="dead-letters" {
                         table.rows {
-                            thead { tr { th scope="col" { "Message" } th scope="col" { "Set aside" } th.wide scope="col" { "Reason" } th.wide scope="col" { "Subject" } th scope="col" { "Look at it, and send it again" } } }
+                            thead { tr { th scope="col" { "Message" } th scope="col" { "Quarantined" } th.wide scope="col" { "Reason" } th.wide scope="col" { "Subject" } th scope="col" { "Show and replay" } } }
                             tbody {
                                 @for one in found.messages.iter().rev() {
                                     tr data-row {
@@ -213,7 +213,7 @@ fn dead_letters(
                             }
                         }
                     }
-                    @if count > found.messages.len() as u64 { p.notice { "The newest " (found.messages.len()) " of " (count) "." } }
+                    @if count > found.messages.len() as u64 { p.notice { "Newest " (found.messages.len()) " of " (count) "." } }
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A workflow: its drawing, its plan, its versions and its last executions.
+//! A workflow: drawing, plan, versions and latest executions.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -22,20 +22,20 @@ use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, time_mark};
 use crate::text_diff::text_diff;
 
-/// Warnings of a workflow that are shown.
+/// Maximum shown warnings.
 const MAX_WARNINGS: usize = 20;
 
-/// Executions that are shown.
+/// Maximum shown executions.
 const LAST_ROWS: &str = "5";
-/// Versions that are listed.
+/// Maximum listed versions.
 const MAX_VERSIONS: usize = 50;
 
-/// Version that the address asks for, and the nodes that are opened in its drawing.
+/// The version and the expanded nodes in the address.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct VersionChoice {
     version: Option<String>,
     open: Option<String>,
-    /// Version that this one is compared with.
+    /// Version to compare with.
     with: Option<String>,
 }
 
@@ -76,7 +76,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
             @if may_steer(request) {
                 div.actions {
                     (action_link(&PageAddress::of(&["workflows", name, "start"]).with_some("version", version.as_deref()), "Start…", &CommandText::new("sinew run --mesh").word(name)))
-                    (action_link(&PageAddress::of(&["desk"]).with("workflow", name).with_some("version", version.as_deref()), "Edit at the desk", &CommandText::new("sinew workflow deploy FILE")))
+                    (action_link(&PageAddress::of(&["desk"]).with("workflow", name).with_some("version", version.as_deref()), "Edit…", &CommandText::new("sinew workflow deploy FILE")))
                     (action_link(&PageAddress::of(&["workflows", name, "remove"]), "Remove…", &CommandText::new("sinew workflow delete").word(name)))
                 }
             }
@@ -92,8 +92,8 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
         }
         (open_links(&workflow, version.as_deref(), open.as_deref()))
         section {
-            h2 { "Last executions" }
-            @if last.executions.is_empty() { p.empty { "It has not been started yet." } }
+            h2 { "Latest executions" }
+            @if last.executions.is_empty() { p.empty { "No executions yet." } }
             @else { (execution_table(&last.executions, request.now, RowChoice::None, &all_columns)) }
         }
         (version_table(request, &workflow, &versions, &outcomes))
@@ -104,7 +104,7 @@ async fn workflow_page(name: &str, request: &PageRequest) -> Result<ConsolePage,
     Ok(ConsolePage::new(ConsoleSection::Workflows, workflow.name.clone(), body))
 }
 
-/// Changes from another version to the one that is shown: nodes, schemas, limits.
+/// Changes from another version to the shown one: nodes, schemas, limits.
 async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &ApiPath) -> Markup {
     let other = ApiPath::of(&["workflows", name]).with("version", with);
     let both = futures_util::future::try_join(
@@ -124,7 +124,7 @@ async fn version_changes(request: &PageRequest, name: &str, with: &str, shown: &
     }
 }
 
-/// Links that open the workflows behind nodes in the drawing, or close them.
+/// Links that expand or collapse called workflows in the drawing.
 fn open_links(workflow: &WorkflowDocument, version: Option<&str>, open: Option<&str>) -> Markup {
     let opened = OpenedNodes::of(open);
     let calls: Vec<&str> = workflow
@@ -141,12 +141,12 @@ fn open_links(workflow: &WorkflowDocument, version: Option<&str>, open: Option<&
     html! {
         @if !calls.is_empty() {
             p.opened {
-                "Workflows within: "
+                "Called workflows: "
                 @for node in calls.iter().take(MAX_VERSIONS) {
                     @if opened.has(node) {
-                        a.label aria-current="true" href=(address(opened.without(node))) { "close " (shown_text::line(node, 60)) }
+                        a.label aria-current="true" href=(address(opened.without(node))) { "collapse " (shown_text::line(node, 60)) }
                     } @else {
-                        a.label href=(address(opened.with(node))) { "open " (shown_text::line(node, 60)) }
+                        a.label href=(address(opened.with(node))) { "expand " (shown_text::line(node, 60)) }
                     }
                     " "
                 }
@@ -159,7 +159,7 @@ fn partners(workflow: &WorkflowDocument) -> Markup {
     html! {
         @if !workflow.agents.is_empty() || !workflow.workflows.is_empty() {
             p {
-                "Asks "
+                "Calls "
                 @for agent in &workflow.agents { a.label href=(PageAddress::agent(agent)) { (shown_text::line(agent, 60)) } " " }
                 @for called in &workflow.workflows { a.label href=(PageAddress::workflow(called)) { "workflow " (shown_text::line(called, 60)) } " " }
             }
@@ -191,7 +191,7 @@ fn version_table(
                                 td.number { @match outcomes_of(Some(&version.version)) { Some(counts) => (success_rate(counts)), None => "–" } }
                                 td.wide {
                                     @if version.version != shown {
-                                        a href=(PageAddress::workflow(name).with("version", shown).with("with", &version.version)) { "Compare with the one shown" }
+                                        a href=(PageAddress::workflow(name).with("version", shown).with("with", &version.version)) { "Compare with shown version" }
                                     }
                                 }
                             }
@@ -199,13 +199,14 @@ fn version_table(
                     }
                 }
             }
-            @if let Some(counts) = outcomes_of(None) { p.quiet { "Executions whose version is not known: " (success_rate(counts)) } }
+            @if let Some(counts) = outcomes_of(None) { p.quiet { "Executions with unknown version: " (success_rate(counts)) } }
             @if versions.len() > MAX_VERSIONS { p.notice { (versions.len() - MAX_VERSIONS) " older" } }
         }
     }
 }
 
-/// Share of the executions that succeeded among those that succeeded or failed; cancelled ones are told apart.
+/// Percentage of succeeded executions among those that succeeded or failed; cancelled ones are
+/// counted separately.
 fn success_rate(counts: &VersionOutcomesDocument) -> Markup {
     let ended = counts.succeeded.saturating_add(counts.failed);
     let percent = (u128::from(counts.succeeded) * 100).checked_div(u128::from(ended));

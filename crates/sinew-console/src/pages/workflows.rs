@@ -1,4 +1,4 @@
-//! Workflows that are deployed.
+//! Deployed workflows.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -17,7 +17,7 @@ use crate::page_frame::{
 use crate::page_request::{PageAddress, PageRequest};
 use crate::shown_text::{self, action_link, command_line, duration, time_mark};
 
-/// Warnings of a workflow that are shown.
+/// Maximum shown warnings per workflow.
 const MAX_WARNINGS: usize = 3;
 
 pub(crate) async fn show(request: PageRequest) -> Response {
@@ -34,11 +34,11 @@ async fn workflows_page(request: &PageRequest) -> Result<ConsolePage, ConsoleErr
         request.api.get::<WorkflowFiguresDocument>(&figures_path),
     )
     .await;
-    // A list without its figures is better than none.
+    // Without its figures the list is still useful.
     let (rows, figures) = (rows?, figures.unwrap_or_default());
     let body = html! {
         div.head { h1 { "Workflows" } (command_line(&CommandText::new("sinew workflow list")))
-            @if may_steer(request) { div.actions { (action_link(&PageAddress::of(&["desk"]), "Write or deploy…", &CommandText::new("sinew workflow deploy FILE"))) } } }
+            @if may_steer(request) { div.actions { (action_link(&PageAddress::of(&["desk"]), "New workflow…", &CommandText::new("sinew workflow deploy FILE"))) } } }
         (text_filter(text.as_deref()))
         (live_part("workflows", &workflow_table(request, &rows, &figures)))
     };
@@ -52,7 +52,7 @@ fn workflow_table(
 ) -> Markup {
     let series_of = |name: &str| figures.workflows.iter().find(|one| one.workflow == name);
     html! {
-        @if rows.is_empty() { p.empty { "No workflow is deployed: " code { "sinew workflow deploy FILE" } " deploys one." } } @else {
+        @if rows.is_empty() { p.empty { "No workflows are deployed. Deploy one with " code { "sinew workflow deploy FILE" } "." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Workflows" {
                 table.rows {
                     thead {
@@ -87,7 +87,7 @@ fn workflow_table(
     }
 }
 
-/// Cells of how many executions ended, and how long they took.
+/// Cells with the number of ended executions, and their durations.
 fn series_cells(series: Option<&WorkflowSeriesDocument>) -> Markup {
     let Some(series) = series else {
         return html! { td.number { "–" } td.number { "–" } };
@@ -96,7 +96,7 @@ fn series_cells(series: Option<&WorkflowSeriesDocument>) -> Markup {
     let counts: Vec<Option<u64>> = series.ended.iter().copied().map(Some).collect();
     let p95 = duration(series.p95_of_all_ms);
     html! {
-        td.number { (ended) @if failed > 0 { " " span.quiet { "(" (failed) " failed)" } } " " (sparkline(&counts, &format!("{ended} ended in the last hour, {failed} of them failed"))) }
+        td.number { (ended) @if failed > 0 { " " span.quiet { "(" (failed) " failed)" } } " " (sparkline(&counts, &format!("{ended} ended in the last hour, {failed} failed"))) }
         td.number { (p95) " " (sparkline(&series.p95_ms, &format!("p95 of the last hour: {p95}"))) }
     }
 }

@@ -105,7 +105,7 @@ async fn words_of_a_model_appear_as_they_come_and_files_go_both_ways() {
         .await;
     browser.open(&format!("{base}{}?node=call", path.as_str().unwrap())).await;
     for told in
-        ["Tokens in150", "Tokens out15", "Calls of tools1", "Turns2", "Price$0.1800", "How much is it?"]
+        ["Input tokens150", "Output tokens15", "Tool calls1", "Turns2", "Price$0.1800", "How much is it?"]
     {
         browser
             .wait_until(&format!(

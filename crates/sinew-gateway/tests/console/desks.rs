@@ -1,4 +1,4 @@
-//! The author's desk: an editor that underlines what is wrong, trials, and what came of a deployed file.
+//! The workflow editor: underlined findings, trials, and the page of a deployed file.
 
 use serde_json::json;
 
@@ -179,7 +179,7 @@ async fn trials_sockets_and_deployed_sources_are_shown_without_a_script() {
             ("input", "{\"value\": \"<b>x</b>\"}"),
         ])
         .await;
-    check(&told, &["3 tasks", "Would ask", "&lt;b&gt;x&lt;/b&gt;", "sinew run flow.yaml -i"]);
+    check(&told, &["3 tasks", "Would call", "&lt;b&gt;x&lt;/b&gt;", "sinew run flow.yaml -i"]);
     let told = desk.send(&[("name", "flow.yaml"), ("text", CHAIN), ("work", "dry"), ("input", "{}")]).await;
     check(&told, &["SINEW-"]);
     // A case may name no other file than the one that was sent.
@@ -191,7 +191,7 @@ async fn trials_sockets_and_deployed_sources_are_shown_without_a_script() {
         desk.send(&[("name", "flow.yaml"), ("text", CHAIN), ("work", "test"), ("cases", "cases: 3")]).await;
     check(&told, &["0 passed, 0 failed", "is-error"]);
 
-    // The file of a deployed version stands on its page, with what was found in it in place, and goes back to the desk.
+    // The file of a deployed version stands on its page, with its findings in place, and opens in the editor again.
     let doubtful = CHAIN.replace("\"sent\"", "\"{{nowhere.output.x}}\"");
     world.deploy("doubtful.yaml", &doubtful).await;
     let (_, _, page) = world.page("/console/workflows/doubtful").await;
@@ -264,13 +264,19 @@ async fn sources_are_kept_in_every_dialect() {
     }
     // Values that a condition saw, in the words of each dialect.
     for (workflow, id, input, node, wanted) in [
-        ("talk", "t1", json!("Hello World"), "i", vec!["contains &quot;world&quot;", "held", "Hello World"]),
+        (
+            "talk",
+            "t1",
+            json!("Hello World"),
+            "i",
+            vec!["contains &quot;world&quot;", "<b>true</b>", "Hello World"],
+        ),
         (
             "team",
             "t2",
             json!({"amount": 3}),
             "f",
-            vec!["$json.amount &gt; 5", "did not hold", "<code>3</code>"],
+            vec!["$json.amount &gt; 5", "<b>false</b>", "<code>3</code>"],
         ),
         ("canvas", "t3", json!({"n": 7}), "branch", vec!["body.n greaterThan 3"]),
     ] {

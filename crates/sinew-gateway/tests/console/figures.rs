@@ -61,7 +61,7 @@ async fn agents_traffic_and_the_mesh_tell_their_figures() {
     check(
         &world,
         "/console/help?text=shard",
-        &["id=\"glossary\"", "a fixed slice of the executions", "id=\"doctor\"", "nats-server"],
+        &["id=\"glossary\"", "a fixed partition of the executions", "id=\"doctor\"", "nats-server"],
     )
     .await;
     check(&world, "/console/help", &["<td>streams</td>", "sinew doctor", "critical path"]).await;
@@ -71,7 +71,7 @@ async fn agents_traffic_and_the_mesh_tell_their_figures() {
     check(
         &world,
         "/console/traffic",
-        &["Messages a second", "Time of a node", "p95", "event.workflow_node_execution_start", ">one</td>"],
+        &["Messages per second", "Node duration", "p95", "event.workflow_node_execution_start", ">one</td>"],
     )
     .await;
     let report = document(&world, "/api/v1/traffic/figures").await;
@@ -100,7 +100,7 @@ async fn agents_traffic_and_the_mesh_tell_their_figures() {
     check(
         &world,
         "/console/executions/bad?node=ship",
-        &["<h3>Attempts</h3>", "It was given the same as the attempt before.", "answered"],
+        &["<h3>Attempts</h3>", "Same input as the previous attempt.", "succeeded"],
     )
     .await;
     world.end().await;
@@ -119,7 +119,7 @@ async fn artifacts_are_shown_compared_and_traced() {
     let text = check(
         &world,
         &artifact("first", "print%2Freport.md%3Av0"),
-        &["&lt;b&gt;one&lt;/b&gt;", "Where used", "node=read", "sinew artifact get first"],
+        &["&lt;b&gt;one&lt;/b&gt;", "Used by", "node=read", "sinew artifact get first"],
     )
     .await;
     assert!(!text.contains("<b>one"), "{text}");
@@ -157,7 +157,7 @@ async fn artifacts_are_shown_compared_and_traced() {
     check(
         &world,
         "/console/artifacts?execution=first&artifact=print%2Freport.md%3Av0&with_execution=second&with=print%2Freport.md%3Av0",
-        &["What changed", "is-removed", "two", "is-added", "&lt;b&gt;one&lt;/b&gt;", "Compare with:"],
+        &["<h2>Changes</h2>", "is-removed", "two", "is-added", "&lt;b&gt;one&lt;/b&gt;", "Compare with:"],
     )
     .await;
     let odd =

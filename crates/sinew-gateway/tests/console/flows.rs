@@ -126,7 +126,7 @@ async fn live_pages_say_that_the_broker_does_not_answer() {
         let shown = u64::try_from(paused.elapsed().as_millis()).unwrap();
         let text = browser.script("return document.getElementById('live').textContent").await;
         assert!(shown < MAX_OLD_MS, "{page}: live for {shown} ms without a broker: {text}");
-        assert!(text.as_str().unwrap().ends_with("trying again"), "{page}: {text}");
+        assert!(text.as_str().unwrap().ends_with("retrying"), "{page}: {text}");
         // The age of the figures is that of the last answer.
         let age = "return Date.now() - Date.parse(document.getElementById('as-of').dateTime)";
         assert!(browser.script(age).await.as_u64().unwrap() >= 1_000, "{page}");

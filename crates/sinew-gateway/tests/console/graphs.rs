@@ -221,7 +221,7 @@ async fn stillness_is_kept(browser: &Browser) {
                 requestAnimationFrame(() => requestAnimationFrame(() => {
                     const places = new Set();
                     new MutationObserver(() => places.add(svg.getAttribute('viewBox'))).observe(svg, {attributes: true});
-                    document.querySelector('.zoom [aria-label=\"Show all of it\"]').click();
+                    document.querySelector('.zoom [aria-label=\"Show all\"]').click();
                     let frames = 0;
                     const step = () => { frames += 1; if (frames < 40) requestAnimationFrame(step); else done(places.size); };
                     step();

@@ -71,7 +71,7 @@ async fn versions_tell_how_often_they_succeeded() {
     };
     browser.wait_until(&format!("{}.includes('100 % 2 of 2')", row(0))).await;
     browser.wait_until(&format!("{}.includes('0 % 0 of 1')", row(1))).await;
-    browser.wait_for_text("Executions whose version is not known: 100 % 1 of 1").await;
+    browser.wait_for_text("Executions with unknown version: 100 % 1 of 1").await;
     browser.save_picture("workflow-versions").await;
     // The list of workflows has lines of the last hour.
     let figures = document(&world, "/api/v1/workflow-figures").await;
@@ -82,7 +82,11 @@ async fn versions_tell_how_often_they_succeeded() {
     assert!(series["p95_of_all_ms"].is_u64(), "{figures}");
     browser.open(&format!("{}/console/workflows", world.mesh.base)).await;
     let line = "[...document.querySelectorAll('.spark polyline')].map((one) => one.closest('svg'))";
-    browser.wait_until(&format!("{line}.some((one) => one.getAttribute('aria-label') === '4 ended in the last hour, 1 of them failed')")).await;
+    browser
+        .wait_until(&format!(
+            "{line}.some((one) => one.getAttribute('aria-label') === '4 ended in the last hour, 1 failed')"
+        ))
+        .await;
     browser.wait_until(&format!("{line}.filter((one) => one.getBoundingClientRect().width > 20 && one.getAttribute('aria-label').startsWith('p95')).length === 1")).await;
     browser.save_picture("workflows-lines").await;
     let (status, ..) = world.page("/api/v1/workflow-figures?minutes=x").await;
@@ -98,7 +102,7 @@ async fn agents_have_lines_and_dead_letters_name_their_commands() {
     browser.look_as((1280, 800), "light").await;
     // The first look begins to gather.
     browser.open(&format!("{}/console/agents", world.mesh.base)).await;
-    browser.wait_for_text("gathered while somebody looks").await;
+    browser.wait_for_text("collected only while this page").await;
     world.start("single", "good", &json!({"value": "x"})).await;
     world.reaches("good", "succeeded").await;
     browser
@@ -112,7 +116,7 @@ async fn agents_have_lines_and_dead_letters_name_their_commands() {
     browser.save_picture("agents-lines").await;
 
     let (_, _, page) = world.page("/console/traffic").await;
-    assert!(page.contains("No message was set aside."), "{page}");
+    assert!(page.contains("No quarantined messages."), "{page}");
     for seq in [117, 118] {
         let letter = SuspectMessage {
             stream: "RESULTS",

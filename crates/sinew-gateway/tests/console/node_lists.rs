@@ -83,7 +83,7 @@ async fn nodes_are_filtered_by_status_on_the_server() {
     browser.click("[data-part=nodes] .chips a").await;
     browser.wait_until(&format!("{ROWS} === 'all rest'")).await;
     let (status, _, page) = world.page("/console/executions/sift?status=waiting").await;
-    assert!(status == 200 && page.contains("No node has this status."), "{page}");
+    assert!(status == 200 && page.contains("No nodes have this status."), "{page}");
     let (status, _, page) = world.page("/api/v1/executions/sift/tree?status=odd").await;
     assert!(status == 400 && page.contains("is not a status of nodes"), "{page}");
     assert_eq!(browser.messages().await, Vec::<String>::new());

@@ -51,7 +51,7 @@ async fn activity_and_counts_are_told_and_lead_to_filtered_lists() {
     let (_, _, page) = world.page("/console").await;
     let link = format!("/console/executions?status=failed&amp;error={code}");
     for one in
-        ["By minute", "aria-label=\"Failed: 1 executions, at most 1 a minute\"", "Top errors", link.as_str()]
+        ["Per minute", "aria-label=\"Failed: 1 executions, max 1 per minute\"", "Top errors", link.as_str()]
     {
         assert!(page.contains(one), "{one:?} is not in {page}");
     }
@@ -60,7 +60,7 @@ async fn activity_and_counts_are_told_and_lead_to_filtered_lists() {
     assert!(list.contains(&format!("sinew execution list --status failed --error {code}")), "{list}");
     for filter in ["error=SINEW-0000", "error=<b>"] {
         let (_, _, list) = world.page(&format!("/console/executions?{filter}")).await;
-        assert!(list.contains("No execution matches") && !list.contains("<b>\""), "{filter}: {list}");
+        assert!(list.contains("No matching executions") && !list.contains("<b>\""), "{filter}: {list}");
     }
 
     let counts = |query: &'static str| document(&world, query);
@@ -222,7 +222,7 @@ async fn the_selected_node_stays_beside_every_tab() {
     assert!(page.contains(link), "{page}");
     // The server chooses what was there at the time; the command line does the same.
     let (_, _, page) = world.page("/console/executions/bad/timeline?from=3600000").await;
-    for one in ["Nothing is here at this time", "--from 3600000ms", ">All of it</a>"] {
+    for one in ["No activations in this range", "--from 3600000ms", ">Show all</a>"] {
         assert!(page.contains(one), "{one:?} is not in {page}");
     }
     // A comparison of the node stays in the view that it was asked for in.

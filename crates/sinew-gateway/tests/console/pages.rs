@@ -84,7 +84,7 @@ async fn send_form(
     request.send().await.unwrap()
 }
 
-/// The author's desk without a script.
+/// The workflow editor without JavaScript.
 pub(super) struct DeskClient<'w> {
     world: &'w ConsoleWorld,
     token: String,
@@ -154,7 +154,12 @@ async fn every_page_reads_without_a_script_and_is_guarded() {
     let (_, _, compared) = world.page("/console/executions/bad/compare?with=good").await;
     check(
         &compared,
-        &["They differ", "sinew execution diff bad good", "<b>different</b>", "replace <code>/value</code>"],
+        &[
+            "<h2>Differences</h2>",
+            "sinew execution diff bad good",
+            "<b>different</b>",
+            "replace <code>/value</code>",
+        ],
     );
     let (_, _, retry) = world.page("/console/executions/bad/retry").await;
     check(
@@ -177,7 +182,7 @@ async fn every_page_reads_without_a_script_and_is_guarded() {
     ] {
         let (_, _, questions) = world.page(&format!("/console/approvals{query}")).await;
         assert_eq!(questions.contains("executions/asks/approval"), is_there, "{query}: {questions}");
-        assert!(is_there || questions.contains("No question matches."), "{query}: {questions}");
+        assert!(is_there || questions.contains("No matching questions."), "{query}: {questions}");
     }
     let (_, _, events) = world.page("/console/executions/bad/events").await;
     let (first, last) = (events.find("workflow_execution_start"), events.find("workflow_execution_result"));
@@ -342,7 +347,7 @@ async fn several_executions_are_steered_after_their_number_is_typed() {
     let (status, text) = send("2").await;
     // One goes on and is cancelled; the other has ended, and is told with its code.
     assert!(
-        status == StatusCode::OK && text.contains("1 done, 1 refused") && text.contains("SINEW-8024"),
+        status == StatusCode::OK && text.contains("1 done, 1 rejected") && text.contains("SINEW-8024"),
         "{text}"
     );
     world.reaches("asks", "cancelled").await;

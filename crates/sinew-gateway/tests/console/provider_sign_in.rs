@@ -174,7 +174,7 @@ async fn a_person_signs_in_at_a_provider_and_comes_back_to_the_page() {
     browser.save_picture("sign-in-light").await;
     browser.click("a.primary").await;
     browser.wait_until(&format!("location.pathname + location.search === '{asked}'")).await;
-    browser.wait_for_text("No execution matches").await;
+    browser.wait_for_text("No matching executions").await;
     browser.open(&format!("{}/console", world.mesh.base)).await;
     browser.wait_for_text("oidc-ann@example.com").await;
     assert_eq!(browser.messages().await, Vec::<String>::new());

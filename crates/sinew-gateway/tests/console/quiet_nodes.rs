@@ -43,7 +43,7 @@ async fn quiet_nodes_are_folded_unless_they_failed() {
     check(
         "/console/executions/leak?quiet=1",
         &["check", "ship", "invoice"],
-        &["Fold quiet nodes", "--no-fold"],
+        &["Collapse quiet nodes", "--no-fold"],
     )
     .await;
     check("/console/executions/leak?status=succeeded", &["check"], &[]).await;

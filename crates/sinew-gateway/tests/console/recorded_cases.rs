@@ -1,4 +1,4 @@
-//! Executions that have ended, as cases: what the mesh saw happens again at the desk.
+//! Executions that have ended, as cases: they run again in the workflow editor.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ async fn a_case_goes_from_a_node_to_the_desk_and_times_to_a_spreadsheet() {
     }
     let (_, _, page) = world.page("/console/executions/broken/data").await;
     assert!(page.contains("href=\"/console/executions/broken/case\""), "{page}");
-    // The desk opens with the file of the workflow and the case, and both fit.
+    // The editor opens with the file of the workflow and the case, and both fit.
     let (_, _, page) = world.page("/console/desk?execution=broken").await;
     assert!(page.contains("value=\"chain-again.yaml\"") && page.contains("as in broken"), "{page}");
     let case = case_of(&world, "broken/case").await.to_string();

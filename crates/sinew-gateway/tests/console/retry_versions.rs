@@ -71,7 +71,10 @@ async fn a_retry_may_take_the_newest_version() {
     let new = list["executions"][0]["execution"].as_str().unwrap();
     let (_, _, tree) = world.page(&format!("/api/v1/executions/{new}/tree")).await;
     let tree: Value = serde_json::from_str(&tree).unwrap();
-    assert_eq!((&tree[0]["node"], &tree[0]["message"]), (&json!("check"), &json!("output given, not run")));
+    assert_eq!(
+        (&tree[0]["node"], &tree[0]["message"]),
+        (&json!("check"), &json!("output provided, not run"))
+    );
     assert_eq!((&tree[3]["node"], &tree[3]["status"]), (&json!("thank"), &json!("succeeded")), "{tree}");
     assert_eq!(browser.messages().await, Vec::<String>::new());
     world.end().await;

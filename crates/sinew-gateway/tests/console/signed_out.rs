@@ -39,7 +39,7 @@ async fn a_page_says_that_its_reader_is_signed_out() {
         browser.wait_until(&format!("location.href.endsWith({})", json!(page))).await;
         browser.wait_until("document.getElementById('live').textContent === 'live'").await;
         revoke_keys(&world.mesh, &name, now()).await.unwrap();
-        browser.wait_for_text("signed out, this is old").await;
+        browser.wait_for_text("signed out, data is outdated").await;
         browser.save_picture(&format!("signed-out-{number}")).await;
         // The way back leads to the same view.
         browser.click("#live a").await;

@@ -45,7 +45,7 @@ async fn an_export_is_opened_without_its_mesh() {
             .await;
     }
     browser.click("#import button[type=submit]").await;
-    browser.wait_for_text("They differ").await;
+    browser.wait_for_text("Differences").await;
     browser
         .wait_until("document.querySelector('#compared-exports').textContent.includes('replace /value')")
         .await;
@@ -184,7 +184,7 @@ async fn a_node_tells_what_its_condition_saw_and_what_differs() {
     let differs =
         ["<td class=\"is-removed\">", "sinew execution diff goes stays --node first", "first of stays"];
     check("/console/executions/goes?node=first&with=stays", &differs).await;
-    check("/console/executions/goes?node=second&with=first", &["They are the same."]).await;
+    check("/console/executions/goes?node=second&with=first", &["No differences."]).await;
     // A conversion that failed is told beside the node whose value travelled on as it was.
     let mut file: serde_json::Value = serde_json::from_str(&crate::support::review()).unwrap();
     file["connections"][0]["conversion_function"] = json!("lambda d: 1 / 0");
@@ -227,7 +227,7 @@ async fn a_map_tells_who_calls_whom() {
     // Before the first execution, no edge is said to be used or unused.
     assert!(edges.iter().all(|edge| edge["taken"].is_null()), "{map}");
     let (_, _, page) = world.page("/console/agents").await;
-    assert!(page.contains("Who calls whom") && page.contains("data-node=\"shipper\""), "{page}");
+    assert!(page.contains("Calls between agents") && page.contains("data-node=\"shipper\""), "{page}");
     // Calls that happened are told apart, and an agent that asks another one is there without a declaration.
     let asker = Agent::dynamic("asker", None, None, |input: serde_json::Value, context| async move {
         context.call("one", input).await

@@ -1,4 +1,4 @@
-//! Parts of a drawing that are opened in place: the children of a map, loop or fork, and the workflow behind a node.
+//! Expanded parts of a drawing: the children of a map, loop or fork, and called workflows.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,12 @@ use crate::node_rows;
 use crate::node_status::NodeStatus;
 use crate::record::Record;
 
-/// Children that are drawn one by one; the others are one node with their number.
+/// Maximum individually drawn children; the others are one node with their count.
 const MAX_CHILDREN: usize = 24;
 
-/// Draws the children that a map, loop or fork has made so far, each with its state, in a box of their own. `node` is the node
-/// that makes them, or the node that they are activations of. Returns false if there is no such node or it has no children.
+/// Draws the children that a map, loop or fork has created so far, with their statuses, in a box.
+/// `node` is the node that creates them, or the node whose activations they are. Returns false if
+/// there is no such node or it has no children.
 pub fn open_children(drawing: &mut Drawing, record: &Record, node: &str) -> bool {
     let plan = record.plan();
     let Some(ix) = plan.find(node) else { return false };
@@ -30,7 +31,7 @@ pub fn open_children(drawing: &mut Drawing, record: &Record, node: &str) -> bool
     opened.count() > 0
 }
 
-/// Replaces one node by its activations.
+/// Replaces a node by its activations.
 fn open_body(drawing: &mut Drawing, record: &Record, body: NodeIndex) -> bool {
     let ctx = record.execution.ctx();
     let id = &record.plan().node(body).id;
@@ -45,14 +46,14 @@ fn open_body(drawing: &mut Drawing, record: &Record, body: NodeIndex) -> bool {
         return false;
     }
     let total = children.len();
-    // People look for what failed or waits; within one state, children stay in order.
+    // Failed and waiting children come first; children with the same status stay in order.
     if total > MAX_CHILDREN {
         children.sort_by_key(|act| node_rows::word(ctx.act(*act)).rank());
     }
     let rest = children.split_off(children.len().min(MAX_CHILDREN));
     children.sort_unstable();
     let pattern = DrawnNode { is_stack: false, is_quiet: false, ..drawing.nodes[at].clone() };
-    let title = format!("{id}: {total} of them");
+    let title = format!("{id}: {total} activations");
     let node = |id: String, first: String, mark: NodeMark| DrawnNode {
         lines: std::iter::once(first).chain(pattern.lines.iter().cloned()).collect(),
         id,
@@ -103,8 +104,9 @@ fn open_body(drawing: &mut Drawing, record: &Record, body: NodeIndex) -> bool {
     true
 }
 
-/// Draws a workflow in place of what follows the node that calls it: the node leads into the drawing, whose end leads on. Ids of
-/// the nodes within have the id of the node before them, `billing/check`. Returns false if the drawing has no such node.
+/// Inserts the drawing of a workflow between the node that calls it and the successors of that node.
+/// Ids of inserted nodes are prefixed with the id of the node: `billing/check`. Returns false if the
+/// drawing has no such node.
 pub fn open_workflow(drawing: &mut Drawing, node: &str, workflow: &str, inside: Drawing) -> bool {
     let Some(at) = drawing.nodes.iter().position(|one| one.id == node) else { return false };
     let inner_id = |id: &str| format!("{node}/{id}");

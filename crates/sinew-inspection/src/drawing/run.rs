@@ -11,10 +11,10 @@ use crate::node_status::NodeStatus;
 use crate::waiting::{ShownWait, WaitKind};
 use crate::words;
 
-/// Characters of a reason in a box of a drawing.
+/// Maximum characters of a note in a drawing.
 const MAX_NOTE_CHARS: usize = 80;
 
-/// State of an execution so far.
+/// Progress of an execution.
 #[derive(Debug)]
 pub struct DrawnProgress {
     marks: Vec<NodeMark>,
@@ -74,7 +74,7 @@ impl DrawnProgress {
         run
     }
 
-    /// Says at each node what it waits for; the first of several reasons.
+    /// Adds the first wait of each node.
     #[must_use]
     pub fn with_waits(mut self, waits: &[ShownWait]) -> Self {
         let mut told = BTreeSet::new();
@@ -97,32 +97,32 @@ impl DrawnProgress {
         self
     }
 
-    /// How a node stands.
+    /// Returns the status of a node.
     pub(crate) fn mark(&self, node: NodeIndex) -> Option<NodeMark> {
         self.marks.get(node as usize).cloned()
     }
 
-    /// How often an edge was taken.
+    /// Returns how often an edge was taken.
     pub(crate) fn taken(&self, edge: usize) -> u32 {
         self.taken.get(edge).copied().unwrap_or(0)
     }
 
-    /// How often a node began.
+    /// Returns how often a node started.
     pub(crate) fn begun(&self, node: NodeIndex) -> u32 {
         self.begun.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// How often a node ended well.
+    /// Returns how often a node succeeded.
     pub(crate) fn ended(&self, node: NodeIndex) -> u32 {
         self.ended.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// How often a map, loop or fork ran this child.
+    /// Returns how often a map, loop or fork ran this child.
     pub(crate) fn children(&self, owner: NodeIndex, body: NodeIndex) -> u32 {
         self.children.get(&(owner, body)).copied().unwrap_or(0)
     }
 
-    /// How all ended, if it did.
+    /// Returns the final status, if the execution has ended.
     pub(crate) fn outcome(&self) -> Option<NodeMark> {
         self.outcome.clone()
     }
@@ -130,7 +130,7 @@ impl DrawnProgress {
 
 fn mark(state: &ExecutionState, plan: &Plan, ix: NodeIndex, acts: &[&Activation]) -> NodeMark {
     let Some(last) = acts.last() else {
-        // Nodes that an ended execution did not visit were not on its way.
+        // Nodes that an ended execution did not visit were skipped.
         let skipped = state.ended || state.died(ROOT, ix).is_some();
         let status = if skipped { Status::Skipped } else { Status::Planned };
         return NodeMark { status, note: None };
@@ -154,7 +154,7 @@ fn mark(state: &ExecutionState, plan: &Plan, ix: NodeIndex, acts: &[&Activation]
     NodeMark { status: status_of(word), note }
 }
 
-/// The state of drawings for a word of lists.
+/// Converts a node status to that of drawings.
 pub(super) const fn status_of(word: NodeStatus) -> Status {
     match word {
         NodeStatus::Planned | NodeStatus::Queued => Status::Planned,
@@ -167,7 +167,7 @@ pub(super) const fn status_of(word: NodeStatus) -> Status {
     }
 }
 
-/// Children stand as the one among them that people look for first.
+/// Returns the most important status among children.
 fn worst(words: &[NodeStatus]) -> NodeStatus {
     let order = [
         NodeStatus::Failed,

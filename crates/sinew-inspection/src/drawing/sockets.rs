@@ -1,4 +1,4 @@
-//! Sockets of nodes whose dialect gives values types: those of covalt.
+//! Typed sockets of covalt nodes.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use sinew_plan::{Plan, PlanNode};
 /// The dialect whose nodes have typed sockets.
 const DIALECT: &str = "covalt";
 
-/// Sockets by kind of node, as far as they were looked up.
+/// Cache of sockets by kind of node.
 #[derive(Default)]
 pub(super) struct SocketLooks(BTreeMap<String, Vec<DrawnSocket>>);
 
 impl SocketLooks {
-    /// Returns the sockets of a node, as the catalogue of its kind describes them; none for kinds that it does not know.
+    /// Returns the sockets of a node from the catalogue; empty for unknown kinds.
     pub(super) fn of(&mut self, plan: &Plan, node: &PlanNode) -> Vec<DrawnSocket> {
         if plan.dialect != DIALECT {
             return Vec::new();

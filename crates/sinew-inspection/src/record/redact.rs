@@ -1,4 +1,4 @@
-//! A record without its values: what happened when and in which order stays, what it was about goes.
+//! A record without user data: facts, times and order are kept, values are removed.
 
 use serde_json::Value;
 use sinew_engine::Round;
@@ -6,12 +6,12 @@ use sinew_runtime::Execution;
 
 use super::Record;
 
-/// Replacement for a text.
+/// Replacement for texts.
 const GONE: &str = "[redacted]";
 
-/// The record with all values, questions, comments and messages taken out; names of nodes and agents stay.
+/// Removes all values, questions, comments and messages; keeps names of nodes and agents.
 ///
-/// The plan is kept as it is: its digest is what the facts are checked against.
+/// The plan is kept, because facts are checked against its digest.
 pub fn redact(record: &Record) -> Record {
     let rounds: Vec<Round> = record.execution.journal().iter().filter_map(round).collect();
     let (id, program) = (record.execution.id().clone(), record.execution.program().clone());
@@ -39,7 +39,7 @@ fn round(round: &Round) -> Option<Round> {
     Some(Round { at: round.at, facts })
 }
 
-/// Members that hold values of users, in any fact.
+/// Members of facts that contain user data.
 const VALUES: [&str; 16] = [
     "artifacts",
     "comment",
@@ -65,7 +65,8 @@ fn members(value: &mut Value) {
             for (key, value) in object.iter_mut() {
                 match key.as_str() {
                     key if VALUES.contains(&key) => scrub(value),
-                    // The value of a token is a word or `{"given": …}`; any other is somebody's.
+                    // The value of a token is a keyword or `{"given": …}`; anything else is user
+                    // data.
                     "value" => match value {
                         Value::Object(token) if token.len() == 1 && token.contains_key("given") => {
                             token.values_mut().for_each(scrub);
@@ -82,7 +83,7 @@ fn members(value: &mut Value) {
     }
 }
 
-/// Outputs of nodes are `{"value": …, "ports": [[name, value], …]}`: names of ports are the plan's.
+/// Outputs of nodes are `{"value": …, "ports": [[name, value], …]}`; names of ports come from the plan.
 fn scrub_fact(fact: &mut Value) {
     let ended = matches!(fact["fact"].as_str(), Some("completed" | "skipped" | "failed"));
     let output = fact.get_mut("output").filter(|_| ended).map(Value::take);
@@ -96,7 +97,7 @@ fn scrub_fact(fact: &mut Value) {
     }
 }
 
-/// Texts and numbers go; lengths, keys and kinds stay.
+/// Replaces texts and numbers; keeps lengths, keys and types.
 fn scrub(value: &mut Value) {
     match value {
         Value::Null | Value::Bool(_) => {}

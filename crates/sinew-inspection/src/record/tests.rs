@@ -32,9 +32,9 @@ fn errors_name_the_member_and_no_place_within_it() {
     let check = |text: &str, expected: &str| {
         assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
     };
-    check(r#"{"plan": {}}"#, "it has no 'format'");
-    check(r#"{"format": 7}"#, "it has format 7, this version reads 1");
-    check(r#"{"format": 1, "plan": {}}"#, "its plan: missing field `format`");
+    check(r#"{"plan": {}}"#, "missing field 'format'");
+    check(r#"{"format": 7}"#, "unsupported format 7; this version reads 1");
+    check(r#"{"format": 1, "plan": {}}"#, "plan: missing field `format`");
 }
 
 #[test]
