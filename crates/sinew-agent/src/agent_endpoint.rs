@@ -220,7 +220,7 @@ impl AgentTasks {
             AnswerWait::TaskEnd(timeout) => {
                 let passing = Box::pin(replicas.pass_on(&passed, &task, need, timeout));
                 call.wait(passing).await.unwrap_or_else(|| {
-                    let text = "too many calls wait for tasks; ask for the task of this one";
+                    let text = "too many calls wait for tasks; use GetTask to read the task of this call";
                     let fault = Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true);
                     Some(Err(error_of(&fault)))
                 })
@@ -267,9 +267,9 @@ impl AgentTasks {
         }
         match entry.take_answer(params.message) {
             AnswerFate::Taken | AnswerFate::Repeated => Ok(entry),
-            AnswerFate::NotAsked => {
-                Err(A2aError::unsupported_operation("the task asks nothing: it takes no more messages"))
-            }
+            AnswerFate::NotAsked => Err(A2aError::unsupported_operation(
+                "the task does not wait for input and accepts no more messages",
+            )),
         }
     }
 
@@ -281,7 +281,7 @@ impl AgentTasks {
             None => Ok(own_ids(namespace, &host.token, caller, &id)),
             Some(extra) => asked
                 .result_subject(&extra.result_subject)
-                .ok_or_else(|| request::unreadable("the result subject is not one of this agent")),
+                .ok_or_else(|| request::unreadable("the result subject does not belong to this agent")),
         };
         let mut asked_for =
             request::read(asked, ids, params, &call.headers).map_err(|fault| error_of(&fault))?;
@@ -297,8 +297,8 @@ impl AgentTasks {
         match host.begin(asked_for, Some(caller.clone()), most_open) {
             Begin::New(entry) | Begin::Known(entry) => Ok(entry),
             Begin::Full => {
-                let fault =
-                    Fault::error(BUSY, "the agent has no room for another task").with_retry_after_ms(1_000);
+                let fault = Fault::error(BUSY, "the agent is at its limit of concurrent tasks")
+                    .with_retry_after_ms(1_000);
                 Err(error_of(&fault))
             }
         }
@@ -306,5 +306,5 @@ impl AgentTasks {
 }
 
 fn stopping() -> A2aError {
-    error_of(&Fault::error(STOPPING, "the agent stops before it could answer"))
+    error_of(&Fault::error(STOPPING, "the agent is shutting down"))
 }

@@ -126,11 +126,11 @@ impl AgentHost {
         let ended = match self.attempt(entry, request, &context).await {
             Ok(ended) => ended,
             Err(GivenUp::Stopping) => {
-                tracing::warn!(task = %context.task(), "the task is given up: this process ends");
+                tracing::warn!(task = %context.task(), "aborted the task because this process is shutting down");
                 return;
             }
             Err(GivenUp::TakenOver) => {
-                tracing::info!(task = %context.task(), "the task is given up: another process works on it");
+                tracing::info!(task = %context.task(), "aborted the task because another process took it over");
                 entry.mark_taken_over();
                 return;
             }
@@ -138,7 +138,7 @@ impl AgentHost {
         timer.end(ended.result.as_ref().err());
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
         ended.log_failure(&context);
-        tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
+        tracing::debug!(state = state_word(task.status.state), retries = ended.retries, "task ended");
         open.end(task).await;
     }
 
@@ -151,7 +151,7 @@ impl AgentHost {
         if request.is_late(SystemTime::now()) {
             return Ok(EndedTask::refused(Fault::timeout(
                 TOO_LATE,
-                "the deadline had passed when the task came",
+                "the deadline had passed when the task arrived",
             )));
         }
         let until = Instant::now() + time_left(&self.agent, context);
@@ -197,7 +197,7 @@ impl AgentHost {
     async fn fetch(&self, address: &str, until: Instant) -> Result<Value, Fault> {
         let bytes = tokio::select! {
             bytes = self.peers.fetch(address) => bytes.map_err(crate::Failure::into_fault)?,
-            () = sleep_until(until) => return Err(Fault::timeout(ARTIFACTS, "the input was not there in time")),
+            () = sleep_until(until) => return Err(Fault::timeout(ARTIFACTS, "the input was not available in time")),
         };
         read_unique(&bytes).map_err(|error| bad_json(BAD_INPUT, "input", &error))
     }

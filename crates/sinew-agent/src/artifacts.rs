@@ -50,7 +50,8 @@ impl Artifacts {
         let bytes = bytes.into();
         let mut all = self.shelf();
         if all.kept.len() >= MOST || all.bytes.saturating_add(bytes.len()) > MOST_BYTES {
-            let message = format!("a task may leave {MOST} artifacts and {MOST_BYTES} bytes at most");
+            let message =
+                format!("a task can store at most {MOST} artifacts with {MOST_BYTES} bytes in total");
             return Err(Fault::new(FaultKind::Invalid, ARTIFACTS, message).into());
         }
         let next = all.versions.entry(name.clone()).or_default();

@@ -456,7 +456,7 @@ impl Context {
         let asked = Box::pin(peers.ask_person(self.task_calls(), key, input));
         let output = Box::pin(self.parked(asked)).await?;
         Ok(serde_json::from_value(output).map_err(|error| {
-            Fault::error(NO_PEER, format!("the answer to a question cannot be read: {error}"))
+            Fault::error(NO_PEER, format!("cannot read the answer to a question: {error}"))
         })?)
     }
 
@@ -470,7 +470,7 @@ impl Context {
     /// ([`has_caller`](Self::has_caller)), or is cancelled. The question lasts as long as this process.
     pub async fn ask_caller(&self, parts: Vec<Part>, extensions: Vec<String>) -> Result<Message, Failure> {
         let Some(entry) = &self.inner.entry else {
-            let text = "the task comes from an execution: nobody waits for it who could be asked";
+            let text = "the task belongs to an execution, so it has no caller to ask";
             return Err(Fault::error(NO_PEER, text).with_retryable(false).into());
         };
         let id = format!("{}-question-{}", self.task(), entry.feed.seq() + 1);
@@ -558,7 +558,7 @@ impl Context {
 }
 
 fn offline(code: &'static str) -> Failure {
-    Fault::error(code, "this task does not come from a mesh").with_retryable(false).into()
+    Fault::error(code, "this task was not received from a mesh").with_retryable(false).into()
 }
 
 impl std::fmt::Debug for Context {

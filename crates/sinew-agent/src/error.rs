@@ -26,13 +26,15 @@ pub enum AgentError {
     File(String),
     /// Functions for an agent that calls no language model.
     #[cfg(feature = "files")]
-    #[error("agent {0:?} calls no language model, so nothing would call the functions of the program")]
+    #[error(
+        "agent {0:?} does not call a language model, so the functions of the program would never be called"
+    )]
     NoModel(String),
     /// The mesh.
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// The process cannot listen for signals.
-    #[error("the process cannot listen for signals: {0}")]
+    #[error("cannot install the signal handlers: {0}")]
     Signals(#[from] std::io::Error),
 }
 

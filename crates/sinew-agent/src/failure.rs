@@ -138,7 +138,7 @@ pub(crate) fn violations(code: &'static str, what: &str, found: &[Violation]) ->
     };
     let code = violation_code(found, code);
     bounded(
-        Fault::invalid(code, format!("the {what} breaks its schema")).with_details(found.iter().map(line)),
+        Fault::invalid(code, format!("the {what} violates its schema")).with_details(found.iter().map(line)),
     )
 }
 

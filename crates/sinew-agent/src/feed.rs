@@ -37,7 +37,7 @@ impl OutgoingEvents {
         tokio::spawn(async move {
             while let Some(FeedPacket { subject, headers, body }) = receiver.recv().await {
                 if let Err(error) = mesh.client().publish_with_headers(subject, headers, body).await {
-                    tracing::debug!(%error, "progress was not sent");
+                    tracing::debug!(%error, "cannot publish progress");
                 }
             }
         });
@@ -115,7 +115,7 @@ impl EventFeed {
         let Some(body) =
             body(&StreamResponse::StatusUpdate(event)).filter(|body| body.len() <= LARGEST_STATUS)
         else {
-            tracing::warn!(task = %self.0.task, "progress larger than 64 KiB was not sent");
+            tracing::warn!(task = %self.0.task, "dropped progress larger than 64 KiB");
             return;
         };
         let mut last = self.last();
@@ -124,7 +124,7 @@ impl EventFeed {
         }
         // A number is used only for what goes out, so that a gap always means a loss on the way.
         let Ok(place) = self.0.outgoing.0.try_reserve() else {
-            tracing::debug!(task = %self.0.task, "progress was dropped: the connection is slower");
+            tracing::debug!(task = %self.0.task, "dropped progress because the connection is too slow");
             return;
         };
         last.0 += 1;

@@ -363,7 +363,7 @@ impl Steps for TaskSteps {
             let records = records.map_err(Failure::into_fault)?;
             let read = |record: &bytes::Bytes| {
                 serde_json::from_slice(record).map_err(|error| {
-                    let text = format!("the log of the conversation holds a record that is not one: {error}");
+                    let text = format!("the log of the conversation contains an invalid record: {error}");
                     Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(false)
                 })
             };
@@ -452,7 +452,7 @@ impl Artifacts for TaskArtifacts {
     fn put(&self, name: &str, bytes: &[u8], media_type: Option<&str>) -> Result<ArtifactRef, ArtifactError> {
         let media_type = media_type.unwrap_or_else(|| sinew_agents::media_type(name));
         let put = self.0.artifacts().put(name, media_type, bytes.to_vec());
-        put.map_err(|failure| not_kept("keep an artifact", failure))
+        put.map_err(|failure| not_kept("store an artifact in memory", failure))
     }
 
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
@@ -486,7 +486,7 @@ impl Artifacts for TaskArtifacts {
             for one in kept {
                 let restored =
                     self.0.restore_artifact(&one.name, one.version, &one.media_type, &one.address).await;
-                restored.map_err(|failure| not_kept("fetch an artifact of an earlier process", failure))?;
+                restored.map_err(|failure| not_kept("fetch an artifact of a previous process", failure))?;
             }
             Ok(())
         }

@@ -83,7 +83,7 @@ pub(crate) async fn serve(host: Arc<AgentHost>, mut endpoint: NodeEndpoint, repl
         take(&host, task, replicas.as_ref()).await;
     }
     if let Err(error) = endpoint.stop().await {
-        tracing::debug!(%error, "the node endpoint was not closed");
+        tracing::debug!(%error, "cannot close the node endpoint");
     }
     while let Some(task) = endpoint.next().await {
         if let Some(id) = task_of(&task.body) {
@@ -98,7 +98,7 @@ async fn take(host: &Arc<AgentHost>, task: NodeTask, replicas: Option<&Arc<Repli
     let mut work = match NodeWork::read(&host.agent.agent.name, &task.body) {
         Ok(work) => work,
         Err(fault) => {
-            sinew_mesh::log_limited!(warn, code = %fault.code, "a task at the node endpoint cannot be read");
+            sinew_mesh::log_limited!(warn, code = %fault.code, "cannot read a task at the node endpoint");
             if let Some(id) = task_of(&task.body) {
                 answer(host, listener, &id, refusal(&id, &fault)).await;
             }
@@ -150,7 +150,7 @@ pub(crate) async fn begin(host: &Arc<AgentHost>, work: NodeWork, listener: Answe
         NodeStart::Open => {}
         NodeStart::Ended(known, listener) => answer(host, listener, &id, known).await,
         NodeStart::Full(listener) => {
-            let fault = Fault::error(BUSY, "the agent has no room for another task");
+            let fault = Fault::error(BUSY, "the agent is at its limit of concurrent tasks");
             answer(host, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
         }
         NodeStart::New(cancel) => {
@@ -176,7 +176,7 @@ fn run(host: &Arc<AgentHost>, context: Context, input: Value) -> Option<Bytes> {
         Some(reply::failed_node(context.task(), &bounded(fault)))
     };
     if context.deadline().is_some_and(|deadline| deadline <= SystemTime::now()) {
-        return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task came"));
+        return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task arrived"));
     }
     if context.cancel().is_cancelled() {
         return failed(Fault::cancelled(CANCELLED, "the task was cancelled before it started"));
@@ -275,9 +275,11 @@ async fn carry_out(
 /// Forgets a task that this process has no answer to.
 async fn give_up(host: &AgentHost, id: &TaskId, why: GivenUp) {
     match why {
-        GivenUp::Stopping => tracing::warn!(task = %id, "the task is given up: this process ends"),
+        GivenUp::Stopping => {
+            tracing::warn!(task = %id, "aborted the task because this process is shutting down");
+        }
         GivenUp::TakenOver => {
-            tracing::info!(task = %id, "the task is given up: another process works on it");
+            tracing::info!(task = %id, "aborted the task because another process took it over");
         }
     }
     for listener in host.nodes.forget(id) {
@@ -361,17 +363,17 @@ async fn answer(host: &AgentHost, listener: AnswerListener, id: &TaskId, body: B
         Err(MeshError::TooLarge { size, limit, .. }) => {
             let small = too_large(id, size as usize, limit as usize);
             if let Err(error) = host.mesh.services().answer_node(reply, small).await {
-                tracing::debug!(task = %id, %error, "a task was not answered");
+                tracing::debug!(task = %id, %error, "cannot reply to a task");
             }
         }
-        Err(error) => tracing::debug!(task = %id, %error, "a task was not answered"),
+        Err(error) => tracing::debug!(task = %id, %error, "cannot reply to a task"),
         Ok(()) => {}
     }
 }
 
 /// Returns the answer that stands for one that is larger than the mesh takes.
 pub(crate) fn too_large(id: &TaskId, size: usize, limit: usize) -> Bytes {
-    let text = format!("the result has {size} bytes, the mesh takes {limit}");
+    let text = format!("the result has {size} bytes; the limit of the mesh is {limit}");
     reply::failed_node(id, &Fault::failure(ARTIFACTS, text))
 }
 
@@ -380,7 +382,7 @@ fn refusal(id: &TaskId, fault: &Fault) -> Bytes {
 }
 
 fn stopping() -> Fault {
-    Fault::error(STOPPING, "the agent stops before it could answer")
+    Fault::error(STOPPING, "the agent is shutting down")
 }
 
 /// Returns the id of the task in a request of which the rest may be unreadable.

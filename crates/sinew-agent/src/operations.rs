@@ -36,7 +36,7 @@ pub(crate) fn subscribe(
     let seq = entry.feed.seq();
     let task = entry.snapshot();
     if is_terminal(task.status.state) {
-        return Err(A2aError::unsupported_operation("the task has ended: there is nothing to subscribe to"));
+        return Err(A2aError::unsupported_operation("the task has ended; subscribing is not possible"));
     }
     Ok((task, seq))
 }
@@ -86,7 +86,7 @@ pub(crate) fn list(
     let total_size = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
     if let Some(token) = params.page_token.as_deref().filter(|token| !token.is_empty()) {
         let Some(after) = token.split_once('~') else {
-            return Err(A2aError::invalid_params("pageToken: not one of ours"));
+            return Err(A2aError::invalid_params("pageToken: invalid token"));
         };
         tasks.retain(|task| place(task) < after);
     }

@@ -73,7 +73,7 @@ impl PeerKind {
 /// ended. A message that no process of the agent knows for a while, because it was lost or a process died with it, is sent again.
 ///
 /// # Errors
-/// The answer is not one, or nobody answers any more, or not in time.
+/// The answer is not one, or no process responds anymore, or not in time.
 pub async fn ask_until_answered(
     mesh: &Mesh,
     agent: &str,
@@ -95,7 +95,7 @@ pub async fn ask_until_answered(
     let request = PeerRequest { mesh, id, request, context, until };
     let task = request.own_task(agent, PeerKind::Agent);
     let ended = request.follow(agent, PeerKind::Agent, Some(task)).await?;
-    ended.ok_or_else(|| no_peer(agent, "nobody answers", true))
+    ended.ok_or_else(|| no_peer(agent, "no process responds", true))
 }
 
 /// A request to another agent.
@@ -182,7 +182,7 @@ impl PeerRequest<'_> {
                 PeerTask::Unknown if kind == PeerKind::Agent && heard_at.elapsed() < REPLICA_LEASE => {}
                 PeerTask::Unknown => (task_id, heard_at) = (None, Instant::now()),
                 PeerTask::Nobody | PeerTask::Silent if heard_at.elapsed() > kind.lease() => {
-                    return Err(no_peer(door, "nobody answers any more", true));
+                    return Err(no_peer(door, "no process responds anymore", true));
                 }
                 // The message may have been taken: its task has ids that follow from the message.
                 PeerTask::Silent if task_id.is_none() => {
@@ -192,7 +192,7 @@ impl PeerRequest<'_> {
             }
             let left = clock.left(self.until);
             if left == Some(Duration::ZERO) {
-                return Err(no_peer(door, "it did not answer in time", true));
+                return Err(no_peer(door, "it did not respond in time", true));
             }
             sleep(left.map_or(interval, |left| interval.min(left))).await;
             interval = (interval * 2).min(kind.max_interval());
@@ -218,7 +218,7 @@ impl PeerRequest<'_> {
             Ok(response) => match response.into_result() {
                 Ok(result) => match serde_json::from_value(result) {
                     Ok(SendMessageResponse::Task(task)) => Ok(PeerTask::Known(Box::new(task))),
-                    Ok(_) => Err(no_peer(door, "its answer is not a task", false)),
+                    Ok(_) => Err(no_peer(door, "its response is not a task", false)),
                     Err(error) => Err(no_peer(door, &error.to_string(), false)),
                 },
                 Err(error) => {

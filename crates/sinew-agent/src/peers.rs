@@ -38,7 +38,7 @@ use crate::task_properties::own_ids;
 /// How long a call waits for the card of a name that is not online.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reason of a failure when no agent or workflow has this name.
-const NO_ANSWER: &str = "no agent or workflow of this name answered";
+const NO_ANSWER: &str = "no agent or workflow of this name responded";
 /// How long a call waits when its task has no deadline.
 const MAX_CALL_TIME: Duration = Duration::from_hours(24);
 /// How long an executor that has answered is considered to run; the next call of an agent after that checks again.
@@ -249,7 +249,7 @@ impl Peers {
         let (task, by_execution) = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
+                return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was cancelled with its task").into());
             }
             asked = asked => {
                 open.is_over = true;
@@ -315,7 +315,7 @@ impl Peers {
         if !may_ask.map_err(unknown)? {
             let name = &context.about.agent;
             let text = format!(
-                "it has no right to ask people: `sinew mesh permissions --calls {name}:{PERSON_QUESTION}`"
+                "it lacks the right to ask people; use `sinew mesh permissions --calls {name}:{PERSON_QUESTION}`"
             );
             return Err(no_peer(PERSON_QUESTION, &text, false));
         }
@@ -333,7 +333,11 @@ impl Peers {
                 match call.ask(PERSON_QUESTION, PeerKind::Execution).await {
                     Ok(Some(task)) => return Ok::<_, Failure>(task),
                     Ok(None) if is_over() => {
-                        return Err(no_peer(PERSON_QUESTION, "no executor asks people", true));
+                        return Err(no_peer(
+                            PERSON_QUESTION,
+                            "no executor accepts questions to people",
+                            true,
+                        ));
                     }
                     Ok(None) => {}
                     Err(failure) => {
@@ -341,7 +345,7 @@ impl Peers {
                         if !fault.retryable || is_over() {
                             return Err(fault.into());
                         }
-                        tracing::debug!(%fault, "a question waits for an executor");
+                        tracing::debug!(%fault, "no executor accepted the question; retrying");
                     }
                 }
                 tokio::time::sleep(NO_EXECUTOR_PAUSE).await;
@@ -350,7 +354,7 @@ impl Peers {
         let task = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                return Err(Fault::cancelled(crate::failure::CANCELLED, "the question was given up with its task").into());
+                return Err(Fault::cancelled(crate::failure::CANCELLED, "the question was cancelled with its task").into());
             }
             asked = asked => {
                 open.is_over = true;
@@ -510,7 +514,7 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
     let control = Control::Cancel { execution: execution.clone() };
     if let Err(error) = mesh.tasks().control(&agent, &task, &control).await {
-        tracing::debug!(agent, %error, "the peer does not hear that the call was given up");
+        tracing::debug!(agent, %error, "cannot notify the peer that the call was cancelled");
     }
     let method = Method::Core(CoreMethod::CancelTask);
     for id in [execution.as_str(), task.as_str()] {
@@ -522,7 +526,7 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
         let told = mesh.services().call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
         match told.map(|reply| Response::read(&reply.body).map(Response::into_result)) {
             Ok(Ok(Ok(_))) => return,
-            answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),
+            answer => tracing::debug!(agent, id, ?answer, "the peer did not cancel a task with this id"),
         }
     }
 }

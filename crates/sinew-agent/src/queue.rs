@@ -59,7 +59,7 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
     let about =
         TaskProperties::new(&host.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
     if delivery.exhausted() && !Box::pin(makes_progress(&host, &delivery)).await {
-        let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
+        let what = format!("the task was delivered {MAX_DELIVERIES} times without a result");
         let fault = Fault::error(POISON, what).with_retryable(false);
         return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await;
     }
@@ -71,7 +71,7 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
         Err(fault) => return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = request.result_subject.clone() else {
-        let fault = unreadable("the task names no subject for its result");
+        let fault = unreadable("the task has no result subject");
         return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     request.about.delivery = delivery.delivered();
@@ -82,7 +82,7 @@ async fn deliver(host: Arc<AgentHost>, delivery: Delivery) {
     let trace_parent = request.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&host, &delivery, &subject)).await {
         // Another process stored the result, but ended before it could acknowledge the task, or the queue is a new one.
-        tracing::debug!(task = %delivery.task, "the task is answered already");
+        tracing::debug!(task = %delivery.task, "the task already has a result");
         return Box::pin(settle(&delivery)).await;
     }
     let entry = match host.begin(request, None, usize::MAX) {
@@ -113,14 +113,14 @@ async fn deliver_node(
     let own = (&delivery.execution, &delivery.task);
     let work = NodeWork::read(&host.agent.agent.name, &delivery.body).and_then(|work| {
         let is_own = (&work.about.execution, &work.about.task) == own;
-        if is_own { Ok(work) } else { Err(unreadable("the task is not that of its subject")) }
+        if is_own { Ok(work) } else { Err(unreadable("the task does not match its subject")) }
     });
     let mut work = match work {
         Ok(work) => work,
         Err(fault) => return Box::pin(refuse(&host, &delivery, subject.as_deref(), &about, &fault)).await,
     };
     let Some(subject) = subject else {
-        let fault = unreadable("the task names no subject for its result");
+        let fault = unreadable("the task has no result subject");
         return Box::pin(refuse(&host, &delivery, None, &about, &fault)).await;
     };
     work.about.delivery = delivery.delivered();
@@ -130,7 +130,7 @@ async fn deliver_node(
     let keep = KeepAlive::start(delivery.answers(), &host, &work.about);
     let trace_parent = work.about.trace_parent.clone();
     if delivery.may_be_done() && Box::pin(is_answered(&host, &delivery, &subject)).await {
-        tracing::debug!(task = %delivery.task, "the task is answered already");
+        tracing::debug!(task = %delivery.task, "the task already has a result");
         return Box::pin(settle(&delivery)).await;
     }
     let (sender, ended) = oneshot::channel();
@@ -169,7 +169,7 @@ async fn makes_progress(host: &AgentHost, delivery: &Delivery) -> bool {
     match steps.read(&log, 0).await {
         Ok(records) => StepProgress::of(&records).is_going_on(delivery.delivered()),
         Err(error) => {
-            tracing::warn!(task = %delivery.task, %error, "the steps of a task cannot be read");
+            tracing::warn!(task = %delivery.task, %error, "cannot read the steps of a task");
             // The task goes on: its handler meets the same error, and words it.
             true
         }
@@ -187,14 +187,14 @@ async fn refuse(
     // Not the fault's message: it may quote the task.
     let agent = &about.agent;
     let Delivery { execution, task, .. } = delivery;
-    log_limited!(20, warn, %agent, %execution, %task, code = %fault.code, "the task is refused");
+    log_limited!(20, warn, %agent, %execution, %task, code = %fault.code, "rejected a task");
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
         && let Err(error) =
             host.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
-        log_limited!(warn, %error, "the task could not be quarantined");
+        log_limited!(warn, %error, "cannot quarantine a task");
         return;
     }
     if let Some(subject) = subject {
@@ -208,7 +208,7 @@ async fn refuse(
         }
     }
     if let Err(error) = delivery.term(&fault.message).await {
-        tracing::debug!(%error, "the task may come again");
+        tracing::debug!(%error, "cannot terminate the task; it may be redelivered");
     }
 }
 
@@ -230,13 +230,13 @@ async fn answer(
         match host.mesh.tasks().put_result(subject, headers.clone(), body.clone()).await {
             Ok(PutOutcome::New | PutOutcome::Same) => return true,
             Ok(PutOutcome::Taken) => {
-                tracing::info!(task, "the task has another answer already; this one is dropped");
+                tracing::info!(task, "the task already has another result; dropped this one");
                 return true;
             }
             Err(MeshError::TooLarge { size, limit, .. }) => {
                 let fault = Fault::failure(
                     crate::failure::ARTIFACTS,
-                    format!("the result has {size} bytes, the mesh takes {limit}"),
+                    format!("the result has {size} bytes; the limit of the mesh is {limit}"),
                 );
                 let small = if is_node_message(&body) {
                     host.asked().result_subject(subject).map(|(_, task)| reply::failed_node(&task, &fault))
@@ -251,7 +251,7 @@ async fn answer(
             }
             Err(error) => {
                 if host.mesh.connection_problem().is_none() {
-                    log_limited!(warn, task, %error, "the result is not stored yet; trying again");
+                    log_limited!(warn, task, %error, "cannot store the result; retrying");
                 }
                 tokio::select! {
                     () = host.halt.cancelled() => return false,
@@ -272,14 +272,14 @@ fn shrunk(host: &AgentHost, subject: &str, fault: &Fault) -> Option<Bytes> {
 /// The result is stored: the task need not come again.
 async fn settle(delivery: &Delivery) {
     if let Err(error) = delivery.ack().await {
-        tracing::debug!(task = %delivery.task, %error, "the task may come again; its answer is there");
+        tracing::debug!(task = %delivery.task, %error, "cannot acknowledge the task; it may be redelivered, and its result is stored");
     }
 }
 
 /// Returns the task to the queue for another replica.
 async fn give_back(delivery: &Delivery) {
     if let Err(error) = delivery.nak(Duration::ZERO).await {
-        tracing::debug!(task = %delivery.task, %error, "the task comes again when its time is up");
+        tracing::debug!(task = %delivery.task, %error, "cannot return the task; it is redelivered after its acknowledgement deadline");
     }
 }
 
@@ -289,11 +289,11 @@ async fn is_answered(host: &AgentHost, delivery: &Delivery, subject: &str) -> bo
         match host.mesh.tasks().has_result(subject).await {
             Ok(is_answered) => return is_answered,
             Err(error) if error.is_transient() => {
-                tracing::debug!(task = %delivery.task, %error, "it is not known yet whether the task has a result");
+                tracing::debug!(task = %delivery.task, %error, "cannot determine whether the task has a result; retrying");
             }
             // The connection may not read results: the first of two results counts.
             Err(error) => {
-                tracing::debug!(task = %delivery.task, %error, "the result of a task cannot be read");
+                tracing::debug!(task = %delivery.task, %error, "cannot read the result of a task");
                 return false;
             }
         }
@@ -315,7 +315,7 @@ impl KeepAlive {
             while clock.left(until) != Some(Duration::ZERO) {
                 sleep(PROGRESS_EVERY).await;
                 if let Err(error) = answers.progress().await {
-                    tracing::debug!(%error, "the queue did not hear that a task goes on");
+                    tracing::debug!(%error, "cannot extend the acknowledgement deadline of a task");
                 }
             }
         }))

@@ -99,8 +99,8 @@ impl Replicas {
         if !is_granted(services.may_link_replicas(name).await)? {
             tracing::warn!(
                 agent = name,
-                "each process of the agent answers for its own tasks only: run `sinew mesh permissions` again to let them \
-                 find the tasks of others"
+                "each process of the agent serves only its own tasks; run `sinew mesh permissions` again to let processes \
+                 find each other's tasks"
             );
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Replicas {
             Ok(endpoint) => endpoint,
             Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
-                tracing::warn!(agent = name, %error, "each process of the agent answers for its own tasks only");
+                tracing::warn!(agent = name, %error, "each process of the agent serves only its own tasks");
                 return Ok(None);
             }
         };
@@ -217,7 +217,7 @@ impl Replicas {
                 ForwardOutcome::Gone => gone.push(holder),
             }
         }
-        Some(Err(unanswered("the processes of the agent went before they answered")))
+        Some(Err(unanswered("the processes of the agent stopped before they responded")))
     }
 
     /// Answers of the other processes to a call that each of them answers for itself; those that came in time.
@@ -235,7 +235,7 @@ impl Replicas {
             match outcome {
                 Ok(answer) => answers.push(answer),
                 Err(error) => {
-                    tracing::debug!(%process, %error, "a process does not answer a call of all");
+                    tracing::debug!(%process, %error, "a process does not respond to a call to all processes");
                 }
             }
         }
@@ -322,7 +322,7 @@ impl Replicas {
                 // It has died, or its connection is made anew. A question to it costs nothing until it is forgotten.
                 Err(MeshError::NobodyAnswers { .. }) => {}
                 Err(error) => {
-                    tracing::debug!(%process, %error, "a process does not say which tasks it holds");
+                    tracing::debug!(%process, %error, "a process does not report which tasks it holds");
                     if let Some(other) = self.rows().get_mut(process) {
                         other.silences += 1;
                     }
@@ -392,13 +392,13 @@ impl Replicas {
 
     async fn tell(&self, to: Option<&Token>, message: &ReplicaMessage) {
         if let Err(error) = self.link.tell(to, message).await {
-            tracing::debug!(%error, "the other processes of the agent were not told");
+            tracing::debug!(%error, "cannot notify the other processes of the agent");
         }
     }
 
     pub(crate) async fn answer(&self, reply: Subject, answer: &impl serde::Serialize) {
         if let Err(error) = self.link.answer(reply, answer).await {
-            tracing::debug!(%error, "another process of the agent was not answered");
+            tracing::debug!(%error, "cannot reply to another process of the agent");
         }
     }
 
@@ -409,6 +409,6 @@ impl Replicas {
 
 /// The error of a call that another process may have taken and did not answer.
 fn unanswered(reason: &str) -> A2aError {
-    let text = format!("the process that holds the task did not answer: {reason}");
+    let text = format!("the process that holds the task did not respond: {reason}");
     error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text))
 }

@@ -92,7 +92,7 @@ pub(crate) fn read(
     let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
     let depth: u32 = text(header::CALL_DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
     if depth > DEEPEST {
-        return Err(unreadable(format!("more than {DEEPEST} agents and workflows called each other")));
+        return Err(unreadable(format!("the call chain of agents and workflows is deeper than {DEEPEST}")));
     }
     let mut about = TaskProperties {
         workflow: workflow_name,
@@ -111,7 +111,7 @@ pub(crate) fn read(
     if let Some(extra) = extra {
         if asked.result_subject(&extra.result_subject) != Some((about.execution.clone(), about.task.clone()))
         {
-            return Err(unreadable("the result subject is not one of this task"));
+            return Err(unreadable("the result subject does not belong to this task"));
         }
         about.calling = CallingTask::of(asked.namespace, &extra.result_subject);
         result_subject = Some(extra.result_subject);

@@ -38,7 +38,7 @@ impl Agent {
         if self.node_requests && !is_granted(mesh.services().may_serve_node(&self.name).await)? {
             tracing::warn!(
                 agent = self.name,
-                "the agent is asked through A2A alone: run `sinew mesh permissions` again to let it serve a node endpoint"
+                "the agent is called through A2A only; run `sinew mesh permissions` again to let it serve a node endpoint"
             );
             self.node_requests = false;
         }
@@ -70,14 +70,14 @@ impl Agent {
             failed = keep_announced(&host, &card, &mut own_card) => Err(failed.into()),
         };
         drop(own_card);
-        tracing::info!(agent = name, "the agent takes nothing new");
+        tracing::info!(agent = name, "the agent is draining");
         host.draining.cancel();
         let halted_at = Instant::now() + grace;
         // One end for all that follows: requests to a broker that hangs must not add up.
         let ended_at = halted_at + LAST_WORDS;
         let closing = async {
             if let Err(error) = host.mesh.cards().retract(&name).await {
-                tracing::debug!(%error, "the card was not retracted; it grows old");
+                tracing::debug!(%error, "cannot retract the card; it will expire");
             }
             for endpoint in endpoints {
                 let _ = endpoint.await;
@@ -86,7 +86,10 @@ impl Agent {
         let _ = timeout_at(ended_at, timeout(LAST_WORDS, closing)).await;
         host.going_on.close();
         if timeout_at(halted_at, host.going_on.wait()).await.is_err() {
-            tracing::warn!(agent = name, "the grace time is over; what is not done is given back");
+            tracing::warn!(
+                agent = name,
+                "the drain timeout expired; returning unfinished tasks to the queue"
+            );
             host.halt.cancel();
             let _ = timeout_at(ended_at, host.going_on.wait()).await;
         }
@@ -118,7 +121,7 @@ async fn keep_announced(host: &AgentHost, card: &AgentCard, own_card: &mut OwnCa
                         agent = card.name,
                         %error,
                         code = error.code(),
-                        "the card is not announced; trying again"
+                        "cannot announce the card; retrying"
                     );
                 }
                 let wait = backoff;
@@ -142,7 +145,7 @@ async fn find_steps(host: &AgentHost) {
             tracing::warn!(
                 agent = host.agent.agent.name,
                 %error,
-                "steps of tasks are kept in memory: run `sinew mesh provision` and `sinew mesh permissions` again to keep \
+                "steps of tasks are kept in memory; run `sinew mesh provision` and `sinew mesh permissions` again to store \
                  them on the mesh"
             );
             host.peers.forget_steps();

@@ -88,7 +88,7 @@ impl SessionLog {
                 PutOutcome::Taken => place += 1,
             }
         }
-        let text = "other tasks of the session were faster, time after time";
+        let text = "other tasks of the session wrote first at every attempt";
         Err(sinew_protocol::Fault::error(sinew_protocol::code::STEPS_UNAVAILABLE.as_str(), text).into())
     }
 }

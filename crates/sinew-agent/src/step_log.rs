@@ -148,6 +148,6 @@ impl StepProgress {
 /// away.
 pub(crate) fn unreadable(error: &MeshError) -> Failure {
     let is_final = matches!(error, MeshError::TooLarge { .. } | MeshError::Damaged { .. });
-    let text = format!("the steps of the task cannot be kept: {error}");
+    let text = format!("cannot store the steps of the task: {error}");
     Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(!is_final).into()
 }

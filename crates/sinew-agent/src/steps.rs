@@ -246,7 +246,7 @@ impl StepBook {
 
     fn taken_over(&self) -> Failure {
         self.log.give_way();
-        let text = "another process works on this task now";
+        let text = "another process took over this task";
         Fault::error(code::TASK_TAKEN_OVER.as_str(), text).into()
     }
 }
@@ -311,7 +311,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn unusable(reason: &str) -> Failure {
-    let text = format!("the log of the task holds a record that is not a step: {reason}");
+    let text = format!("the log of the task contains a record that is not a step: {reason}");
     Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(false).into()
 }
 

@@ -143,7 +143,9 @@ impl Peers {
         name: &str,
         arguments: &Value,
     ) -> Result<Value, Failure> {
-        let missing = || Fault::failure(NO_PEER, format!("nobody is there for tool {:?}", short(name, 100)));
+        let missing = || {
+            Fault::failure(NO_PEER, format!("no agent or workflow provides the tool {:?}", short(name, 100)))
+        };
         let tool = self.all(&context.about.agent).await?.into_iter().find(|tool| tool.is_called(name));
         let none = Map::new();
         let arguments = match arguments {

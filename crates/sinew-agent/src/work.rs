@@ -51,7 +51,7 @@ impl EndedTask {
         let TaskProperties { agent, execution, task, .. } = context.about();
         let (code, retries) = (&*fault.code, self.retries);
         let reason = sinew_protocol::code::title(code).unwrap_or_default();
-        log_limited!(20, info, %agent, %execution, %task, code, reason, retries, "a task failed");
+        log_limited!(20, info, %agent, %execution, %task, code, reason, retries, "task failed");
     }
 
     /// An end before any work.
@@ -220,7 +220,7 @@ async fn attempt(
         }
         () = context.cancel().cancelled() => cancelled(),
         () = context.about().clock.passed(until) => {
-            Fault::timeout(TOO_LATE, "the handler did not answer in time")
+            Fault::timeout(TOO_LATE, "the handler did not finish in time")
         }
     };
     // Later results of the handler do not count: the task has ended for the caller.
@@ -283,7 +283,7 @@ fn marked(text: &str) -> Result<ArtifactRef, Fault> {
     let bad = |what: &str| Fault::invalid(NO_MARKER, what).with_details([wanted]);
     let embed = ResultEmbed::last(text).ok_or_else(|| bad("the last message has no result marker"))?;
     if embed.failed {
-        let message = embed.message.unwrap_or_else(|| "the model says that the work failed".to_owned());
+        let message = embed.message.unwrap_or_else(|| "the model reported a failure".to_owned());
         return Err(Fault::new(FaultKind::Failure, FAILED, message));
     }
     match embed.reference() {

@@ -457,7 +457,7 @@ async fn an_agent_that_may_not_hear_its_calls_announces_no_card() {
     let error = timeout(PATIENCE, served).await.expect("it does not wait for calls").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "gated may not subscribe to test.v1.rpc.gated.>: that takes the role agent or executor"
+        "gated is not permitted to subscribe to test.v1.rpc.gated.>: requires the role agent or executor"
     );
     assert!(admin.cards().get(&Token::of("gated")).await.unwrap().is_none());
 }

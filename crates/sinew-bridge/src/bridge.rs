@@ -63,7 +63,7 @@ impl Bridge {
                 }
                 Err(error @ BridgeError::Credentials { .. }) => return Err(error),
                 Err(error) if error.may_pass() => {
-                    tracing::warn!(%error, code = error.code(), "the outside agent is not there yet");
+                    tracing::warn!(%error, code = error.code(), "the external agent is not available yet; retrying");
                 }
                 Err(error) => return Err(error),
             }
@@ -122,7 +122,7 @@ impl Bridge {
                             if served.as_ref().is_some_and(|served| served.card.digest == card.digest) {
                                 continue;
                             }
-                            tracing::info!(agent = name, "the card of the outside agent is new");
+                            tracing::info!(agent = name, "the card of the external agent changed");
                             let newer = self.begin(serving, mesh, self.named(card), stop);
                             // The new one is there before the old one leaves.
                             if let Some(old) = served.replace(newer) {
@@ -131,11 +131,11 @@ impl Bridge {
                         }
                         Err(error) => {
                             failed_looks += 1;
-                            tracing::warn!(agent = name, %error, code = error.code(), "the card cannot be refreshed");
+                            tracing::warn!(agent = name, %error, code = error.code(), "cannot refresh the card");
                             // A card that is not trusted any more counts at once.
                             let is_over = failed_looks >= MAX_FAILED_LOOKS || matches!(error, BridgeError::Untrusted { .. });
                             if let Some(old) = served.take_if(|_| is_over) {
-                                tracing::warn!(agent = name, "the outside agent leaves the mesh");
+                                tracing::warn!(agent = name, "the external agent is removed from the mesh");
                                 old.generation.cancel();
                             }
                         }

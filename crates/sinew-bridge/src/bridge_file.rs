@@ -299,7 +299,7 @@ impl CredentialFile {
                 let header = file.header.to_ascii_lowercase();
                 let is_ours = ["host", "content-length", "content-type", "transfer-encoding", "connection"];
                 if header.is_empty() || !header.chars().all(good) || is_ours.contains(&header.as_str()) {
-                    let reason = format!("{:?} cannot be the header of a key", file.header);
+                    let reason = format!("{:?} cannot be used as the header of a key", file.header);
                     return Err(setting("credentials", reason));
                 }
                 Ok(CredentialKind::ApiKey { header, value: file.value.place(folder)? })
@@ -339,10 +339,10 @@ fn setting(setting: &'static str, reason: String) -> BridgeError {
 fn web_address(which: &'static str, address: &str) -> Result<Url, BridgeError> {
     let url = Url::parse(address).map_err(|error| setting(which, format!("{address:?}: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(setting(which, format!("{address:?} is not an address of http or https")));
+        return Err(setting(which, format!("{address:?} is not an http or https address")));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(setting(which, "an address must not hold credentials".to_owned()));
+        return Err(setting(which, "an address must not contain credentials".to_owned()));
     }
     Ok(url)
 }

@@ -33,7 +33,7 @@ impl ServedNames {
             return Ok(ServedName { names: self.clone(), name: name.to_owned() });
         }
         let reason =
-            format!("another agent of this process is named {name}: name one of them in a bridge file");
+            format!("another agent of this process is named {name}; rename one of them in a bridge file");
         Err(BridgeError::Setting { setting: "name", reason })
     }
 
@@ -69,7 +69,7 @@ where
             while !stop.is_cancelled() {
                 let begun = Instant::now();
                 if let Err(error) = serve_once(&one, &mesh, &names, &admit, &stop).await {
-                    tracing::warn!(card = address, %error, code = error.code(), "the outside agent is not served");
+                    tracing::warn!(card = address, %error, code = error.code(), "the external agent is not served");
                 }
                 if begun.elapsed() > SERVE_BACKOFF.1 {
                     wait = SERVE_BACKOFF.0;

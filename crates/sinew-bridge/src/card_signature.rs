@@ -122,7 +122,7 @@ impl CardKeys {
         let header = BASE64URL_NOPAD.decode(protected.as_bytes()).map_err(|error| error.to_string())?;
         let header: ProtectedHeader = read_unique(&header).map_err(|error| error.to_string())?;
         if header.crit.is_some() {
-            return Err("its signature needs an extension of JWS".to_owned());
+            return Err("its signature requires an unsupported JWS extension".to_owned());
         }
         let bytes =
             BASE64URL_NOPAD.decode(text("signature").as_bytes()).map_err(|error| error.to_string())?;
@@ -145,7 +145,7 @@ impl CardKeys {
         if known.any(fits) {
             Ok(())
         } else {
-            Err("its signature is by another key, or the card was changed".to_owned())
+            Err("its signature is by another key, or the card was modified".to_owned())
         }
     }
 }
@@ -156,7 +156,9 @@ impl KeyEntry {
         let (algorithm, public_key) = match (self.kty.as_str(), self.crv.as_str()) {
             ("EC", "P-256") => (CardAlgorithm::Es256, [vec![4], part(&self.x)?, part(&self.y)?].concat()),
             ("OKP", "Ed25519") => (CardAlgorithm::EdDsa, part(&self.x)?),
-            (kind, curve) => return Err(format!("a key of {kind} {curve} is not of P-256 or Ed25519")),
+            (kind, curve) => {
+                return Err(format!("a key of type {kind} {curve} is neither P-256 nor Ed25519"));
+            }
         };
         let length = if algorithm == CardAlgorithm::Es256 { 65 } else { 32 };
         if public_key.len() != length {

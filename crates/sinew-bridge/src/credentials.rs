@@ -51,7 +51,7 @@ impl SecretSource {
         };
         let secret = text.trim_end_matches(['\r', '\n']);
         if secret.is_empty() || secret.chars().any(char::is_control) {
-            return Err(unusable("a secret is empty or holds control characters".to_owned()));
+            return Err(unusable("a secret is empty or contains control characters".to_owned()));
         }
         Ok(secret.to_owned())
     }
@@ -154,7 +154,7 @@ impl Credentials {
         let Some(CredentialKind::ClientCredentials { token_url, client_id, client_secret, scopes }) =
             &self.kind
         else {
-            return Err(BridgeError::Credentials { reason: "there is no token endpoint".to_owned() });
+            return Err(BridgeError::Credentials { reason: "no token endpoint is configured".to_owned() });
         };
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let secret = client_secret.read()?;
@@ -185,14 +185,14 @@ impl Credentials {
         let response = web.open(request).await.map_err(|failure| failed(failure.error.to_string()))?;
         let status = response.status();
         let body = tokio::time::timeout(TOKEN_TIMEOUT, response.body(MAX_TOKEN_ANSWER));
-        let body = body.await.map_err(|_| failed("no answer in time".to_owned()))?;
+        let body = body.await.map_err(|_| failed("no response in time".to_owned()))?;
         let body = body.map_err(|error| failed(error.to_string()))?;
         if status != 200 {
             return Err(failed(format!("status {status}")));
         }
         // The parser's words may quote the token.
-        let answer: TokenAnswer =
-            serde_json::from_slice(&body).map_err(|_| failed("its answer has no access_token".to_owned()))?;
+        let answer: TokenAnswer = serde_json::from_slice(&body)
+            .map_err(|_| failed("its response has no access_token".to_owned()))?;
         let is_bearer = answer.token_type.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
         if !is_bearer || answer.access_token.is_empty() || answer.access_token.chars().any(char::is_control) {
             return Err(failed("its token is not a bearer token".to_owned()));

@@ -36,13 +36,13 @@ pub enum BridgeError {
         reason: String,
     },
     /// The card has no address that the bridge can use.
-    #[error("the outside agent has no interface that can be used: {reason}")]
+    #[error("the external agent has no usable interface: {reason}")]
     Interface {
         /// Interfaces of the card, and why they are not used.
         reason: String,
     },
     /// The outside agent answered something that A2A does not allow, or more than the limits.
-    #[error("the outside agent's answer to {operation} is not valid: {reason}")]
+    #[error("the external agent's response to {operation} is invalid: {reason}")]
     Answer {
         /// Operation that was asked for.
         operation: &'static str,
@@ -50,7 +50,7 @@ pub enum BridgeError {
         reason: String,
     },
     /// The outside agent refused an operation.
-    #[error("the outside agent refused {operation}: {reason}")]
+    #[error("the external agent refused {operation}: {reason}")]
     Refused {
         /// Operation that was asked for.
         operation: &'static str,
@@ -62,19 +62,19 @@ pub enum BridgeError {
         retry_after_ms: Option<u64>,
     },
     /// The outside agent cannot be reached.
-    #[error("the outside agent cannot be reached: {reason}")]
+    #[error("the external agent is unreachable: {reason}")]
     Unreachable {
         /// Failure of the request.
         reason: String,
     },
     /// A message may or may not have been taken.
-    #[error("a message was sent, and it is not known whether the outside agent took it: {reason}")]
+    #[error("cannot determine whether the external agent accepted the message: {reason}")]
     FateUnknown {
         /// Event that left the fate open.
         reason: String,
     },
     /// The task of the outside agent ended without a result.
-    #[error("the task of the outside agent ended as {state}{}", said(.text))]
+    #[error("the task of the external agent ended as {state}{}", said(.text))]
     TaskEnded {
         /// State of the task.
         state: &'static str,
@@ -82,7 +82,7 @@ pub enum BridgeError {
         text: String,
     },
     /// Credentials cannot be read, or are not accepted.
-    #[error("the credentials for the outside agent cannot be used: {reason}")]
+    #[error("the credentials for the external agent cannot be used: {reason}")]
     Credentials {
         /// Defect of the credentials, without their value.
         reason: String,

@@ -74,15 +74,15 @@ impl NamedHosts {
             return held.client.clone();
         }
         match self.files.read() {
-            Err(error) => tracing::warn!(%error, code = error.code(), "the certificates cannot be read"),
+            Err(error) => tracing::warn!(%error, code = error.code(), "cannot read the certificates"),
             Ok(identity) if identity == held.identity || held.refused.as_ref() == Some(&identity) => {}
             Ok(identity) => match client_of(&identity) {
                 Ok(client) => {
-                    tracing::info!("the certificates were read again");
+                    tracing::info!("reloaded the certificates");
                     *held = HeldClient { client, identity, refused: None };
                 }
                 Err(error) => {
-                    tracing::warn!(%error, code = error.code(), "the new certificates are not used");
+                    tracing::warn!(%error, code = error.code(), "cannot use the new certificates; the previous ones remain in use");
                     held.refused = Some(identity);
                 }
             },

@@ -114,9 +114,9 @@ impl OutsideAgent {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => {
                 let error = failure.into_error("CancelTask");
-                tracing::warn!(task, %error, "an outside task was not cancelled");
+                tracing::warn!(task, %error, "cannot cancel a task of the external agent");
             }
-            Err(_) => tracing::warn!(task, "an outside task was not cancelled: no answer"),
+            Err(_) => tracing::warn!(task, "cannot cancel a task of the external agent: no response"),
         }
     }
 
@@ -190,7 +190,7 @@ impl OutsideAgent {
         let sent = match sent {
             Err(lost) if lost.fault().code == code::STEP_FATE_UNKNOWN.as_str() => {
                 let found = context.steps().run(&format!("find-{step}"), StepEffect::Repeat, async |_| {
-                    let reason = "a process stopped while it sent the message".to_owned();
+                    let reason = "a process stopped while it was sending the message".to_owned();
                     self.find(place, reason).await.map_err(failure)
                 });
                 found.await?
@@ -267,7 +267,7 @@ impl OutsideAgent {
                 }
                 Err(failure) if failure.is_passing() => {}
                 Err(failure) => {
-                    tracing::info!(error = %failure.into_error("ListTasks"), "an outside task cannot be looked for");
+                    tracing::info!(error = %failure.into_error("ListTasks"), "cannot look up a task of the external agent");
                     break;
                 }
             }
@@ -304,7 +304,7 @@ impl OutsideAgent {
             (_, held) = self.send_recorded(&format!("answer-{round}-{nth}"), &place, context).await?;
             view = TaskView::new(task, task_context);
         }
-        let text = format!("the outside agent asked more than {MAX_QUESTIONS} questions");
+        let text = format!("the external agent asked more than {MAX_QUESTIONS} questions");
         Err(failure(BridgeError::TaskEnded { state: "input-required", text }))
     }
 
@@ -460,16 +460,15 @@ fn sent_message(
         StreamResponse::Message(message) => {
             let bytes = serde_json::to_vec(message).map_or(0, |bytes| bytes.len());
             if bytes > MAX_DIRECT_BYTES {
-                let reason = format!(
-                    "a message of {bytes} bytes; at most {MAX_DIRECT_BYTES} are taken without a task"
-                );
+                let reason =
+                    format!("a message without a task has {bytes} bytes; the limit is {MAX_DIRECT_BYTES}");
                 return Err(BridgeError::Answer { operation: "SendMessage", reason });
             }
             held.events = None;
             return Ok(SentMessage::Message { message: message.clone() });
         }
         _ => {
-            let reason = "an event that A2A does not know".to_owned();
+            let reason = "an event of an unknown kind".to_owned();
             return Err(BridgeError::Answer { operation: "SendMessage", reason });
         }
     };

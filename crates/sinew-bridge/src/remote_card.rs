@@ -98,12 +98,12 @@ async fn fetch_bytes(
             }
             301 | 302 | 303 | 307 | 308 => {
                 let target = response.header("location").and_then(|target| url.join(target).ok());
-                url = target.ok_or_else(|| failed(&"a redirect to nowhere", false))?;
+                url = target.ok_or_else(|| failed(&"a redirect without a valid location", false))?;
             }
             status @ (401 | 403) => {
                 credentials.forget_token().await;
                 let reason =
-                    format!("the card at {} asks for others: status {status}", settings.shown_address());
+                    format!("the card at {} requires others: status {status}", settings.shown_address());
                 return Err(BridgeError::Credentials { reason });
             }
             status => {
@@ -125,7 +125,7 @@ fn read_card(settings: &BridgeSettings, mut raw: Value) -> Result<RemoteCard, Br
     let own_name = raw.get("name").and_then(Value::as_str).unwrap_or_default();
     let name = settings.name.clone().unwrap_or_else(|| mesh_name(own_name));
     if name.is_empty() {
-        return Err(bad("its name has no letter that a name may have; name it in a bridge file"));
+        return Err(bad("its name contains no valid character; set a name in a bridge file"));
     }
     let endpoint = choose_interface(settings, &raw)?;
     let Some(members) = raw.as_object_mut() else { return Err(bad("it is not an object")) };
@@ -181,12 +181,12 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
             "JSONRPC" => RemoteBinding::JsonRpc,
             "HTTP+JSON" => RemoteBinding::HttpJson,
             other => {
-                reasons.push(format!("{other} is not spoken"));
+                reasons.push(format!("{other} is not supported"));
                 continue;
             }
         };
         if settings.transport.is_some_and(|wanted| wanted != binding) {
-            reasons.push(format!("{binding:?} is not the transport of the file"));
+            reasons.push(format!("{binding:?} is not the transport in the bridge file"));
             continue;
         }
         if !version.starts_with(VERSION_PREFIX) {
@@ -202,13 +202,13 @@ fn choose_interface(settings: &BridgeSettings, raw: &Value) -> Result<RemoteEndp
             Ok(url) => {
                 let host = url.origin().ascii_serialization();
                 reasons
-                    .push(format!("{host} is not the host of the card: add it to 'hosts' of a bridge file"));
+                    .push(format!("{host} is not the host of the card; add it to 'hosts' in a bridge file"));
             }
             Err(error) => reasons.push(format!("an address is not valid: {error}")),
         }
     }
     if reasons.is_empty() {
-        reasons.push("the card names none: it may be of A2A 0.3".to_owned());
+        reasons.push("the card lists no interface; it may be a card of A2A 0.3".to_owned());
     }
     Err(BridgeError::Interface { reason: quoted(&reasons.join("; ")) })
 }

@@ -170,7 +170,7 @@ impl RemoteClient {
     pub(crate) async fn subscribe(&self, id: &str) -> Result<Box<RemoteEvents>, CallFailure> {
         match self.exchange(CoreMethod::SubscribeToTask, json!({"id": id})).await? {
             RemoteAnswer::Events(events) => Ok(events),
-            RemoteAnswer::Value(_) => Err(CallFailure::Wrong("the answer is not a stream".to_owned())),
+            RemoteAnswer::Value(_) => Err(CallFailure::Wrong("the response is not a stream".to_owned())),
         }
     }
 
@@ -198,7 +198,7 @@ impl RemoteClient {
     async fn value<T: DeserializeOwned>(&self, method: CoreMethod, params: Value) -> Result<T, CallFailure> {
         match self.exchange(method, params).await? {
             RemoteAnswer::Value(value) => read(value),
-            RemoteAnswer::Events(_) => Err(CallFailure::Wrong("the answer is a stream".to_owned())),
+            RemoteAnswer::Events(_) => Err(CallFailure::Wrong("the response is a stream".to_owned())),
         }
     }
 
@@ -424,7 +424,7 @@ fn rpc_result(body: &[u8], id: &str, secrets: &ResolvedSecrets) -> Result<Value,
     read_unique::<Value>(body).map_err(|error| unreadable(&error, secrets))?;
     let response = Response::read(body).map_err(|error| unreadable(&error, secrets))?;
     if let Some(found) = response.id().filter(|found| found.as_str() != Some(id)) {
-        let reason = format!("it answers request {found}, not this one");
+        let reason = format!("it belongs to request {found}, not to this one");
         return Err(CallFailure::Wrong(secrets.hide(&reason)));
     }
     match response.into_result() {
@@ -448,7 +448,7 @@ async fn within<T>(
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error @ sinew_agents::AgentError::Response { .. })) => Err(CallFailure::wrong(&error)),
         Ok(Err(error)) => Err(CallFailure::Lost(error.to_string())),
-        Err(_) => Err(CallFailure::Lost("the answer did not arrive in time".to_owned())),
+        Err(_) => Err(CallFailure::Lost("the response did not arrive in time".to_owned())),
     }
 }
 

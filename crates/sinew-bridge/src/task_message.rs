@@ -56,7 +56,7 @@ async fn file_parts(files: &[Value], context: &Context) -> Result<Vec<Part>, Fai
         Failure::from(Fault::invalid(code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA.as_str(), reason))
     };
     if files.len() > MAX_FILES {
-        return Err(wrong(format!("files: a message has at most {MAX_FILES} files")));
+        return Err(wrong(format!("files: a message can have at most {MAX_FILES} files")));
     }
     let (mut parts, mut bytes) = (Vec::new(), 0);
     for file in files {
@@ -65,7 +65,7 @@ async fn file_parts(files: &[Value], context: &Context) -> Result<Vec<Part>, Fai
         let content = context.fetch(address).await?;
         bytes += content.len();
         if bytes > MAX_FILE_BYTES {
-            return Err(wrong(format!("files: a message has at most {MAX_FILE_BYTES} bytes of files")));
+            return Err(wrong(format!("files: a message can have at most {MAX_FILE_BYTES} bytes of files")));
         }
         let name = address.split('?').next().and_then(|path| path.rsplit('/').next()).unwrap_or("file");
         parts.push(Part::raw(BASE64.encode(&content)).with_filename(name).with_media_type(media_type(name)));

@@ -13,10 +13,10 @@ const MAX_PARTS: usize = 20_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventDefect {
     /// The event is about another task.
-    #[error("an event is about another task, {0:?}")]
+    #[error("an event belongs to another task, {0:?}")]
     ForeignTask(String),
     /// The stream of a task has a message in the place of an event.
-    #[error("a message came where the task {0:?} goes on")]
+    #[error("received a message instead of an update of task {0:?}")]
     Message(String),
     /// The task has more of something than is taken.
     #[error("the task has more than {limit} {what}")]
@@ -27,7 +27,7 @@ pub(crate) enum EventDefect {
         limit: usize,
     },
     /// A state that A2A does not know.
-    #[error("the task has a state that is not one of A2A")]
+    #[error("the task has a state that A2A does not define")]
     State,
 }
 
@@ -181,8 +181,8 @@ mod tests {
         );
         check(&[artifact(false, "a"), artifact(false, "b")], "submitted false b");
         check(&[status("t", "TASK_STATE_INPUT_REQUIRED")], "input-required true ");
-        check(&[status("other", "TASK_STATE_COMPLETED")], "an event is about another task, \"other\"");
+        check(&[status("other", "TASK_STATE_COMPLETED")], "an event belongs to another task, \"other\"");
         let message = json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}});
-        check(&[message], "a message came where the task \"t\" goes on");
+        check(&[message], "received a message instead of an update of task \"t\"");
     }
 }

@@ -1,8 +1,8 @@
-//! The other side of the executor service: whoever starts executions, steers them and looks at them.
+//! The client of the executor service: starts, controls and reads executions.
 //!
-//! A client asks the owner of a shard for a start, and stores the start as a command when no answer comes; all else it asks
-//! through the command stream. It reads the answer from events, the owner of the shard, or the history; nothing it learns
-//! rests on a message that may be lost.
+//! A client requests a start from the owner of the shard, and stores the start as a command if it
+//! receives no response; all other commands go through the command stream. It reads results from
+//! events, the owner of the shard, or the history, and never depends on a message that may be lost.
 
 use sinew_protocol::code;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,12 +34,12 @@ use sinew_shard::JournalReader;
 use crate::large_input::store_input;
 use crate::programs::{Adapters, Programs};
 
-/// How long an event is waited for before the owner or the history is asked.
+/// Wait for an event before the owner or the history is queried.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// Between tries to reach a broker that is away.
+/// Pause between attempts to reach an unreachable broker.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Why a client did not get what it asked for.
+/// Reason for the failure of a client's request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -50,13 +50,13 @@ pub enum ClientError {
     #[error(transparent)]
     Command(#[from] BadCommand),
     /// The execution is unknown.
-    #[error("there is no execution {0}")]
+    #[error("execution {0} not found")]
     NotFound(ExecutionId),
     /// The same id was used for another start.
-    #[error("execution {0} was started before, by another caller or with another input or workflow")]
+    #[error("execution {0} was already started by another caller or with another input or workflow")]
     OtherStart(ExecutionId),
-    /// No owner works on the execution until an operator resumes it. Folding it here could end this process too.
-    #[error("execution {execution} was set aside: {reason}")]
+    /// No owner processes the execution until an operator resumes it. Folding it here could crash this process too.
+    #[error("execution {execution} is held: {reason}")]
     Held {
         /// The execution.
         execution: ExecutionId,
@@ -65,11 +65,11 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
-    /// The command was decided, and refused.
+    /// The command was refused.
     #[error("{0}")]
     Refused(String),
     /// No executor decided in time; the command is stored and will be decided.
-    #[error("nobody has answered for {} s: is an executor running? The request is stored", .0.as_secs())]
+    #[error("no response within {} s; the request is stored; check that an executor is running", .0.as_secs())]
     Undecided(Duration),
     /// A stored record cannot be read.
     #[error("the record of execution {execution} cannot be read: {reason}")]
@@ -110,12 +110,12 @@ pub struct Client {
     starts: Arc<StartWay>,
 }
 
-/// The way of starts to their owners.
+/// Delivery of starts to their owners.
 #[derive(Default)]
 struct StartWay {
     /// Whether starts may be requested.
     is_open: OnceCell<bool>,
-    /// The mesh's time, milliseconds since 1970 UTC, as an owner said it, and when that was.
+    /// The mesh's time as reported by an owner, in milliseconds since 1970 UTC, and when it was reported.
     time: Mutex<Option<(u64, Instant)>>,
 }
 
@@ -131,7 +131,7 @@ fn millis(time: SystemTime) -> u64 {
 }
 
 impl Client {
-    /// A client that can fold executions of these dialects.
+    /// Returns a client that can fold executions of these dialects.
     pub async fn new(mesh: Mesh, adapters: Adapters) -> Result<Self, ClientError> {
         mesh.admin().layout().await?;
         let workflows = mesh.workflows().follow();
@@ -140,7 +140,7 @@ impl Client {
         Ok(Self { programs, mesh, cards: Arc::default(), starts: Arc::default() })
     }
 
-    /// A client that shares an executor's connection and plans.
+    /// Returns a client that shares an executor's connection and plans.
     pub(crate) fn over(mesh: Mesh, programs: Programs) -> Self {
         Self { mesh, programs, cards: Arc::default(), starts: Arc::default() }
     }
@@ -158,7 +158,7 @@ impl Client {
         &self.mesh
     }
 
-    /// The agents of the mesh, as a view that all clones of the client share.
+    /// Returns the agents of the mesh, as a view that all clones of the client share.
     pub fn cards(&self) -> &Cards {
         self.cards.get_or_init(|| self.mesh.cards().follow())
     }
@@ -168,12 +168,12 @@ impl Client {
         &self.programs
     }
 
-    /// The execution that this caller means by a key.
+    /// Returns the execution that this caller identifies by a key.
     pub fn execution_id(&self, key: &str) -> ExecutionId {
         ExecutionId::of(self.mesh.namespace(), self.mesh.caller().as_str(), key)
     }
 
-    /// Returns the start that this caller means by a key: the same key is the same execution, however often it is sent.
+    /// Returns the start that this caller identifies by a key. Repeated starts with one key are the same execution.
     pub fn start_command(
         &self,
         key: impl Into<String>,
@@ -186,7 +186,7 @@ impl Client {
         command
     }
 
-    /// Returns a start that is meant once and has no key of the caller's own. An owner takes it without a look into the history.
+    /// Returns a start with a new idempotency key. An owner accepts it without searching the history.
     pub fn new_start_command(&self, workflow: impl Into<String>, input: Value) -> StartCommand {
         let time = self.starts.time().map_or(0, |(time, told)| time + told.elapsed().as_millis() as u64);
         self.start_command(new_key(time, uuid::Uuid::now_v7().as_u128()), workflow, input)
@@ -198,7 +198,7 @@ impl Client {
         self.start_within(command, TraceParent::fresh()).await
     }
 
-    /// Fails if the command of a start could not be sent, whatever the mesh says. For callers who store something before they
+    /// Fails if the command of a start could not be sent, regardless of the mesh. For callers that store something before they
     /// start.
     pub fn check_start(&self, command: &StartCommand) -> Result<(), ClientError> {
         Token::parse(command.execution.as_str())
@@ -213,7 +213,7 @@ impl Client {
         }
     }
 
-    /// Like [`Client::start`], in a trace that somebody began.
+    /// Like [`Client::start`], within an existing trace.
     pub(crate) async fn start_within(
         &self,
         command: StartCommand,
@@ -236,8 +236,8 @@ impl Client {
         }
     }
 
-    /// Asks the owner of a shard for a start. `None` if the start has to be stored as a command: there was no answer, or the
-    /// owner does not take it now.
+    /// Requests a start from the owner of a shard. `None` if the start must be stored as a command: no response arrived, or the
+    /// owner does not accept it now.
     async fn request_start(
         &self,
         shard: u32,
@@ -260,7 +260,7 @@ impl Client {
         }
     }
 
-    /// Asks something of an execution and waits until it was decided.
+    /// Sends a command to an execution and waits for the verdict.
     pub async fn signal(
         &self,
         id: &Token,
@@ -335,7 +335,7 @@ impl Client {
         Ok(put)
     }
 
-    /// All that is known of an execution: from its shard's owner, from the shard's journal when nobody owns it, or from
+    /// Returns the record of an execution: from its shard's owner, from the journal of a shard without an owner, or from
     /// the history.
     pub async fn record(&self, execution: &ExecutionId) -> Result<Option<ExecutionRecord>, ClientError> {
         let shard = execution.shard(self.mesh.admin().layout().await?.shards);
@@ -361,7 +361,7 @@ impl Client {
         }
     }
 
-    /// Tells whether an executor serves the shard of an execution.
+    /// Returns whether an executor serves the shard of an execution.
     pub async fn has_owner(&self, execution: &ExecutionId) -> Result<bool, ClientError> {
         self.is_served(execution.shard(self.mesh.admin().layout().await?.shards)).await
     }
@@ -374,7 +374,7 @@ impl Client {
         }
     }
 
-    /// Tells whether an executor owns a shard whose owner has not answered.
+    /// Returns whether an executor owns a shard whose owner has not responded.
     async fn is_owned(&self, shard: u32, silence: &MeshError) -> Result<bool, ClientError> {
         match silence {
             MeshError::NobodyAnswers { .. } => Ok(false),
@@ -387,7 +387,7 @@ impl Client {
         }
     }
 
-    /// The verdict against a start of this id, if one was refused: of this client, or with `any` of whoever asked.
+    /// Returns the refusal of a start of this id, if any: of this client, or with `any` of every caller.
     async fn refused_start(
         &self,
         execution: &ExecutionId,
@@ -399,7 +399,7 @@ impl Client {
         }))
     }
 
-    /// The remembered verdicts on commands for an execution, open or not.
+    /// Returns the stored verdicts on commands for an execution, open or not.
     pub(crate) async fn verdicts(&self, execution: &ExecutionId) -> Result<Vec<Verdict>, ClientError> {
         let shard = execution.shard(self.mesh.admin().layout().await?.shards);
         match self.mesh.services().ask_shard(shard, &Query::Verdicts(execution.clone())).await {
@@ -411,7 +411,7 @@ impl Client {
         }
     }
 
-    /// The open executions of all shards.
+    /// Returns the open executions of all shards.
     pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
         let shards = self.mesh.admin().layout().await?.shards.get();
         let asked = (0..shards).map(|shard| async move {
@@ -439,8 +439,8 @@ impl Client {
         Ok(all)
     }
 
-    /// Returns the starts of a shard without an owner that are stored behind a position. Callers who may not read the commands
-    /// of others see none.
+    /// Returns the starts of a shard without an owner that are stored after a position. Callers without the right to read the
+    /// commands of other callers see none.
     async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
         if !self.mesh.commands().may_read_starts().await? {
             return Ok(Vec::new());
@@ -449,8 +449,8 @@ impl Client {
         Ok(stored.into_iter().filter_map(stored_summary).collect())
     }
 
-    /// Returns the start of an execution that this caller has stored and that no owner has taken. It needs no right but that
-    /// to read one's own commands.
+    /// Returns the start of an execution that this caller stored and that no owner has accepted. It requires only the right
+    /// to read the caller's own commands.
     pub async fn own_stored_start(&self, execution: &ExecutionId) -> Result<Option<Summary>, ClientError> {
         let shard = execution.shard(self.mesh.admin().layout().await?.shards);
         let Ok(id) = Token::parse(execution.as_str()) else { return Ok(None) };
@@ -459,8 +459,8 @@ impl Client {
         Ok(stored.and_then(stored_summary))
     }
 
-    /// Returns the shards that no executor serves and whose stored starts this caller may not read: [`Client::open`] leaves
-    /// those starts out.
+    /// Returns the shards that no executor serves and whose stored starts this caller cannot read: [`Client::open`] omits
+    /// those starts.
     pub async fn unlisted_shards(&self) -> Result<Vec<u32>, ClientError> {
         if self.mesh.commands().may_read_starts().await? {
             return Ok(Vec::new());
@@ -471,7 +471,7 @@ impl Client {
         Ok((0..shards).zip(served).filter(|(_, served)| !served).map(|(shard, _)| shard).collect())
     }
 
-    /// Reads a shard's journal: for shards that nobody owns.
+    /// Reads the journal of a shard without an owner.
     async fn fold(&self, shard: u32) -> Result<JournalReader, ClientError> {
         let mut reader = JournalReader::default();
         self.mesh
@@ -489,7 +489,7 @@ impl Client {
         Ok(reader)
     }
 
-    /// An execution as it stands, folded here.
+    /// Returns the current state of an execution, folded here.
     pub async fn execution(
         &self,
         execution: &ExecutionId,
@@ -518,8 +518,8 @@ impl Client {
             .map_err(|bad| unreadable(bad.to_string()))
     }
 
-    /// Waits until an executor has begun an execution that this client started; false when none has. A start that was
-    /// refused is an error, and so is an execution that somebody else began under the same id.
+    /// Waits until an executor has started an execution of this client; false if none has. A start that was
+    /// refused is an error, and so is an execution that another caller started under the same id.
     pub async fn begun(
         &self,
         execution: &ExecutionId,
@@ -551,7 +551,7 @@ impl Client {
         }
     }
 
-    /// Waits for the end of an execution. None when the time is over; it goes on all the same.
+    /// Waits for the end of an execution. None after the timeout; the execution continues.
     pub async fn outcome(
         &self,
         execution: &ExecutionId,
@@ -560,8 +560,8 @@ impl Client {
         self.followed(execution, None, patience).await
     }
 
-    /// Like [`Client::outcome`], for an execution of this workflow that this client started. An execution that somebody
-    /// else began under the same id is an error.
+    /// Like [`Client::outcome`], for an execution of this workflow that this client started. An execution that another
+    /// caller started under the same id is an error.
     pub async fn own_outcome(
         &self,
         execution: &ExecutionId,
@@ -615,7 +615,7 @@ impl Client {
         }
     }
 
-    /// The outcome of an execution if it has ended. `refused` is a verdict against a start of its id.
+    /// Returns the outcome of an execution if it has ended. `refused` is a verdict against a start of its id.
     async fn end_of(
         &self,
         execution: &ExecutionId,
@@ -651,14 +651,14 @@ impl Client {
     }
 }
 
-/// The verdict against a start, if that is what an event tells.
+/// Returns the verdict against a start if the event contains one.
 fn refusal(event: &Event) -> Option<Verdict> {
     let verdict: Verdict =
         (event.kind.as_str() == "command").then(|| serde_json::from_slice(&event.body).ok()).flatten()?;
     (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict)
 }
 
-/// Returns a start that no owner has taken as an open execution; `None` if its body cannot be read.
+/// Returns a start that no owner has accepted as an open execution; `None` if its body cannot be read.
 fn stored_summary(stored: StoredStart) -> Option<Summary> {
     let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
         return None;
@@ -677,7 +677,7 @@ fn stored_summary(stored: StoredStart) -> Option<Summary> {
     })
 }
 
-/// The shard has no owner, or its owner hangs: the journal has the same answer.
+/// Returns whether the shard has no owner or an unresponsive one: the journal has the same answer.
 fn is_silent(error: &MeshError) -> bool {
     matches!(error, MeshError::NobodyAnswers { .. } | MeshError::NoAnswer { .. })
 }
@@ -688,7 +688,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// A command as it is sent.
+/// Encodes a command.
 fn checked_body(command: &Command) -> Result<String, ClientError> {
     command.check()?;
     let body = command.to_json();

@@ -1,4 +1,4 @@
-//! Inputs that are too large for the command of a start: they become artifacts, which the command names.
+//! Inputs that are too large for a start command: stored as artifacts that the command references.
 
 use sinew_mesh::MeshError;
 use sinew_mesh::artifact::{ArtifactOwner, ArtifactStore};
@@ -21,7 +21,7 @@ pub(crate) async fn store_input(
 ) -> Result<(), MeshError> {
     let bytes = serde_json::to_vec(&command.input).unwrap_or_default();
     let name = ArtifactName::parse(&format!("input_{}.json", &sha256(&bytes)[..12]))
-        .map_err(|bad| MeshError::Refused { what: "naming an input", reason: bad.to_string() })?;
+        .map_err(|bad| MeshError::Refused { what: "name an input artifact", reason: bad.to_string() })?;
     let task = workflow_task_id(&command.execution, &command.workflow);
     let place = ArtifactOwner {
         app: &command.workflow,

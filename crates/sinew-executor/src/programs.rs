@@ -1,4 +1,4 @@
-//! Programs by the digest of their plan, and the version of a workflow that a start means.
+//! Programs by plan digest, and the resolution of a start to a version of its workflow.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -70,18 +70,21 @@ impl Programs {
         let unusable = |text: String| Fault::error(code::PLAN_UNUSABLE.as_str(), text).with_retryable(false);
         let stored = match self.mesh.workflows().get_plan(digest).await {
             Err(MeshError::NotFound { .. }) => {
-                return Err(unusable(format!("the plan {digest} is not in the store")));
+                return Err(unusable(format!("plan {digest} is not in the store")));
             }
             stored => stored?,
         };
         let adapter = (self.adapters)(&stored.dialect)
-            .ok_or_else(|| unusable(format!("the dialect '{}' is not known here", stored.dialect)))?;
+            .ok_or_else(|| unusable(format!("unknown dialect '{}'", stored.dialect)))?;
         let plan = serde_json::from_value::<Plan>(stored.plan)
-            .map_err(|error| unusable(format!("the plan {digest} cannot be read: {error}")))?;
+            .map_err(|error| unusable(format!("plan {digest} cannot be read: {error}")))?;
         let program = Program::new(plan, adapter)
-            .map_err(|error| unusable(format!("the plan {digest} cannot be run: {error}")))?;
+            .map_err(|error| unusable(format!("plan {digest} cannot be run: {error}")))?;
         if program.graph.digest() != digest {
-            return Err(unusable(format!("the plan {digest} is another one: {}", program.graph.digest())));
+            return Err(unusable(format!(
+                "plan {digest} has a different digest: {}",
+                program.graph.digest()
+            )));
         }
         debug!(%digest, workflow = program.name(), "plan fetched");
         self.ready.insert(digest.into(), program.clone());
@@ -127,7 +130,7 @@ impl Programs {
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {
-            let text = format!("the plan {digest} is of workflow '{}', not of '{name}'", program.name());
+            let text = format!("plan {digest} belongs to workflow '{}', not to '{name}'", program.name());
             return Err(Fault::invalid(NO_SUCH_WORKFLOW, text));
         }
         Ok(program)

@@ -68,7 +68,7 @@ pub(crate) async fn perform(
         operations.check_tenant(params)?;
         let card =
             cards::card_of(state, &operations, &call.endpoint, &state.base_url(&parts.headers, &parts.uri));
-        let card = card.ok_or_else(|| A2aError::internal("the agent has gone"))?;
+        let card = card.ok_or_else(|| A2aError::internal("the agent is no longer available"))?;
         return Ok(OperationReply::Value(raw(&card)));
     }
     // A stream too many must change nothing, so its places are taken first.
@@ -144,12 +144,12 @@ pub(crate) fn caller_status(error: &A2aError) -> Option<StatusCode> {
 }
 
 fn too_many_of_caller() -> A2aError {
-    let text = "as many streams of this caller are open as may be";
+    let text = "this caller has reached its limit of open streams";
     error_of(&Fault::error(code::GATEWAY_CALLER_LIMIT.as_str(), text).with_retryable(true))
 }
 
 fn too_many_streams() -> A2aError {
-    let text = "as many streams are open at this gateway as may be";
+    let text = "the gateway has reached its limit of open streams";
     let fault =
         Fault::error(code::GATEWAY_BUSY.as_str(), text).with_retryable(true).with_retry_after_ms(1_000);
     error_of(&fault)

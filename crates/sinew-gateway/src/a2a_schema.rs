@@ -59,21 +59,21 @@ impl OperationSchema {
     /// A result in the JSON of A2A as a message.
     pub(crate) fn word_result(&self, json: &[u8]) -> Result<Bytes, A2aError> {
         encode(&self.output, json)
-            .map_err(|reason| A2aError::internal(format!("the result is not a message of A2A: {reason}")))
+            .map_err(|reason| A2aError::internal(format!("the result is not an A2A message: {reason}")))
     }
 }
 
 /// JSON as a message of this type.
 pub(crate) fn encode_named(name: &str, json: &[u8]) -> Result<Bytes, String> {
     let schemas = SCHEMAS.as_ref().map_err(Clone::clone)?;
-    let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is not known"))?;
+    let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is unknown"))?;
     encode(&descriptor, json)
 }
 
 /// A message in JSON without the members that have their default.
 pub(crate) fn without_defaults(name: &str, json: &Value) -> Result<Value, String> {
     let schemas = SCHEMAS.as_ref().map_err(Clone::clone)?;
-    let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is not known"))?;
+    let descriptor = schemas.get_message_by_name(name).ok_or_else(|| format!("{name} is unknown"))?;
     let options = DeserializeOptions::new().deny_unknown_fields(false);
     let message = DynamicMessage::deserialize_with_options(descriptor, json, &options);
     let message = message.map_err(|error| error.to_string())?;

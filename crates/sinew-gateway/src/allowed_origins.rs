@@ -13,7 +13,7 @@ impl AllowedOrigins {
         let read = origins.iter().map(|text| {
             let wrong = || {
                 format!(
-                    "{text:?} is not an origin: expected https://HOST or http://HOST, with a port if need be"
+                    "{text:?} is not an origin: expected https://HOST or http://HOST with an optional port"
                 )
             };
             let url = Url::parse(text).map_err(|_| wrong())?;

@@ -59,7 +59,7 @@ impl HttpBody for CallerStream {
         while stream.looks.poll_tick(cx).is_ready() {
             if !stream.state.authenticator.still_opens(&stream.caller) {
                 let caller = stream.caller.label();
-                sinew_mesh::log_limited!(20, info, %caller, "a stream ended with the right of its caller");
+                sinew_mesh::log_limited!(20, info, %caller, "closed a stream because its caller lost access");
                 return Poll::Ready(None);
             }
         }

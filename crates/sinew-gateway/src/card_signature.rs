@@ -52,7 +52,7 @@ pub(crate) fn sign_card(card: &mut AgentCard, signer: &GatewaySigner, base: &str
 fn specified_form(card: &AgentCard) -> Option<Value> {
     let given = serde_json::to_value(card).ok()?;
     let mut form = without_defaults("lf.a2a.v1.AgentCard", &given)
-        .inspect_err(|reason| tracing::warn!(reason, "a card was not signed"))
+        .inspect_err(|reason| tracing::warn!(reason, "cannot sign a card"))
         .ok()?;
     restore(form.as_object_mut()?, &given, &REQUIRED_OF_CARD);
     let skills = form.get_mut("skills").and_then(Value::as_array_mut).into_iter().flatten();

@@ -46,7 +46,7 @@ pub(crate) fn console_of<S: Clone + Send + Sync + 'static>(
         SignInPort::new(SESSION_COOKIE, SESSION_LIFETIME.as_secs(), move |key| {
             let session = signing.authenticator.begin_session(key);
             if session.is_none() {
-                log_limited!(info, "a key did not sign in");
+                log_limited!(info, "sign-in with a key failed");
             }
             session
         })
@@ -104,7 +104,7 @@ impl ProviderSignIn for OpenIdSignIn {
         Box::pin(async move {
             let ended = self.state.authenticator.end_visit(&redirect, &cookie, &query).await;
             ended.map_err(|refusal| {
-                log_limited!(info, %refusal, "a provider signed nobody in");
+                log_limited!(info, %refusal, "sign-in through a provider failed");
                 refusal.to_string()
             })
         })

@@ -25,7 +25,7 @@ pub enum GatewayError {
         error: std::io::Error,
     },
     /// The first messages of a client of MCP over pipes.
-    #[error("the client did not begin as MCP demands: {reason}")]
+    #[error("the MCP handshake with the client failed: {reason}")]
     Handshake {
         /// Reason given by the library.
         reason: String,
@@ -39,7 +39,7 @@ pub enum GatewayError {
         lacks: &'static str,
     },
     /// Certificate or key cannot be used.
-    #[error("TLS cannot be offered: {reason}")]
+    #[error("cannot set up TLS: {reason}")]
     Tls {
         /// File, and what is wrong with it.
         reason: String,

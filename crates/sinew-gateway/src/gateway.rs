@@ -124,7 +124,7 @@ impl Gateway {
             GatewayService::new(Arc::clone(&state), routes::router(&state, console), options.page_threads);
         begin_counts();
         let serving = Some(tokio::spawn(server::serve(state, listener, tls, service)));
-        tracing::info!(%address, "the gateway serves");
+        tracing::info!(%address, "the gateway is listening");
         Ok(Self { address, is_tls, own_url, draining, serving, pushes, _drain_timer: drain_timer })
     }
 
@@ -191,10 +191,10 @@ fn check_protection(options: &GatewayOptions) -> Result<(), GatewayError> {
         return Ok(());
     }
     if !options.access.is_required {
-        return open("asks its callers for no credentials");
+        return open("does not require credentials");
     }
     if matches!(options.transport, TransportSecurity::Plain) {
-        return open("does not speak TLS, so credentials could be read on their way");
+        return open("does not use TLS, so credentials could be intercepted");
     }
     Ok(())
 }

@@ -85,8 +85,8 @@ impl GatewayService {
 async fn answer_on(threads: &Handle, state: Arc<GatewayState>, routes: Router, request: Request) -> Response {
     let work = threads.spawn(async move { answer_allowed(&state, routes, request).await });
     AbortOnDropHandle::new(work).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "the work of a request ended by a panic");
-        let text = "the work of the request failed; the gateway's log says more";
+        tracing::error!(%error, "a request handler panicked");
+        let text = "the request failed; see the gateway's log";
         HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text).into_response()
     })
 }

@@ -48,13 +48,13 @@ pub(crate) async fn answer_allowed(
     request: Request,
 ) -> Response {
     if let Err(problem) = check_host(state, request.headers(), request.uri()) {
-        log_limited!(info, path = %request.uri().path(), ?problem, "a request was refused");
+        log_limited!(info, path = %request.uri().path(), ?problem, "rejected a request");
         read_refused(request.version(), request.into_body()).await;
         return problem.into_response();
     }
     let Ok(in_flight) = Arc::clone(&state.in_flight).try_acquire_owned() else {
-        log_limited!(info, path = request.uri().path(), "a request was refused: too many are answered");
-        let text = "the gateway answers as many requests as it may; try again in a moment";
+        log_limited!(info, path = request.uri().path(), "rejected a request: too many requests in progress");
+        let text = "the gateway has reached its limit of concurrent requests; retry later";
         let problem = HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text);
         return problem.into_response();
     };
@@ -90,7 +90,7 @@ pub(crate) async fn answer_allowed(
         Ok(places) => places,
         Err(problem) => {
             let (path, caller) = (parts.uri.path(), caller.label());
-            log_limited!(info, path, %caller, "a request was refused: large bodies");
+            log_limited!(info, path, %caller, "rejected a request: too many large bodies");
             return problem.into_response();
         }
     };
@@ -106,12 +106,12 @@ pub(crate) async fn answer_allowed(
     let response = answer(&mut routes, Request::from_parts(parts, body)).await;
     if EXCESS.contains(&response.status()) {
         let status = response.status().as_u16();
-        log_limited!(info, path = uri.path(), caller = %caller.label(), status, "a request was refused");
+        log_limited!(info, path = uri.path(), caller = %caller.label(), status, "rejected a request");
     }
     let response = end_with_caller(response, state, &caller);
     count_stream(response, places.caller()).unwrap_or_else(|| {
-        log_limited!(info, path = uri.path(), caller = %caller.label(), "a stream too many was refused");
-        let text = "as many streams of this caller are open as may be";
+        log_limited!(info, path = uri.path(), caller = %caller.label(), "rejected a stream beyond the limit");
+        let text = "this caller has reached its limit of open streams";
         HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text).into_response()
     })
 }
@@ -157,7 +157,7 @@ pub(crate) fn refuse_credentials(
     headers: &HeaderMap,
     uri: &Uri,
 ) -> Response {
-    log_limited!(info, path = uri.path(), %refusal, "a request was refused");
+    log_limited!(info, path = uri.path(), %refusal, "rejected a request");
     let (status, code) = match refusal {
         AccessRefusal::NoKeys => (StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_CALLER_UNKNOWN),
         AccessRefusal::UnreadKeys => (StatusCode::SERVICE_UNAVAILABLE, code::NATS_DID_NOT_ANSWER),
@@ -179,8 +179,8 @@ pub(crate) fn refuse_role(
     needed: AccessRole,
 ) -> Response {
     let path = uri.path();
-    log_limited!(info, path, caller = %caller.label(), role = caller.role.as_str(), "a request was refused");
-    let text = format!("this needs a key with the role {}", needed.as_str());
+    log_limited!(info, path, caller = %caller.label(), role = caller.role.as_str(), "rejected a request");
+    let text = format!("this requires a key with the role {}", needed.as_str());
     let problem = HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text);
     let mut response = problem.into_response();
     // The owner of a key cannot ask for another role; the owner of a token can.
@@ -193,12 +193,10 @@ pub(crate) fn refuse_role(
 
 /// Refuses a request beyond the limits of its caller.
 fn refuse_excess(caller: &CallerIdentity, path: &str, refusal: MeterRefusal) -> Response {
-    log_limited!(info, path, caller = %caller.label(), ?refusal, "a request was refused");
+    log_limited!(info, path, caller = %caller.label(), ?refusal, "rejected a request");
     let (text, seconds) = match refusal {
-        MeterRefusal::Rate(wait) => {
-            ("this caller sends more requests a second than it may", wait.as_secs() + 1)
-        }
-        MeterRefusal::InFlight => ("as many requests of this caller are answered as may be", 1),
+        MeterRefusal::Rate(wait) => ("this caller exceeds its request rate limit", wait.as_secs() + 1),
+        MeterRefusal::InFlight => ("this caller has reached its limit of concurrent requests", 1),
     };
     let problem = HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text);
     ([(header::RETRY_AFTER, seconds.to_string())], problem).into_response()
@@ -218,7 +216,7 @@ pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -
     let refused =
         |text: &str| Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_HOST_NOT_ALLOWED, text));
     if disagree || headers.get_all(header::HOST).iter().count() > 1 || !host.as_deref().is_some_and(is_ours) {
-        return refused("the Host of the request is not a name of this gateway; `--host NAME` adds one");
+        return refused("the Host of the request is not a name of this gateway; add it with `--host NAME`");
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     if state.origins.origin_of(headers).is_some() {
@@ -234,9 +232,7 @@ pub(crate) fn check_host(state: &GatewayState, headers: &HeaderMap, uri: &Uri) -
     if named.is_some() && own.is_some() {
         return Ok(());
     }
-    refused(
-        "the Origin of the request is not a name of this gateway; `--host NAME` or `--cors-origin ORIGIN` adds one",
-    )
+    refused("the Origin of the request is not allowed; add it with `--host NAME` or `--cors-origin ORIGIN`")
 }
 
 /// The origin of an address: scheme, host and port. `None` for one without a host.

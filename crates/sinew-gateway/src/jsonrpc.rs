@@ -41,7 +41,7 @@ pub(crate) async fn serve(
             );
         }
         Err(BodyError::Broken) => {
-            let error = A2aError::new(ErrorCode::ParseError, "the body did not arrive whole");
+            let error = A2aError::new(ErrorCode::ParseError, "the request body is incomplete");
             return respond_with(
                 StatusCode::REQUEST_TIMEOUT,
                 RpcResponse::error(Value::Null, &error).to_bytes(),

@@ -40,11 +40,13 @@ pub(crate) async fn read_body_within(
 /// The limit that a body is longer than, in words. `None` if a limit is not the reason.
 fn exceeded_limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if error.is::<LengthLimitError>() {
-        return Some("the body is larger than this gateway reads");
+        return Some("the body exceeds the size limit of the gateway");
     }
     // The guard at the door has put the limit of the caller around the body, so its error comes wrapped.
     let mut causes = std::iter::successors(error.source(), |&error| error.source());
-    causes.any(<dyn Error>::is::<LengthLimitError>).then_some("the body is larger than this caller may send")
+    causes
+        .any(<dyn Error>::is::<LengthLimitError>)
+        .then_some("the body exceeds the size limit of this caller")
 }
 
 /// Whether a media type is one of JSON that a gateway reads.

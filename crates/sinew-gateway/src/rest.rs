@@ -99,7 +99,7 @@ async fn answer(
                     status: Some(StatusCode::PAYLOAD_TOO_LARGE),
                 },
                 BodyError::Broken => RestError {
-                    error: A2aError::new(ErrorCode::ParseError, "the body did not arrive whole"),
+                    error: A2aError::new(ErrorCode::ParseError, "the request body is incomplete"),
                     status: Some(StatusCode::REQUEST_TIMEOUT),
                 },
             })?;

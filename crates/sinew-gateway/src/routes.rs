@@ -179,10 +179,10 @@ pub(crate) fn router(state: &Arc<GatewayState>, console: Option<Router<Arc<Gatew
         router = router.merge(console);
     }
     let unknown = async |request: Request| {
-        HttpProblem::not_found(format!("there is nothing at {}", short(request.uri().path(), 200)))
+        HttpProblem::not_found(format!("path {} not found", short(request.uri().path(), 200)))
     };
     let wrong_method = async |request: Request| {
-        let text = format!("{} is not a method of this path", short(request.method().as_str(), 20));
+        let text = format!("method {} is not allowed for this path", short(request.method().as_str(), 20));
         HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, code::GATEWAY_PATH_UNKNOWN, text)
     };
     router.fallback(unknown).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(state))
@@ -231,7 +231,7 @@ async fn serve(
         Some(name) => match operations.find(|all| all.has_card(name).then_some(())).await {
             Ok(Some(())) => Endpoint::Agent(name.clone()),
             Ok(None) => {
-                let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
+                let text = format!("workflow or agent {:?} not found", short(name, 64));
                 return HttpProblem::not_found(text).into_response();
             }
             Err(error) => return HttpProblem::from(Failure::from(error)).into_response(),
@@ -347,6 +347,6 @@ fn card(
             };
             cards::respond(&card, request.headers(), &state.card_times, readers)
         }
-        None => HttpProblem::not_found("the agent has gone").into_response(),
+        None => HttpProblem::not_found("the agent is no longer available").into_response(),
     }
 }

@@ -74,8 +74,8 @@ pub(crate) async fn serve(
         tokio::spawn(async move {
             match timeout(limit, TlsListener::accept(config, stream)).await {
                 Ok(Ok((stream, names))) => server.serve(stream, names, permit).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a connection did not begin TLS"),
-                Err(_) => tracing::debug!("a connection did not begin TLS in time"),
+                Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake of a connection failed"),
+                Err(_) => tracing::debug!("the TLS handshake of a connection timed out"),
             }
         });
     }
@@ -83,7 +83,7 @@ pub(crate) async fn serve(
     let limit = state.limits.drain;
     let ended = pin!(open.shutdown());
     if timeout(limit, ended).await.is_err() {
-        tracing::warn!("requests that were being answered are given up");
+        tracing::warn!("the drain timeout expired; aborting requests in progress");
     }
 }
 
@@ -116,7 +116,7 @@ impl ConnectionServer {
         tokio::select! {
             ended = self.open.watch(connection) => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended");
+                    tracing::debug!(%error, "a connection failed");
                 }
             }
             () = is_silent => tracing::debug!("a connection sent no request in time"),
@@ -136,7 +136,7 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Op
                 return (stream, permit);
             }
             Err(error) => {
-                tracing::debug!(%error, "a connection was not taken");
+                tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }

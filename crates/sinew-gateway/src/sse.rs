@@ -69,7 +69,7 @@ impl<W: EventEncoder> OpenStream<W> {
             item = self.items.next() => item,
             () = self.state.draining.cancelled() => {
                 let last = self.last.map_or_else(String::new, |last| format!(" with Last-Event-ID: {last}"));
-                out.put_slice(format!(": this gateway stops; subscribe again{last}\n\n").as_bytes());
+                out.put_slice(format!(": the gateway is shutting down; subscribe again{last}\n\n").as_bytes());
                 return Some((out.freeze(), false));
             }
             () = tokio::time::sleep(KEEP_ALIVE) => {

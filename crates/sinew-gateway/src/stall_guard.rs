@@ -33,7 +33,7 @@ impl<S> StallGuard<S> {
             self.timer.as_mut().reset(Instant::now() + self.limit);
         }
         ready!(self.timer.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
     }
 }
 

@@ -90,7 +90,7 @@ impl GatewayState {
         }
         let places = u32::try_from(bytes.div_ceil(BODY_PLACE_BYTES)).unwrap_or(u32::MAX);
         Arc::clone(&self.body_places).try_acquire_many_owned(places).map(Some).map_err(|_| {
-            let text = "as many large bodies are read at this gateway as may be; try again in a moment";
+            let text = "the gateway has reached its limit of concurrent large bodies; retry later";
             HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text)
         })
     }

@@ -46,9 +46,11 @@ impl TlsListener {
                 match read_config(&files) {
                     Ok(new) => {
                         *watched.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
-                        tracing::info!("the certificate was read again");
+                        tracing::info!("reloaded the certificate");
                     }
-                    Err(error) => tracing::warn!(%error, "the new certificate is not used"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot use the new certificate; the previous one remains in use");
+                    }
                 }
                 stamp = now;
             }
@@ -122,5 +124,5 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GatewayErro
     let bad = |reason: String| GatewayError::Tls { reason: format!("{}: {reason}", path.display()) };
     let read = CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?;
     let found = read.collect::<Result<Vec<_>, _>>().map_err(|error| bad(error.to_string()))?;
-    if found.is_empty() { Err(bad("it holds no certificate".to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(bad("it contains no certificate".to_owned())) } else { Ok(found) }
 }

@@ -21,7 +21,7 @@ impl WebhookTriggers {
         let view = mesh.records().access().follow(&HOOK_TOKENS, |subject, stored| {
             let Subject::Access { id, .. } = subject else { return None };
             let read = WebhookTrigger::read(id, &stored.body);
-            read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "a trigger is passed over"))
+            read.inspect_err(|error| tracing::warn!(hook = id.as_str(), %error, "skipping a webhook trigger"))
                 .ok()
         });
         view.ready().await;

@@ -350,7 +350,7 @@ async fn requests_that_mcp_does_not_allow_are_told_why() {
     };
     refused(post(list), 400, "SINEW-9010", "Session ID is required").await;
     refused(post(list).header("mcp-protocol-version", "1999-01-01"), 400, "SINEW-9010", "1999-01-01").await;
-    refused(post(list).header("mcp-session-id", "gone"), 404, "SINEW-9003", "no such session").await;
+    refused(post(list).header("mcp-session-id", "gone"), 404, "SINEW-9003", "session not found").await;
     let narrow = world.http.post(&mcp).body(list).header("content-type", "application/json");
     refused(narrow.header("accept", "text/html"), 406, "SINEW-9010", "Client must accept").await;
     world.end().await;

@@ -164,7 +164,7 @@ async fn agents_ask_the_client_of_their_caller() {
         let client = TestClient::plain().connect(&world, road, lifecycle).await;
         let result = client.call_tool(call("asker", json!({}))).await.unwrap();
         assert_eq!(result.is_error, Some(true));
-        assert!(text(&result).contains("It asks clients for: elicitation/create"), "{}", text(&result));
+        assert!(text(&result).contains("It requests from clients: elicitation/create"), "{}", text(&result));
         client.cancel().await.unwrap();
     }
     world.end().await;

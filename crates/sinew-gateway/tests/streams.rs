@@ -135,7 +135,7 @@ async fn a_gateway_that_stops_says_how_to_go_on() {
     while let Some((seq, _)) = stream.next().await {
         last = seq;
     }
-    let hint = format!("this gateway stops; subscribe again with Last-Event-ID: {}", last.unwrap());
+    let hint = format!("the gateway is shutting down; subscribe again with Last-Event-ID: {}", last.unwrap());
     assert_eq!(stream.comments, [hint]);
     draining.await.unwrap();
     let next = world.gateway(|_| {}).await;

@@ -163,7 +163,7 @@ impl GatewayWorld {
         let url = format!("{}/.well-known/agent-card.json", self.base);
         let is_unknown = async |key: &str| {
             let answer = self.http.get(&url).bearer_auth(key).send().await.unwrap();
-            answer.text().await.unwrap().contains("the key is not known")
+            answer.text().await.unwrap().contains("unknown key")
         };
         let known = async { while !key.is_empty() && is_unknown(&key).await {} };
         assert!(tokio::time::timeout(PATIENCE, known).await.is_ok(), "the gateway does not hear of the key");

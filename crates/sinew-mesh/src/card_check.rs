@@ -1,7 +1,8 @@
-//! The rules that a card must keep before anybody sees it.
+//! The rules that a card must satisfy before it is shown.
 //!
-//! A card is text from a peer that ends in terminals, logs and prompts of language models. Its name must be the one that
-//! its publisher may use; its schemas must be usable; its texts are cut and lose their control characters.
+//! A card is text from a peer that reaches terminals, logs and prompts of language models. Its name
+//! must be the one that its publisher is permitted to use, and its schemas must be usable; its
+//! texts are truncated and stripped of control characters.
 
 use std::collections::HashSet;
 
@@ -31,16 +32,16 @@ pub const LONGEST_TEXT: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCard {
     /// More bytes than a card may have.
-    #[error("it has {0} bytes, at most {LARGEST_CARD} are allowed")]
+    #[error("it has {0} bytes; the limit is {LARGEST_CARD}")]
     Size(usize),
     /// No JSON, a member twice, nested too deeply.
-    #[error("it is not proper JSON: {0}")]
+    #[error("it is not valid JSON: {0}")]
     Json(String),
     /// Not the form of an A2A agent card.
     #[error("it is not an A2A agent card: {0}")]
     Form(String),
     /// A card under somebody else's subject.
-    #[error("it names {name:?}, whose token is {token}; the subject is that of another agent")]
+    #[error("it names {name:?}, whose token is {token}, but the subject belongs to another agent")]
     Name {
         /// The name on the card.
         name: String,
@@ -51,7 +52,7 @@ pub enum BadCard {
     #[error("{0} is empty")]
     Empty(&'static str),
     /// More entries than one can look at.
-    #[error("{field} has {found} entries, at most {limit} are allowed")]
+    #[error("{field} has {found} entries; the limit is {limit}")]
     Many {
         /// The list.
         field: &'static str,
@@ -61,7 +62,7 @@ pub enum BadCard {
         limit: usize,
     },
     /// A word, name or address that is too long to be one.
-    #[error("{field} has {found} bytes, at most {limit} are allowed")]
+    #[error("{field} has {found} bytes; the limit is {limit}")]
     Long {
         /// The field.
         field: &'static str,
@@ -71,10 +72,10 @@ pub enum BadCard {
         limit: usize,
     },
     /// Characters that steer a terminal, in a place where text is not cleaned but compared.
-    #[error("{0} holds control characters")]
+    #[error("{0} contains control characters")]
     Control(&'static str),
     /// Two entries that must differ are the same.
-    #[error("{field} {value:?} stands there twice")]
+    #[error("duplicate {field} {value:?}")]
     Twice {
         /// The field.
         field: &'static str,

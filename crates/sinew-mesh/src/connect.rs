@@ -1,9 +1,10 @@
-//! Opening a connection: where settings come from, and what a server must be.
+//! Opening a connection: the sources of settings, and the requirements for a server.
 //!
-//! A setting is the one given ([`Connect`]), else that of the environment, else that of a context of the `nats` command
-//! line, else a default. Credentials are one setting: whoever gives a user does not get the context's key as well. The
-//! *selected* context counts only where no address is given: a password that belongs to one server is not sent to another
-//! because somebody typed its address. A context that is *named* counts always.
+//! A setting is taken from [`Connect`], else from the environment, else from a context of the
+//! `nats` command line, else from a default. Credentials are one setting: an explicit user is not
+//! combined with the context's key. The *selected* context applies only if no address is given, so
+//! a password that belongs to one server is not sent to another because someone typed its address.
+//! A *named* context always applies.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,8 @@ impl Connect {
             (None, _) => Context::default(),
             (Some(name), Some(contexts)) => contexts.load(name)?,
             (Some(name), None) => {
-                let reason = "neither HOME nor XDG_CONFIG_HOME says where contexts are".to_owned();
+                let reason =
+                    "neither HOME nor XDG_CONFIG_HOME is set, so contexts cannot be found".to_owned();
                 return Err(MeshError::BadContext { name: name.clone(), reason });
             }
         };
@@ -216,7 +218,10 @@ impl Connect {
         if let Some(prefix) = &context.inbox_prefix
             && !prefix.split('.').all(is_token)
         {
-            return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is not a subject".to_owned()));
+            return Err(bad(
+                var::NATS_CONTEXT,
+                "the inbox_prefix of the context is not a subject".to_owned(),
+            ));
         }
         Ok(ConnectionSettings {
             servers,
@@ -245,8 +250,8 @@ fn certificate(
     match pairs.into_iter().find(|(cert, key)| cert.is_some() || key.is_some()) {
         None => Ok(None),
         Some((Some(cert), Some(key))) => Ok(Some((cert, key))),
-        Some((None, _)) => Err(bad(var::NATS_CERT, "a TLS key needs its certificate".to_owned())),
-        Some((_, None)) => Err(bad(var::NATS_KEY, "a TLS certificate needs its key".to_owned())),
+        Some((None, _)) => Err(bad(var::NATS_CERT, "a TLS key requires its certificate".to_owned())),
+        Some((_, None)) => Err(bad(var::NATS_KEY, "a TLS certificate requires its key".to_owned())),
     }
 }
 
@@ -255,11 +260,11 @@ fn connection_timeout(given: Option<Duration>, variable: Option<String>) -> Resu
     let timeout = match (given, variable) {
         (Some(timeout), _) => timeout,
         (None, Some(text)) => go_duration(&text)
-            .ok_or_else(|| bad(var::NATS_TIMEOUT, "this is not a duration such as 5s or 500ms".to_owned()))?,
+            .ok_or_else(|| bad(var::NATS_TIMEOUT, "not a duration such as 5s or 500ms".to_owned()))?,
         (None, None) => TIMEOUT,
     };
     if timeout.is_zero() {
-        return Err(bad(var::NATS_TIMEOUT, "it must be longer than nothing".to_owned()));
+        return Err(bad(var::NATS_TIMEOUT, "must be greater than zero".to_owned()));
     }
     Ok(timeout)
 }
@@ -442,7 +447,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
         if !ended && (mesh.is_screened() || !is_broken) {
             continue;
         }
-        tracing::warn!(ended, "the connection was lost; every message is checked now before it is read");
+        tracing::warn!(ended, "the connection was lost; checking every message before it is read");
         metrics::counter!("sinew_connections_screened_total").increment(1);
         let mut attempt = 0;
         losses = loop {
@@ -451,7 +456,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
                     mesh.renew(line);
                     break losses;
                 }
-                Err(error) => tracing::debug!(%error, "the screened connection is not open yet"),
+                Err(error) => tracing::debug!(%error, "cannot open the screened connection; retrying"),
             }
             attempt += 1;
             sleep(pause(attempt, LONGEST_WAIT)).await;
@@ -478,7 +483,7 @@ async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<Conne
         return None;
     };
     mesh.upgrade()?.renew(line);
-    tracing::info!("no unreadable message for a while; messages are no longer checked");
+    tracing::info!("received no unreadable message for a while; no longer checking messages");
     Some(losses)
 }
 
@@ -501,7 +506,7 @@ impl ConnectionSettings {
             ConnectionCredentials::Creds(path) => {
                 let creds = secret(var::NATS_CREDS, path)?;
                 named = name_in(&creds);
-                let reason = format!("{}: this is not a file of NATS credentials", path.display());
+                let reason = format!("{}: not a NATS credentials file", path.display());
                 options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
             }
             ConnectionCredentials::Jwt { jwt, seed } => {
@@ -510,7 +515,7 @@ impl ConnectionSettings {
                      -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
                 );
                 named = name_in(&creds);
-                let reason = "user_jwt and user_seed of the context do not fit each other".to_owned();
+                let reason = "user_jwt and user_seed of the context do not match".to_owned();
                 options.credentials(&creds).map_err(|_| bad(var::NATS_CONTEXT, reason))?
             }
         };
@@ -522,7 +527,7 @@ impl ConnectionSettings {
         let info = client.server_info();
         let unknown = || MeshError::Unreachable {
             what: "read the server's version",
-            reason: format!("{} does not say one", self.address()),
+            reason: format!("{} does not report one", self.address()),
         };
         let version = Version::parse(&info.version).ok_or_else(unknown)?;
         if !version.is_supported() {
@@ -536,7 +541,9 @@ impl ConnectionSettings {
         asked.map(drop).map_err(|error| MeshError::NoJetStream {
             address: self.address(),
             reason: match error.kind() {
-                AccountErrorKind::JetStreamUnavailable => "the server was started without it".to_owned(),
+                AccountErrorKind::JetStreamUnavailable => {
+                    "the server was started without JetStream".to_owned()
+                }
                 _ => error.to_string(),
             },
         })
@@ -568,8 +575,7 @@ impl ConnectionSettings {
 
 /// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
 fn servers(url: &str, origin: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
-    let wrong =
-        || bad("the address of the server", format!("{origin}: this is not an address of a NATS server"));
+    let wrong = || bad("the address of the server", format!("{origin}: not the address of a NATS server"));
     let mut servers = Vec::new();
     let mut auth = ConnectionCredentials::Nobody;
     for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {
@@ -590,7 +596,8 @@ fn servers(url: &str, origin: &str) -> Result<(Vec<ServerAddr>, ConnectionCreden
         address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
         let server = ServerAddr::from_url(address).map_err(|_| wrong())?;
         if server.is_websocket() {
-            let reason = "WebSocket cannot be used: its messages are not checked; use nats:// or tls://";
+            let reason =
+                "WebSocket is not supported because its messages are not checked; use nats:// or tls://";
             return Err(bad(var::NATS_URL, reason.to_owned()));
         }
         servers.push(server);
@@ -611,7 +618,7 @@ fn auth(
         (None, None, Some(user), Some(password)) => ConnectionCredentials::User(user, password),
         (None, None, Some(token), None) => ConnectionCredentials::Token(token),
         (None, None, None, Some(_)) => {
-            return Err(bad(var::NATS_PASSWORD, "a password needs its user".to_owned()));
+            return Err(bad(var::NATS_PASSWORD, "a password requires a user".to_owned()));
         }
         (None, None, None, None) => ConnectionCredentials::Nobody,
     })

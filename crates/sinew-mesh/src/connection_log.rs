@@ -1,5 +1,5 @@
-//! Log lines about the connection to the broker: one when it is lost, one now and then while it is
-//! away, one when it is back.
+//! Log lines about the connection to the broker: one when it is lost, one periodically while it is
+//! lost, one when it is restored.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -47,15 +47,15 @@ impl ConnectionLog {
         match self.news(event, Instant::now()) {
             Some(ConnectionNews::Connected) => tracing::info!(%address, "connected to NATS"),
             Some(ConnectionNews::Lost) => {
-                tracing::warn!(%address, "the connection to NATS was lost; trying again");
+                tracing::warn!(%address, "the connection to NATS was lost; reconnecting");
             }
             Some(ConnectionNews::Away { since, attempts }) => {
                 let lost_for = Seconds(since);
-                tracing::warn!(%address, %lost_for, attempts, %event, "NATS is still not reachable");
+                tracing::warn!(%address, %lost_for, attempts, %event, "NATS is still unreachable");
             }
             Some(ConnectionNews::Back { after, attempts }) => {
                 let after = Seconds(after);
-                tracing::info!(%address, attempts, "connected to NATS again after {after}");
+                tracing::info!(%address, attempts, "reconnected to NATS after {after}");
             }
             None => self.write_other(event),
         }
@@ -65,23 +65,23 @@ impl ConnectionLog {
         let address = &self.address;
         match event {
             Event::LameDuckMode => {
-                tracing::warn!(%address, "the NATS server is about to stop; clients move to another");
+                tracing::warn!(%address, "the NATS server is shutting down; clients move to another server");
             }
             Event::SlowConsumer(subscription) => {
                 log_limited!(
                     warn,
                     %address,
                     subscription,
-                    "messages were dropped: they arrive faster than this process reads them"
+                    "messages were dropped because they arrive faster than this process reads them"
                 );
             }
             Event::ServerError(error) => {
-                log_limited!(warn, %address, %error, "the NATS server reports an error");
+                log_limited!(warn, %address, %error, "the NATS server reported an error");
             }
             Event::ClientError(error) if !self.is_lost() => {
-                log_limited!(warn, %address, %error, "the connection to NATS has an error");
+                log_limited!(warn, %address, %error, "the connection to NATS failed");
             }
-            Event::Closed => tracing::info!(%address, "the connection to NATS is closed"),
+            Event::Closed => tracing::info!(%address, "the connection to NATS was closed"),
             _ => {}
         }
     }

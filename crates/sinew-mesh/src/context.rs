@@ -66,19 +66,17 @@ impl Contexts {
     pub(crate) fn load(&self, name: &str) -> Result<Context, MeshError> {
         // The name becomes part of a path.
         if name.is_empty() || name.contains("..") || name.contains(['/', '\\', '\0']) {
-            return Err(bad(name, "this is not a name of a context".to_owned()));
+            return Err(bad(name, "not a valid context name".to_owned()));
         }
         let path = self.folder.join("context").join(format!("{name}.json"));
         let text = read(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                bad(name, format!("there is none of this name ({}){}", path.display(), self.others()))
-            }
+            io::ErrorKind::NotFound => bad(name, format!("not found ({}){}", path.display(), self.others())),
             _ => bad(name, format!("{}: {error}", path.display())),
         })?;
         // The parser's own words may quote what is secret; where it stopped is enough.
         let mut context: Context = serde_json::from_str(&text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            bad(name, format!("{}:{line}:{column}: this is not a context", path.display()))
+            bad(name, format!("{}:{line}:{column}: not a context", path.display()))
         })?;
         for (entry, value) in [
             ("nsc", &context.nsc),
@@ -86,7 +84,7 @@ impl Contexts {
             ("windows_cert_store", &context.windows_cert_store),
         ] {
             if value.as_deref().is_some_and(|value| !value.is_empty()) {
-                return Err(bad(name, format!("its entry `{entry}` is not supported here")));
+                return Err(bad(name, format!("the entry `{entry}` is not supported")));
             }
         }
         for text in context.texts() {
@@ -116,7 +114,7 @@ impl Contexts {
             .collect();
         names.sort();
         names.truncate(10);
-        if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) }
+        if names.is_empty() { String::new() } else { format!("; available contexts: {}", names.join(", ")) }
     }
 }
 

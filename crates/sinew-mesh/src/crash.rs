@@ -1,8 +1,10 @@
-//! Places where a process can be told to die, so that tests see what a crash leaves between two durable writes.
+//! Crash points: places where a process can be terminated, so that tests see the state that a crash
+//! leaves between two durable writes.
 //!
-//! Only the feature `crash-points` gives them a meaning, and only test programs turn it on; without it every call here is
-//! empty. `SINEW_CRASH_AT=result.sent:3` ends the process, without a word to anybody, when it is at `result.sent` for the
-//! third time. A write has three places: before it is sent, sent while nobody has heard the answer, and answered.
+//! They are active only with the feature `crash-points`, which only test programs enable; otherwise
+//! every call is empty. `SINEW_CRASH_AT=result.sent:3` terminates the process at its third pass of
+//! `result.sent`. A write has three points: before it is sent, sent but not acknowledged, and
+//! acknowledged.
 
 #[cfg(not(feature = "crash-points"))]
 pub(crate) use off::{after, before, sent};

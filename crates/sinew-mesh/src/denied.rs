@@ -1,7 +1,8 @@
-//! Permission violations: read from the connection, and handed to the request that waits for an answer.
+//! Permission violations: read from the connection and passed to the request that waits for a
+//! reply.
 //!
-//! A server drops a message that its user may not publish and reports it on the connection, not to the request, which
-//! would wait until its timeout.
+//! A server drops a message that its user is not permitted to publish and reports it on the
+//! connection, not to the request, which would wait until its timeout.
 
 use std::future::{Future, pending};
 

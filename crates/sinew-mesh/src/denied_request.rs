@@ -1,4 +1,4 @@
-//! Requests that end with an error when the server does not permit them.
+//! Requests that fail immediately if the server does not permit them.
 
 use std::future::Future;
 
@@ -47,9 +47,9 @@ impl Mesh {
         let who = holders(self.namespace(), self.caller(), subject, |rights| denied.permits(rights));
         let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
         let takes = match who.as_slice() {
-            [] => "no role may".to_owned(),
+            [] => "no role has this right".to_owned(),
             // Every role has the right under that name, so the connection has another name.
-            [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
+            [(_, name), ..] if who.len() == Role::ALL.len() => format!("requires the name {}", named(name)),
             roles => {
                 let worded = |(role, name): &(Role, Token)| {
                     if name == self.caller() {
@@ -58,7 +58,7 @@ impl Mesh {
                         format!("{} as {}", role.as_str(), named(name))
                     }
                 };
-                format!("that takes the role {}", roles.iter().map(worded).collect::<Vec<_>>().join(" or "))
+                format!("requires the role {}", roles.iter().map(worded).collect::<Vec<_>>().join(" or "))
             }
         };
         let subject = subject.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();

@@ -13,37 +13,38 @@ use crate::version::{OLDEST, Version};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {
-    /// The broker could not be reached, or did not answer in time. What was asked may have been done.
-    #[error("the NATS server did not answer: {what}: {reason}")]
+    /// The broker was unreachable or did not respond in time. The operation may have been
+    /// performed.
+    #[error("the NATS server did not respond ({what}): {reason}")]
     Unreachable {
         /// Operation that failed.
         what: &'static str,
         /// Error of the client library.
         reason: String,
     },
-    /// The broker refused.
-    #[error("the NATS server refused: {what}: {reason}")]
+    /// The broker refused the request.
+    #[error("the NATS server refused the request ({what}): {reason}")]
     Refused {
         /// Operation that failed.
         what: &'static str,
         /// Error of the server.
         reason: String,
     },
-    /// The broker has no room left: its disk, the account or the stream is full. Nothing was stored.
-    #[error("the NATS server has no room: {what}: {reason}")]
+    /// The disk of the broker, the account or the stream is full. Nothing was stored.
+    #[error("the NATS server has no space left ({what}): {reason}")]
     NoRoom {
         /// Operation that failed.
         what: &'static str,
         /// Error of the server.
         reason: String,
     },
-    /// No program nats-server that could be started.
+    /// No suitable nats-server program was found.
     #[error("no nats-server {OLDEST} or newer was found; install one with deploy/get-nats.sh{}", looked_at(.seen))]
     NoServer {
-        /// Programs that were looked at, each with why it does not do.
+        /// Programs that were tried, each with the reason for its rejection.
         seen: String,
     },
-    /// The server is too old to be trusted.
+    /// The server is older than the oldest supported version.
     #[error("{what} is nats-server {version}; Sinew needs {OLDEST} or newer")]
     OldServer {
         /// The program or address.
@@ -51,30 +52,30 @@ pub enum MeshError {
         /// Its version.
         version: Version,
     },
-    /// The managed server did not start, or cannot be reached by signals.
+    /// The managed server did not start, or cannot be signalled.
     #[error("the managed nats-server failed: {reason}")]
     ServerFailed {
         /// Description, with the end of the server's log.
         reason: String,
     },
-    /// No server takes connections at the address.
-    #[error("no NATS server answers at {address}: {reason}")]
+    /// No server accepts connections at the address.
+    #[error("cannot connect to a NATS server at {address}: {reason}")]
     NothingListens {
-        /// The address, without what is secret in it.
+        /// The address without its secrets.
         address: String,
         /// Error of the client library.
         reason: String,
     },
-    /// The server knows nobody of these credentials.
-    #[error("the NATS server at {address} refuses the credentials: {reason}")]
+    /// The server does not accept the credentials.
+    #[error("the NATS server at {address} rejected the credentials: {reason}")]
     NotAllowed {
-        /// The address, without what is secret in it.
+        /// The address without its secrets.
         address: String,
         /// Error of the client library.
         reason: String,
     },
-    /// The server knows the user, and does not let it do this.
-    #[error("{user} may not {verb} {subject}: {takes}")]
+    /// The user lacks the right to do this.
+    #[error("{user} is not permitted to {verb} {subject}: {takes}")]
     Forbidden {
         /// Caller of the connection.
         user: String,
@@ -85,26 +86,26 @@ pub enum MeshError {
         /// Roles that have the right.
         takes: String,
     },
-    /// A context of the `nats` command line that cannot be used.
+    /// A context of the `nats` command line is unusable.
     #[error("NATS context {name}: {reason}")]
     BadContext {
         /// Its name.
         name: String,
-        /// Defect of the card.
+        /// Defect of the context.
         reason: String,
     },
-    /// The server or the account has no streams.
+    /// JetStream is not enabled for the server or the account.
     #[error("JetStream is not enabled at {address}: {reason}")]
     NoJetStream {
-        /// The address, without what is secret in it.
+        /// The address without its secrets.
         address: String,
         /// Error of the server.
         reason: String,
     },
-    /// A setting of the connection that cannot be used.
+    /// A connection setting is unusable.
     #[error("{setting}: {reason}")]
     BadSetting {
-        /// The setting, as it is named on the command line or in the environment.
+        /// Name of the setting on the command line or in the environment.
         setting: &'static str,
         /// Defect of the setting; never its value if that is secret.
         reason: String,
@@ -115,37 +116,37 @@ pub enum MeshError {
         /// The namespace.
         namespace: String,
     },
-    /// Streams or settings on the server differ from those that the mesh needs.
-    #[error("the mesh {namespace} is not set up as it must be: {differences}")]
+    /// Streams or settings on the server differ from the required ones.
+    #[error("the mesh {namespace} is not set up as required: {differences}")]
     Differs {
         /// The namespace.
         namespace: String,
         /// Every difference.
         differences: String,
     },
-    /// A mesh keeps the number of shards it was made with.
-    #[error("the mesh {namespace} has {have} shards and keeps them; {asked} were asked for")]
+    /// The number of shards of a mesh cannot be changed.
+    #[error("the mesh {namespace} has {have} shards, which cannot be changed to {asked}")]
     ShardsFixed {
         /// The namespace.
         namespace: String,
         /// Number of shards of the mesh.
         have: u32,
-        /// Number of shards asked for.
+        /// Requested number of shards.
         asked: u32,
     },
-    /// Another server works on the same files.
+    /// Another server uses the same files.
     #[error("the store {} is in use by another nats-server", store.display())]
     StoreInUse {
         /// The folder.
         store: PathBuf,
     },
-    /// A journal that was not read up to its end, or whose last append ended nobody knows how.
-    #[error("the journal of shard {shard} has to be read before it is written to")]
+    /// A journal was not read to its end, or the outcome of its last append is unknown.
+    #[error("the journal of shard {shard} must be read to its end before it is written to")]
     JournalUnread {
         /// The shard.
         shard: u32,
     },
-    /// A subject that is none for what is to be done with it.
+    /// A subject is unsuitable for the operation.
     #[error("{subject} is not {expected}")]
     WrongSubject {
         /// The rejected subject.
@@ -153,19 +154,19 @@ pub enum MeshError {
         /// Form of a valid subject.
         expected: &'static str,
     },
-    /// A card that must not be believed.
-    #[error("the card of agent {agent} is refused: {reason}")]
+    /// A card violates a rule.
+    #[error("the card of agent {agent} is rejected: {reason}")]
     BadCard {
         /// The agent's token in the subject.
         agent: String,
         /// The rule it breaks.
         reason: BadCard,
     },
-    /// An artifact's name, address or bytes.
+    /// An artifact's name, address or content is invalid.
     #[error(transparent)]
     Artifact(#[from] BadArtifact),
-    /// No object has this name.
-    #[error("{what} {id} is not there")]
+    /// No object with this name exists.
+    #[error("{what} {id} not found")]
     NotFound {
         /// The kind of thing.
         what: &'static str,
@@ -179,39 +180,40 @@ pub enum MeshError {
         what: &'static str,
         /// Its name.
         id: String,
-        /// How one can tell.
+        /// The detected damage.
         reason: String,
     },
-    /// More bytes than may travel or be stored in one piece.
-    #[error("{what} has {size} bytes, at most {limit} are allowed")]
+    /// The size exceeds the limit.
+    #[error("{what} has {size} bytes; the limit is {limit}")]
     TooLarge {
         /// The kind of thing.
         what: &'static str,
         /// Its size.
         size: u64,
-        /// The most there may be.
+        /// The limit.
         limit: u64,
     },
-    /// The end of a stream was lost with the server's power, and other messages may have its place.
-    #[error("stream {stream} was taken back below message {seq}, which was read before")]
+    /// The end of a stream was lost in a power failure of the server, and other messages may have
+    /// replaced it.
+    #[error("stream {stream} was rewound below message {seq}, which was already read")]
     StreamRewound {
         /// The stream's name on the server.
         stream: String,
         /// Sequence of the last message that was read.
         seq: u64,
     },
-    /// A question that nobody listens to: the agent is not there, the shard has no owner.
-    #[error("nobody answers for {what}")]
+    /// A request has no responders: the agent is offline, or the shard has no owner.
+    #[error("no responders for {what}")]
     NobodyAnswers {
-        /// Service that was asked.
+        /// The requested service.
         what: String,
     },
-    /// The answer did not come in time. The request may have been carried out.
-    #[error("{what} did not answer within {} ms", within.as_millis())]
+    /// No response arrived in time. The request may have been performed.
+    #[error("{what} did not respond within {} ms", within.as_millis())]
     NoAnswer {
-        /// Service that was asked.
+        /// The requested service.
         what: String,
-        /// How long was waited.
+        /// The timeout.
         within: std::time::Duration,
     },
     /// A received message does not have its required form.
@@ -226,11 +228,12 @@ pub enum MeshError {
 
 /// Describes the places that a search looked at, for the end of a message.
 fn looked_at(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(" (looked at {text})") }
+    if text.is_empty() { String::new() } else { format!(" (tried {text})") }
 }
 
 impl MeshError {
-    /// Says whether the same may work later: the broker was not reached, did not answer, or was full.
+    /// Says whether the same may work later: the broker was not reached, did not answer, or was
+    /// full.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -275,7 +278,8 @@ impl MeshError {
         }
     }
 
-    /// Turns an answer of the server that says no into an error: `code` is the status, `err_code` the precise reason.
+    /// Turns an answer of the server that says no into an error: `code` is the status, `err_code`
+    /// the precise reason.
     pub(crate) fn of_answer(what: &'static str, code: u64, err_code: u64, reason: String) -> Self {
         match code {
             _ if is_lack_of_room(err_code, &reason) => Self::NoRoom { what, reason },

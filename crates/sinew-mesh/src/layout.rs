@@ -1,4 +1,4 @@
-//! Settings of a mesh that never differ between its processes.
+//! Settings of a mesh that are the same in all its processes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

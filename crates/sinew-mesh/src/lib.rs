@@ -1,11 +1,13 @@
-//! The mesh on NATS: the only crate that speaks to a broker.
+//! The mesh on NATS: the only crate that communicates with a broker.
 //!
-//! Place in the flow: the executor appends commits to a shard's [`journal`], sends tasks, reads results and commands from
-//! its [`inbox`]; agents take tasks from their queue and put results; everybody reads cards, events and artifacts. What
-//! the messages mean is said in `sinew-protocol`; here they are bytes with a subject, headers and a place in a stream.
+//! The executor appends commits to a shard's [`journal`], sends tasks, and reads results and
+//! commands from its [`inbox`]; agents receive tasks from their queue and store results; all
+//! processes read cards, events and artifacts. `sinew-protocol` defines the messages; here they are
+//! bytes with a subject, headers and a position in a stream.
 //!
-//! It never decides what a workflow does, never keeps state that the broker does not have, never lets a core
-//! subscription carry anything that may not be lost, and never pastes a name into a subject.
+//! This crate never decides what a workflow does, never keeps state that the broker does not have,
+//! never sends a message that must not be lost over a core subscription, and never inserts a
+//! raw name into a subject.
 
 pub use async_nats;
 pub use async_nats::HeaderMap;

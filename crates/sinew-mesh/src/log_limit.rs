@@ -1,5 +1,5 @@
-//! Log lines that clients and peers can trigger: a few a second for each kind, with the number of
-//! those that were left out.
+//! Rate-limited log lines for events that clients and peers can trigger: a few per second and kind,
+//! with the number of suppressed lines.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -116,7 +116,7 @@ impl Mesh {
     pub fn connection_problem(&self) -> Option<String> {
         match self.line().client.connection_state() {
             State::Connected => None,
-            State::Pending | State::Disconnected => Some("the connection to NATS is away".to_owned()),
+            State::Pending | State::Disconnected => Some("disconnected from NATS".to_owned()),
         }
     }
 

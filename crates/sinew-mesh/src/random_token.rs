@@ -1,4 +1,4 @@
-//! Tokens of subjects that nobody can guess.
+//! Unguessable tokens for subjects.
 
 use data_encoding::HEXLOWER;
 

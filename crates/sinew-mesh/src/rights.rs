@@ -66,11 +66,10 @@ impl Mesh {
         let client = self.client();
         let asked = answer(self, WHAT, WAIT, client.request(OWN_RIGHTS, "".into()));
         let said = self.permitted(OWN_RIGHTS, asked).await??.map_err(|error| unreachable(WHAT, &error))?;
-        let malformed =
-            |reason: String| MeshError::Malformed { what: "what the server says of a user", reason };
+        let malformed = |reason: String| MeshError::Malformed { what: "the server's user info", reason };
         let said: Answer =
             serde_json::from_slice(&said.payload).map_err(|error| malformed(error.to_string()))?;
-        let user = said.data.ok_or_else(|| malformed("it says nothing".to_owned()))?;
+        let user = said.data.ok_or_else(|| malformed("it has no data".to_owned()))?;
         Ok(user.permissions.map(|limits| {
             let (publish, subscribe) =
                 (limits.publish.unwrap_or_default(), limits.subscribe.unwrap_or_default());

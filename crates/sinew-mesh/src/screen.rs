@@ -1,11 +1,13 @@
-//! A way to the server on which every frame is checked before the client library reads it.
+//! A connection to the server on which every frame is checked before the client library reads it.
 //!
-//! The library takes a connection from a socket only, so the way is a listener of this process on the loopback interface
-//! and one connection to the server for each that is accepted. The way costs a copy and two system calls per direction,
-//! so it is taken only after a message broke the direct connection, see [`crate::connect`].
+//! The library accepts only a connection from a socket, so this is a listener of this process on
+//! the loopback interface and one connection to the server for each accepted one. It costs a copy
+//! and two system calls per direction, so it is used only after a message broke the direct
+//! connection, see [`crate::connect`].
 //!
-//! Other users of the machine could connect to the listener: a connection is passed on only if it names the secret that
-//! this process made for it. TLS to the server ends here, between the library and here nothing leaves the process.
+//! Other users of the machine could connect to the listener, so a connection is forwarded only if
+//! it contains the secret that this process created for it. TLS to the server ends here; between
+//! the library and the listener, no data leaves the process.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -126,7 +128,7 @@ async fn accept(listener: TcpListener, state: Arc<RouteState>) {
                 }
                 // No file descriptor is free: the library tries again.
                 Err(error) => {
-                    tracing::debug!(%error, "a screened connection was not accepted");
+                    tracing::debug!(%error, "cannot accept a screened connection; retrying");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
@@ -137,7 +139,7 @@ async fn accept(listener: TcpListener, state: Arc<RouteState>) {
 
 async fn carry(local: TcpStream, state: Arc<RouteState>) {
     if let Err(error) = carried(local, &state).await {
-        tracing::debug!(%error, "a screened connection has ended");
+        tracing::debug!(%error, "a screened connection ended");
     }
 }
 
@@ -154,7 +156,7 @@ async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
         // The secret is for this process, not for the server's list of connections.
         let hello = String::from_utf8(hello.to_vec()).map_err(io::Error::other)?;
         if !hello.contains(&state.secret) {
-            return Err(io::Error::other("a connection without the secret of the route"));
+            return Err(io::Error::other("the connection does not have the secret of the route"));
         }
         drop(unproved);
         to_server.write_all(hello.replace(&format!(" {}", state.secret), "").as_bytes()).await?;
@@ -197,7 +199,7 @@ impl RouteState {
         // Clients that lose one server must not all go to the same other one.
         let first = rand::random_range(0..servers.len().max(1));
         servers.rotate_left(first);
-        let mut failed = io::Error::other("no server has an address");
+        let mut failed = io::Error::other("no server address is known");
         for server in &servers {
             match timeout(self.upstream.timeout, self.reach(server)).await {
                 Ok(Ok(reached)) => return Ok(reached),
@@ -222,7 +224,7 @@ impl RouteState {
         let asked = asked.is_some_and(|info: serde_json::Value| info["tls_required"] == true);
         if asked || self.upstream.tls_required || server.tls_required() {
             if !rest.is_empty() {
-                return Err(io::Error::other("the server said more before the TLS handshake"));
+                return Err(io::Error::other("the server sent data before the TLS handshake"));
             }
             return Ok((Box::new(self.secured(tcp, server).await?), info));
         }
@@ -250,17 +252,9 @@ impl RouteState {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.is_none_or(|shown| shown.elapsed() > LOG_INTERVAL) {
             *shown = Some(Instant::now());
-            tracing::warn!(
-                subject,
-                reason,
-                "a message cannot be read off the wire; set aside or passed over"
-            );
+            tracing::warn!(subject, reason, "cannot parse a message; it is quarantined or skipped");
         } else {
-            tracing::debug!(
-                subject,
-                reason,
-                "a message cannot be read off the wire; set aside or passed over"
-            );
+            tracing::debug!(subject, reason, "cannot parse a message; it is quarantined or skipped");
         }
     }
 

@@ -1,11 +1,13 @@
-//! A nats-server as a child of this process: what `sinew dev` runs on, and what every test of the mesh runs on.
+//! A nats-server as a child of this process, used by `sinew dev` and by all tests of the mesh.
 //!
-//! It listens on the loopback interface only. Every user of this machine can connect to it unless it has a password.
+//! It listens on the loopback interface only. Every user of this machine can connect to it unless
+//! it has a password.
 //!
-//! The server ends with this process. It is in a process group of its own, so a Ctrl-C at the terminal does not reach it
-//! before its owner has drained. When the owner is killed, a small watchdog kills it: a shell that waits for the end of a
-//! pipe which only the owner holds open. Not covered: somebody who kills watchdog and owner together; then the store stays
-//! locked until the server is stopped by hand, and a second server is refused rather than started on the same files.
+//! The server ends with this process. It runs in its own process group, so a Ctrl-C at the terminal
+//! does not reach it before its owner has drained. If the owner is killed, a small watchdog kills
+//! the server: a shell that waits for the end of a pipe which only the owner holds open. If
+//! watchdog and owner are killed together, the store stays locked until the server is stopped
+//! manually, and a second server is refused rather than started on the same files.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -181,7 +183,7 @@ impl Server {
                 tempfile::Builder::new()
                     .prefix("sinew-nats-")
                     .tempdir()
-                    .map_err(|e| failed("cannot make a temporary folder", &e))?,
+                    .map_err(|e| failed("cannot create a temporary folder", &e))?,
             ),
         };
         let store =
@@ -277,7 +279,7 @@ impl Server {
             Ok(())
         })
         .await
-        .unwrap_or_else(|_| Err(failed("it does not halt".to_owned())))
+        .unwrap_or_else(|_| Err(failed("it does not stop on SIGSTOP".to_owned())))
     }
 
     /// Lets a halted process go on.
@@ -435,12 +437,12 @@ impl Server {
     fn is_halted(&self) -> Result<bool, MeshError> {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let state = waitid(WaitId::Pid(self.process_id()?), look);
-        Ok(state.map_err(|error| failed(format!("cannot look at it: {error}")))?.is_some())
+        Ok(state.map_err(|error| failed(format!("cannot read its state: {error}")))?.is_some())
     }
 
     fn process_id(&self) -> Result<Pid, MeshError> {
         let pid = self.process.as_ref().and_then(|process| Pid::from_raw(process.server.id().cast_signed()));
-        pid.ok_or_else(|| failed("it does not run".to_owned()))
+        pid.ok_or_else(|| failed("it is not running".to_owned()))
     }
 }
 
@@ -481,7 +483,7 @@ fn watch(server: u32) -> Option<Child> {
         .process_group(0)
         .spawn();
     if let Err(error) = &watchdog {
-        tracing::warn!(%error, "nats-server will outlive this process if it is killed");
+        tracing::warn!(%error, "nats-server keeps running if this process is killed");
     }
     watchdog.ok()
 }
@@ -507,7 +509,7 @@ fn version_of(program: &Path) -> Result<Version, MeshError> {
     let output = run.map_err(|error| failed(error.to_string()))?;
     let printed = String::from_utf8_lossy(&output.stdout);
     let version = printed.split_whitespace().find_map(Version::parse);
-    let version = version.ok_or_else(|| failed("it does not say which nats-server it is".to_owned()))?;
+    let version = version.ok_or_else(|| failed("it does not report its version".to_owned()))?;
     if version.is_supported() {
         Ok(version)
     } else {

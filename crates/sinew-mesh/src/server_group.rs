@@ -1,5 +1,5 @@
-//! nats-servers as children of this process: one, or a cluster of them with copies of each stream, for `sinew dev --servers
-//! 3` and for tests of what a cluster promises.
+//! nats-servers as children of this process: one, or a cluster with replicated streams, for `sinew
+//! dev --servers 3` and for tests of cluster guarantees.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl ServerGroup {
                 tempfile::Builder::new()
                     .prefix("sinew-nats-")
                     .tempdir()
-                    .map_err(|error| failed(format!("cannot make a temporary folder: {error}")))?,
+                    .map_err(|error| failed(format!("cannot create a temporary folder: {error}")))?,
             ),
         };
         let password = options.password.clone();
@@ -136,7 +136,7 @@ impl ServerGroup {
             match asked.await {
                 Ok(()) => return Ok(()),
                 Err(reason) if Instant::now() > until => {
-                    return Err(failed(format!("the members do not agree on a leader: {reason}")));
+                    return Err(failed(format!("the members cannot elect a leader: {reason}")));
                 }
                 Err(_) => sleep(LOOK).await,
             }
@@ -158,7 +158,7 @@ fn count_for(store: &Path, wanted: Option<usize>) -> Result<usize, MeshError> {
     };
     match (wanted, made_for) {
         (Some(wanted), Some(made_for)) if wanted != made_for => Err(failed(format!(
-            "{} was made for {made_for} server(s), not for {wanted}; name another folder",
+            "{} was created for {made_for} server(s), not for {wanted}; use another folder",
             store.display()
         ))),
         (wanted, made_for) => Ok(wanted.or(made_for).unwrap_or(1).max(1)),

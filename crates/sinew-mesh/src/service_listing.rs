@@ -1,4 +1,4 @@
-//! The listed services of a connection, and their answers to questions about themselves.
+//! The listed services of a connection, and their replies to service queries.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,7 @@
-//! W3C trace context in the headers of messages, and the filter for headers that come from outside.
+//! W3C trace context in message headers, and the filter for headers from external callers.
 //!
-//! A trace is a hint for people: it joins what happened for one request, and nothing is decided by it.
+//! A trace is a hint for people: it connects the work for one request, and no decision depends on
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,7 +70,7 @@ impl fmt::Display for TraceParent {
 
 /// A text that is not a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no traceparent: expected VERSION-TRACE-SPAN-FLAGS in lower-case hex")]
+#[error("invalid traceparent: expected VERSION-TRACE-SPAN-FLAGS in lower-case hex")]
 pub struct BadTraceParent;
 
 impl FromStr for TraceParent {

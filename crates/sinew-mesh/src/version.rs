@@ -1,4 +1,4 @@
-//! Versions of nats-server, and the oldest one that the mesh can trust.
+//! Versions of nats-server, and the oldest supported one.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Frames of the NATS protocol, checked before the client library reads them.
 //!
-//! nats-server passes on header blocks and subjects of any bytes. The client library ends the connection at a block that
-//! breaks its grammar, and panics at a carriage return inside a header value. [`FrameScreen`] replaces such a frame by one
-//! that the library reads: same subscription, same reply, same body, and headers that say what was wrong.
+//! nats-server passes on header blocks and subjects of any bytes. The client library closes the
+//! connection at a block that violates its grammar, and panics at a carriage return inside a header
+//! value. [`FrameScreen`] replaces such a frame by one that the library can read, with the same
+//! subscription, reply and body, and headers that describe the defect.
 //!
 //! Pure: bytes in, bytes out.
 

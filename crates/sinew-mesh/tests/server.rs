@@ -112,8 +112,8 @@ async fn programs_that_do_not_do_are_refused_by_name() {
     let cases = [
         ("nats-server: v2.11.11", "SINEW-7013", "2.11.11"),
         ("nats-server: v2.9.10", "SINEW-7013", "2.9.10"),
-        ("hello", "SINEW-7012", "does not say"),
-        ("", "SINEW-7012", "does not say"),
+        ("hello", "SINEW-7012", "does not report"),
+        ("", "SINEW-7012", "does not report"),
     ];
     for (says, code, named) in cases {
         let folder = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ async fn a_group_keeps_what_is_stored_without_one_member_and_with_an_emptied_dis
     drop(group);
 
     let other = ServerGroup::start(options.clone(), Some(1)).await.unwrap_err().to_string();
-    assert!(other.contains("made for 3"), "{other}");
+    assert!(other.contains("created for 3"), "{other}");
     let group = ServerGroup::start(options, None).await.unwrap();
     assert_eq!(group.members().len(), 3);
     let context =

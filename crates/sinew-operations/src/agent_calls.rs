@@ -85,7 +85,7 @@ pub async fn ask_agent(mesh: &Mesh, question: AgentQuestion<'_>) -> Result<Agent
     tokio::select! {
         biased;
         answer = &mut asked => answer,
-        () = told => Err(unreadable(question.agent, "the progress ended")),
+        () = told => Err(unreadable(question.agent, "the progress stream ended")),
     }
 }
 
@@ -155,7 +155,7 @@ fn a2a_headers() -> HeaderMap {
 }
 
 fn unreadable(agent: &str, reason: &str) -> Failure {
-    let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(reason, 300));
+    let text = format!("cannot read the response of agent '{agent}': {}", words::one_line(reason, 300));
     Failure::new(FailureKind::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
 }
 
@@ -172,7 +172,7 @@ async fn exchange_anyhow(mesh: &Mesh, question: &AgentQuestion<'_>, id: &str) ->
         // No executor is there to ask.
         Err(failure) if failure.code == code::NOBODY_ANSWERS.as_str() => {
             let what =
-                format!("agent {agent}: it takes tasks from its queue only, and no executor is running");
+                format!("agent {agent}: it accepts tasks only from its queue, and no executor is running");
             return Err(MeshError::NobodyAnswers { what }.into());
         }
         exchanged => exchanged?,
@@ -253,7 +253,7 @@ async fn exchange(
     let task: Task = serde_json::from_value(task).map_err(|error| unreadable(agent, &error.to_string()))?;
     if matches!(task.status.state, TaskState::InputRequired | TaskState::AuthRequired) {
         let text = format!(
-            "agent '{agent}' asks for more: {}",
+            "agent '{agent}' requires input: {}",
             words::one_line(&format!("{:?}", task.status.state), 40)
         );
         return Err(Failure::new(FailureKind::Waiting, code::MESSAGE_CANNOT_BE_READ.as_str(), text));
@@ -303,7 +303,7 @@ pub async fn fetch_card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<
     let reply =
         mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
     let unreadable = |why: String| {
-        let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
+        let text = format!("cannot read the response of agent '{agent}': {}", words::one_line(&why, 300));
         Failure::new(FailureKind::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
     };
     let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;

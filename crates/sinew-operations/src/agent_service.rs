@@ -104,7 +104,7 @@ pub async fn ask_processes(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>
 
 async fn gather(mesh: &Mesh, agent: &str) -> Result<Vec<AgentProcess>, Failure> {
     let unsent = |error: &dyn std::fmt::Display| {
-        let text = format!("the processes of an agent cannot be asked: {error}");
+        let text = format!("cannot query the processes of an agent: {error}");
         Failure::new(FailureKind::Failed, code::NATS_SERVER_REFUSED.as_str(), text)
     };
     let client = mesh.client();

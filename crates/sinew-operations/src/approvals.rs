@@ -151,7 +151,7 @@ impl MeshOperator {
                     None => format!("execution {id} does not wait for a person"),
                 };
                 Err(Failure::new(FailureKind::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
-                    .hint("it may have been decided already: see `sinew execution describe`"))
+                    .hint("it may already be decided; see `sinew execution describe`"))
             }
         }
     }
@@ -169,7 +169,7 @@ impl MeshOperator {
                 code::NO_PERSON_AWAITED.as_str(),
                 format!("execution {place} does not wait for a person"),
             )
-            .hint("it may have been decided already: see `sinew execution describe`")),
+            .hint("it may already be decided; see `sinew execution describe`")),
         }
     }
 

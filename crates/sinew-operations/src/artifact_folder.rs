@@ -23,7 +23,7 @@ impl KeptArtifacts {
     pub fn open(folder: PathBuf) -> Result<Self, Failure> {
         keep_state_private(&folder).map_err(|error| Failure::unreadable(&folder, &error))?;
         let artifacts = ArtifactFolder::open(&folder).map_err(|error| {
-            let text = format!("cannot keep artifacts in {}: {error}", folder.display());
+            let text = format!("cannot store artifacts in {}: {error}", folder.display());
             Failure::new(FailureKind::Failed, error.code(), text)
         })?;
         Ok(Self { folder, artifacts: Arc::new(artifacts) })

@@ -63,11 +63,11 @@ pub async fn missing_callees(mesh: &Mesh, cards: &Cards, plan: &Plan) -> Result<
             }
         };
         let hint = match (is_workflow, plan.dialect.as_str()) {
-            (true, _) => "`sinew workflow deploy FILE` deploys it",
-            (false, "sam") => "`sinew serve agent FILE` serves it",
+            (true, _) => "deploy it with `sinew workflow deploy FILE`",
+            (false, "sam") => "serve it with `sinew serve agent FILE`",
             // A file of these dialects may leave open who does the work of a node.
             (false, _) => {
-                "`sinew serve agent FILE` serves it; `--default-agent KIND=AGENT` chooses the agent of nodes whose file \
+                "serve it with `sinew serve agent FILE`, or select an agent with `--default-agent KIND=AGENT` for nodes whose file \
                  names none"
             }
         };

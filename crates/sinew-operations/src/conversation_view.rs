@@ -76,7 +76,7 @@ fn text(body: &StepBody) -> String {
                 let _ = write!(text, ", delivery {}", begin.delivery);
             }
             if begin.reset {
-                text.push_str(", begins anew: the request or the agent file is another one");
+                text.push_str(", restarted because the request or the agent file changed");
             }
             if !begin.session.is_empty() {
                 let _ = write!(text, ", {}", words::count(begin.session.len(), "earlier conversation"));
@@ -97,21 +97,21 @@ fn text(body: &StepBody) -> String {
             }
             text
         }
-        StepBody::Question(call) => format!("turn {} call {}: a person is asked", call.turn, call.index),
+        StepBody::Question(call) => format!("turn {} call {}: asked a person", call.turn, call.index),
         StepBody::Decision { call, approved, by_person, comment } => {
             let decision = if *approved { "allowed" } else { "refused" };
             let by = if by_person.is_empty() { String::new() } else { format!(" by {by_person}") };
             let comment = comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
             format!("turn {} call {}: {decision}{by}{comment}", call.turn, call.index)
         }
-        StepBody::Call(call) => format!("turn {} call {}: begins", call.turn, call.index),
+        StepBody::Call(call) => format!("turn {} call {}: started", call.turn, call.index),
         StepBody::Done { call, result } => {
             let status = match result.status {
                 CallStatus::Succeeded => "succeeded",
                 CallStatus::Failed => "failed",
-                CallStatus::Invalid => "was not valid",
+                CallStatus::Invalid => "was invalid",
                 CallStatus::Refused => "was refused",
-                CallStatus::Unknown => "was interrupted; its fate is unknown",
+                CallStatus::Unknown => "was interrupted; its outcome is unknown",
             };
             let bytes = result.content.to_string().len();
             format!("turn {} call {}: {status} ({bytes} bytes)", call.turn, call.index)
@@ -125,8 +125,8 @@ fn text(body: &StepBody) -> String {
             .collect::<Vec<_>>()
             .join(", "),
         StepBody::Compact(compact) => match &compact.summary {
-            Some(_) => format!("turns before {} became a summary", compact.before),
-            None => format!("results before turn {} were left out", compact.before),
+            Some(_) => format!("turns before {} were summarized", compact.before),
+            None => format!("results before turn {} were omitted", compact.before),
         },
         StepBody::End(ConversationEnd::Output(_)) => "output".to_owned(),
         StepBody::End(ConversationEnd::Artifact(name)) => format!("output is artifact {name}"),

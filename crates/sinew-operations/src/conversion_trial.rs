@@ -19,9 +19,9 @@ pub fn read_document(file: &Path, dialect: Option<&str>) -> Result<Document, Fai
         workflow_file::document(file, &workflow_file::read(file)?).map_err(Failure::diagnostics)?;
     let found = workflow_file::dialect_of(&document, dialect)?.name();
     if found != DIALECT {
-        let text = format!("{} is of the dialect {found}: it has no conversion functions", file.display());
+        let text = format!("{} is in the dialect {found}, which has no conversion functions", file.display());
         return Err(Failure::new(FailureKind::Failed, code::CONVERSION_FUNCTION_MISSING.as_str(), text)
-            .hint("only agentteam has them on its connections"));
+            .hint("only agentteam has conversion functions on its connections"));
     }
     Ok(document)
 }
@@ -45,9 +45,9 @@ fn refused_trial(error: &TrialRefusal, file: &Path) -> Failure {
             (FailureKind::NotFound, "no connection of the file has a conversion function".to_owned())
         }
         TrialRefusal::Unknown { known, .. } => {
-            (FailureKind::NotFound, format!("functions are on {}", known.join(", ")))
+            (FailureKind::NotFound, format!("connections with a function: {}", known.join(", ")))
         }
-        TrialRefusal::NoFunction(_) => (FailureKind::Failed, "it carries what it gets".to_owned()),
+        TrialRefusal::NoFunction(_) => (FailureKind::Failed, "it passes its value on unchanged".to_owned()),
     };
     Failure::new(kind, code::CONVERSION_FUNCTION_MISSING.as_str(), format!("{}: {error}", file.display()))
         .hint(hint)
@@ -90,14 +90,17 @@ pub fn trial_failure(
     error: &agentteam::ConversionFailure,
     document: Document,
 ) -> Failure {
-    let after =
-        if trial.fell_back() { "the sample travels on as it is" } else { "an execution would fail here" };
+    let after = if trial.fell_back() {
+        "the sample is passed on unconverted"
+    } else {
+        "an execution would fail here"
+    };
     let own = match (error.script.line, error.script.column) {
         (Some(line), Some(column)) => format!("line {line}, column {column} of the function"),
         (Some(line), None) => format!("line {line} of the function"),
         _ => "the function".to_owned(),
     };
-    let message = format!("the conversion function of '{}' gave no result: {error}", trial.connection);
+    let message = format!("the conversion function of '{}' failed: {error}", trial.connection);
     let mut hint = format!("{own}; {after}");
     if let Some(snippet) = &error.script.snippet {
         hint = format!("{own}: {}; {after}", snippet.trim());

@@ -179,11 +179,11 @@ pub fn find_tool<'t>(
 ) -> Result<&'t WorkflowTool, Failure> {
     let named = |tool: &&WorkflowTool| tool.name() == name || tool.declaration().short_name() == name;
     tools.get(name).or_else(|| tools.values().find(named)).ok_or_else(|| {
-        let text = format!("no workflow is there for tool '{name}'");
+        let text = format!("no workflow provides the tool '{name}'");
         let failure = Failure::new(FailureKind::NotFound, code::NO_SUCH_TOOL.as_str(), text);
         match sinew_source::did_you_mean(name, tools.keys().map(String::as_str)) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
-            None => failure.hint("see `sinew tool list`; `sinew workflow deploy FILE` adds one"),
+            None => failure.hint("see `sinew tool list`; add one with `sinew workflow deploy FILE`"),
         }
     })
 }

@@ -200,7 +200,7 @@ fn refuse_names_of_agents(cards: &Cards, loaded: &Loaded) -> Result<(), Failure>
         {
             let text = format!("'{name}' is the name of an agent on the mesh, so no workflow can have it");
             return Err(Failure::new(FailureKind::Conflict, NAME_TAKEN, text)
-                .hint("give the workflow another name, or stop the agent first"));
+                .hint("rename the workflow, or stop the agent first"));
         }
     }
     Ok(())
@@ -218,10 +218,8 @@ pub async fn refuse_names_of_workflows<'a>(
     for name in names {
         if mesh.workflows().latest(name).await?.is_some() {
             let text = format!("'{name}' is the name of a deployed workflow, so no agent can have it");
-            return Err(Failure::new(FailureKind::Conflict, NAME_TAKEN, text).hint(format!(
-                "give the agent another name, or: sinew workflow delete {}",
-                words::shell(name)
-            )));
+            return Err(Failure::new(FailureKind::Conflict, NAME_TAKEN, text)
+                .hint(format!("rename the agent, or run: sinew workflow delete {}", words::shell(name))));
         }
     }
     Ok(())
@@ -251,7 +249,7 @@ pub async fn find_deployed(
         );
         return Err(match sinew_source::did_you_mean(name, names) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
-            None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
+            None => failure.hint("deploy one with `sinew workflow deploy FILE`, or use a path to a file"),
         });
     };
     let Some(version) = version else { return Ok((name.to_owned(), latest.deployment.digest.clone())) };
@@ -267,7 +265,7 @@ pub async fn find_deployed(
             code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
             format!("workflow '{name}' has no version {version}"),
         )),
-        _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),
+        _ => Err(Failure::usage(format!("'{version}' matches several versions of '{name}'"))),
     }
 }
 
@@ -278,8 +276,9 @@ pub async fn load_deployed(remote: &MeshOperator, argument: &Path) -> Result<Loa
     let (_, digest) = find_deployed(remote, name, version).await?;
     let program = remote.client.programs().by_digest(&digest).await.map_err(ClientError::Plan)?;
     let plan = program.graph.plan().clone();
-    let dialect = sinew_dialects::by_name(&plan.dialect)
-        .ok_or_else(|| Failure::usage(format!("this version has no dialect '{}'", plan.dialect)))?;
+    let dialect = sinew_dialects::by_name(&plan.dialect).ok_or_else(|| {
+        Failure::usage(format!("this version of Sinew does not support the dialect '{}'", plan.dialect))
+    })?;
     let places = vec![None; plan.nodes.len()];
     let lowered = Lowered { plan, places, warnings: Diagnostics::default(), agents: BTreeMap::new() };
     Ok(Loaded { path: argument.to_owned(), dialect, workflows: vec![lowered] })

@@ -22,7 +22,7 @@ use crate::mesh_status::{self, ExecutorStatus, MeshStatus};
 
 /// Advice about an agent that work waits for.
 const MISSING_AGENT_HINT: &str =
-    "start it: sinew serve agent FILE; or cancel the executions that wait for it";
+    "start it with `sinew serve agent FILE`, or cancel the executions that wait for it";
 /// Bytes a server should take in one message: events, results and commits are cut to less.
 const PAYLOAD: usize = 1024 * 1024;
 
@@ -166,7 +166,7 @@ impl Doctor {
         self.say("server", CheckState::Ok, text, None);
         // A limit below every need is reported as a problem of its own.
         if info.max_payload < PAYLOAD && !mesh.admin().has_small_payload() {
-            let text = format!("the server takes messages of at most {} bytes", info.max_payload);
+            let text = format!("the server accepts messages up to {} bytes", info.max_payload);
             self.say("payload", CheckState::Warn, text, Some("set max_payload to 1MB or more"));
         }
     }
@@ -174,7 +174,7 @@ impl Doctor {
     async fn streams(&mut self, mesh: &Mesh) -> bool {
         match mesh.admin().check().await {
             Ok(differences) if differences.is_empty() => {
-                let text = format!("the streams of mesh {} are as they must be", mesh.namespace());
+                let text = format!("the streams of mesh {} are set up as required", mesh.namespace());
                 self.say("streams", CheckState::Ok, text, None);
                 true
             }
@@ -195,7 +195,12 @@ impl Doctor {
     async fn problems(&mut self, mesh: &Mesh) {
         let found = mesh.admin().find_problems().await;
         if found.is_empty() {
-            self.say("storage", CheckState::Ok, "nothing is full, and what executors write is stored", None);
+            self.say(
+                "storage",
+                CheckState::Ok,
+                "storage has space, and the writes of executors are stored",
+                None,
+            );
         }
         for problem in found {
             let state = if problem.severe { CheckState::Fail } else { CheckState::Warn };
@@ -216,14 +221,16 @@ impl Doctor {
             (0, None) => self.say(
                 "executors",
                 CheckState::Fail,
-                "no executor is there: nothing goes on",
+                "no executor is running, so executions do not progress",
                 Some("sinew serve executor"),
             ),
             (0, Some(silence)) => self.say(
                 "executors",
                 CheckState::Fail,
-                format!("no executor lives ({silence}): nothing goes on"),
-                Some("sinew serve executor; executors that run are silent while the server stores nothing"),
+                format!("no executor is reachable ({silence}), so executions do not progress"),
+                Some(
+                    "sinew serve executor; running executors miss heartbeats while the server stores nothing",
+                ),
             ),
             (count, None) => self.say("executors", CheckState::Ok, words::count(count, "executor"), None),
             (count, Some(silence)) => {
@@ -231,7 +238,7 @@ impl Doctor {
                 let limit = MAX_EXECUTOR_SILENCE.as_millis();
                 let is_new = |one: &ExecutorStatus| one.silent_ms.is_some_and(|ms| u128::from(ms) < limit);
                 if status.executors.iter().any(is_new) {
-                    let hint = "look for its process, and start it again: sinew serve executor";
+                    let hint = "check its process, and restart it: sinew serve executor";
                     self.say("executors", CheckState::Fail, text, Some(hint));
                 } else {
                     self.say("executors", CheckState::Ok, text, None);
@@ -241,7 +248,12 @@ impl Doctor {
         let unowned = status.shards.saturating_sub(status.owned);
         if unowned > 0 && living > 0 {
             let text = format!("{unowned} of {} shards have no owner yet", status.shards);
-            self.say("shards", CheckState::Warn, text, Some("they are taken within seconds; look again"));
+            self.say(
+                "shards",
+                CheckState::Warn,
+                text,
+                Some("executors take them over within seconds; check again"),
+            );
         }
     }
 
@@ -275,21 +287,26 @@ impl Doctor {
         for refused in cards.refused() {
             let name =
                 words::one_line(&refused.agent.name().unwrap_or_else(|| refused.agent.to_string()), 60);
-            let text = format!("the card of '{name}' is refused: {}", refused.reason);
+            let text = format!("the card of '{name}' is rejected: {}", refused.reason);
             self.say("cards", CheckState::Warn, text, None);
         }
         if let Some(first) = status.set_aside.first() {
             let count = status.set_aside.len();
             let executions = words::count(count, "execution");
-            let text = format!("{executions} set aside until an operator resumes them, among them {first}");
+            let text = format!("{executions} held until an operator resumes them, including {first}");
             let hint = "sinew execution list --status waiting, then sinew execution resume ID";
             self.say("executions", CheckState::Warn, text, Some(hint));
         }
         match status.quarantined {
-            0 => self.say("quarantine", CheckState::Ok, "nothing was set aside", None),
+            0 => self.say(
+                "quarantine",
+                CheckState::Ok,
+                "no execution is held and no message is quarantined",
+                None,
+            ),
             count => {
                 let messages = words::count(usize::try_from(count).unwrap_or(usize::MAX), "message");
-                let text = format!("{messages} set aside");
+                let text = format!("{messages} quarantined");
                 self.say("quarantine", CheckState::Warn, text, Some("sinew mesh quarantine list"));
             }
         }
@@ -337,7 +354,7 @@ mod tests {
         use CheckState::{Fail, Ok, Warn};
         // Silence of each executor, shards of four that are served, and the findings about both.
         for (silences, owned, findings) in [
-            (&[][..], 0, &[("executors", Fail, "no executor is there: nothing goes on")][..]),
+            (&[][..], 0, &[("executors", Fail, "no executor is running, so executions do not progress")][..]),
             (&[None, None], 4, &[("executors", Ok, "2 executors")]),
             // One that was replaced long ago is no reason to wake somebody.
             (
@@ -359,7 +376,7 @@ mod tests {
                 &[(
                     "executors",
                     Fail,
-                    "no executor lives (3 unreachable, last heartbeat 12.0s ago): nothing goes on",
+                    "no executor is reachable (3 unreachable, last heartbeat 12.0s ago), so executions do not progress",
                 )],
             ),
         ] {

@@ -7,8 +7,10 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// `250ms`, `30s`, `5m`, `1h30m`, `7d`, `1d12h`, or a bare number of seconds; in milliseconds.
 pub fn parse_duration(text: &str) -> Result<u64, Failure> {
-    let wrong =
-        || Failure::usage(format!("'{text}' is not a duration")).hint("write 250ms, 30s, 5m, 1h30m or 7d");
+    let wrong = || {
+        Failure::usage(format!("'{text}' is not a duration"))
+            .hint("use a value such as 250ms, 30s, 5m, 1h30m or 7d")
+    };
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1000).ok_or_else(wrong);
     }

@@ -182,7 +182,8 @@ pub async fn fetch(found: &FoundExecution, one: &LeftArtifact) -> Result<Bytes, 
     match (&found.remote, &one.artifact.content) {
         (Some(remote), _) => Ok(remote.mesh().artifacts().get(&one.artifact).await?),
         (None, Content::Url(_)) => {
-            let text = format!("the bytes of '{}' lie on the mesh, not in the file", one.artifact.meta.name);
+            let text =
+                format!("the bytes of '{}' are stored on the mesh, not in the file", one.artifact.meta.name);
             Err(Failure::new(FailureKind::NotFound, code::MESH_REQUIRED.as_str(), text))
         }
         (None, inline) => {

@@ -45,11 +45,11 @@ impl FoundExecution {
 fn does_not_go_on(record: &Record) -> Failure {
     let code = code::MESH_REQUIRED.as_str();
     if record.source == RecordSource::Folder {
-        let text = "the execution ran in a process that is gone, and does not go on";
-        let hint = format!("`sinew execution describe {}` says what to do", record.reference());
+        let text = "the execution cannot continue because its process no longer exists";
+        let hint = format!("see `sinew execution describe {}` for the next steps", record.reference());
         return Failure::new(FailureKind::Usage, code, text).hint(hint);
     }
-    Failure::new(FailureKind::Usage, code, "an execution in a file does not go on")
+    Failure::new(FailureKind::Usage, code, "an execution in a file cannot continue")
 }
 
 /// Follows one execution.

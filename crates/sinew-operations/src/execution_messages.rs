@@ -19,7 +19,7 @@ pub fn stored_messages(record: &Record) -> Vec<Value> {
         json!({
             "at": words::instant(record.at()),
             "level": "warn",
-            "text": "(later messages of this execution are not kept: those above have 1 MiB)",
+            "text": "(later messages of this execution are not stored: the limit of 1 MiB is reached)",
         })
     });
     lines.iter().filter_map(spoken).chain(last).collect()
@@ -124,7 +124,7 @@ fn spoken(line: &EventLine) -> Option<Value> {
         "progressed" => ("info", progress_text(&fact["value"])),
         "replied" => {
             let fault = fact["result"].get("fault")?;
-            let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
+            let again = if fact["retried"] == json!(true) { "; retrying" } else { "" };
             (
                 "error",
                 format!(
@@ -134,7 +134,7 @@ fn spoken(line: &EventLine) -> Option<Value> {
                 ),
             )
         }
-        "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
+        "late" => ("warn", format!("the result of attempt {} arrived too late", fact["attempt"])),
         _ => return None,
     };
     // An agent says when it said something; its clock cannot be ahead of the record.

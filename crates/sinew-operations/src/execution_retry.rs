@@ -56,16 +56,16 @@ pub async fn plan_retry(
     reason: String,
 ) -> Result<PlannedRetry, Failure> {
     if version == RetryVersion::Latest && (wanted != RetryRequest::default() || !reason.is_empty()) {
-        let text = "a retry with the newest version is a new execution: it takes no nodes, input or reason";
+        let text = "a retry with the newest version is a new execution and accepts no nodes, input or reason";
         return Err(Failure::usage(text).hint(
-            "`sinew execution rerun ID --latest` takes another input, `--workflow-version same` takes nodes",
+            "use `sinew execution rerun ID --latest` for another input, or `--workflow-version same` for nodes",
         ));
     }
     let mut preview = retry::preview(&found.record, &wanted).map_err(refused)?;
     preview.latest = newest_version(found).await?;
     if version == RetryVersion::Latest {
         let remote = found.remote.as_ref().ok_or_else(|| {
-            let text = "the newest version is known on a mesh only";
+            let text = "the newest version is known only on a mesh";
             Failure::new(FailureKind::Usage, code::MESH_REQUIRED.as_str(), text)
         })?;
         let (_, newest) = find_deployed(remote, &found.record.plan().name, None).await?;
@@ -206,10 +206,9 @@ fn refused(refused: InputRefusal) -> Failure {
     };
     let failure = Failure::new(kind, refused.code(), refused.to_string());
     match refused {
-        InputRefusal::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
-        InputRefusal::DidNotFail(node) => {
-            failure.hint(format!("`sinew execution fork ID --at {node}` runs it again in a new execution"))
-        }
+        InputRefusal::NotEnded => failure.hint("cancel it with `sinew execution cancel ID`"),
+        InputRefusal::DidNotFail(node) => failure
+            .hint(format!("run it again in a new execution with `sinew execution fork ID --at {node}`")),
         InputRefusal::BadInput(_) => failure,
         _ => failure.hint("`sinew execution tree ID` shows what failed"),
     }
@@ -239,6 +238,6 @@ async fn check_input(found: &FoundExecution, retry: &RetryRequest) -> Result<(),
     if wrong.is_empty() {
         return Ok(());
     }
-    let text = format!("{} does not take it: {}", ask.target.name(), wrong.join("; ").trim());
+    let text = format!("{} does not accept it: {}", ask.target.name(), wrong.join("; ").trim());
     Err(refused(InputRefusal::BadInput(text)))
 }

@@ -113,11 +113,9 @@ pub fn fork(record: &Record, at: &[String], set: Vec<(String, SharedJson)>) -> R
     let again = nodes_behind(plan, if at.is_empty() { &named } else { &at });
     if let Some(ix) = named.iter().find(|ix| !is_work(plan, **ix)) {
         let id = &plan.node(*ix).id;
-        let why =
-            format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
-        return Err(
-            Failure::new(FailureKind::Conflict, NOT_GIVEN, why).hint("set the output that it looks at")
-        );
+        let why = format!("the branch of node '{id}' is not part of its output, so it cannot be set");
+        return Err(Failure::new(FailureKind::Conflict, NOT_GIVEN, why)
+            .hint("set the output that the node evaluates"));
     }
     let mut mode = ExecutionMode { given: kept_outputs(record, &again)?, ..ExecutionMode::default() };
     mode.given.extend(set);
@@ -136,7 +134,7 @@ pub fn planned_nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Fa
         let found = plan.find(name).filter(|ix| !plan.node(*ix).inner);
         found.ok_or_else(|| {
             let inner = plan.find(name).is_some();
-            let why = if inner { "is run by another node: name that one" } else { "is not in it" };
+            let why = if inner { "is run by another node; use that one" } else { "is not in the workflow" };
             Failure::new(FailureKind::NotFound, NO_SUCH_NODE, format!("node '{name}' {why}"))
                 .hint("`sinew execution tree ID` shows its nodes")
         })
@@ -188,12 +186,12 @@ pub fn kept_outputs(
         return Ok(kept);
     }
     let why = format!(
-        "outputs of {} cannot be given to another execution: in dialect {} they lie at ports",
+        "outputs of {} cannot be reused in another execution: in dialect {} they are stored at ports",
         at_ports.join(", "),
         plan.dialect
     );
     Err(Failure::new(FailureKind::Conflict, NOT_GIVEN, why)
-        .hint("`sinew execution rerun ID` runs all of it again"))
+        .hint("run everything again with `sinew execution rerun ID`"))
 }
 
 /// True if others work for the node; what it computes itself, and what people say, decides where tokens go.

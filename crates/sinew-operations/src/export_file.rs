@@ -19,9 +19,9 @@ pub fn read(path: &Path) -> Result<Record, Failure> {
         Failure::new(
             FailureKind::Failed,
             code::NOT_EXPORT_OF_EXECUTION.as_str(),
-            format!("{name} is not an export of an execution: {why}"),
+            format!("{name} is not an exported execution: {why}"),
         )
-        .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
+        .hint("create an export with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
     })
 }
 

@@ -98,8 +98,8 @@ impl Failure {
     /// Files are wrong; the diagnostics say where.
     pub fn diagnostics(diagnostics: Diagnostics) -> Self {
         let message = match diagnostics.errors() {
-            1 => "there is an error in the files".to_owned(),
-            count => format!("there are {count} errors in the files"),
+            1 => "found 1 error in the files".to_owned(),
+            count => format!("found {count} errors in the files"),
         };
         let mut failure = Self::new(FailureKind::Failed, code::FILES_HAVE_ERRORS.as_str(), message);
         failure.diagnostics = Some(diagnostics);
@@ -137,9 +137,11 @@ impl From<MeshError> for Failure {
         let failure = Self::new(exit, known(error.code()), error.to_string());
         match &error {
             MeshError::NothingListens { .. } => {
-                failure.hint("start one with `sinew dev`, or name another with --nats or --context")
+                failure.hint("start a server with `sinew dev`, or use another one with --nats or --context")
             }
-            MeshError::Forbidden { .. } => failure.hint("`sinew doctor` says what these credentials may do"),
+            MeshError::Forbidden { .. } => {
+                failure.hint("`sinew doctor` shows the rights of these credentials")
+            }
             MeshError::NotProvisioned { .. } | MeshError::Differs { .. } => {
                 failure.hint("see `sinew mesh check`, then `sinew mesh provision`")
             }
@@ -162,7 +164,7 @@ impl From<ClientError> for Failure {
         };
         let hint = match &error {
             ClientError::Held { execution, .. } => Some(format!(
-                "`sinew execution resume {execution}` takes it up again, `sinew execution cancel {execution}` ends it"
+                "resume it with `sinew execution resume {execution}`, or cancel it with `sinew execution cancel {execution}`"
             )),
             _ => None,
         };

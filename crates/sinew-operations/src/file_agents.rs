@@ -53,7 +53,7 @@ const PLUGIN_DEPTH: u32 = 4;
 /// the node plugins below `nodes/` there.
 pub fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        let text = format!("there is no file or folder {}", missing.display());
+        let text = format!("file or folder {} not found", missing.display());
         return Err(Failure::new(FailureKind::NotFound, code::FILE_CANNOT_BE_READ.as_str(), text));
     }
     let mut places: Vec<PathBuf> = paths.to_vec();
@@ -233,7 +233,7 @@ fn context(call: &Call) -> Value {
 
 /// Returns what to do about an agent that is not in a set: the near name that may be meant, and the command that makes one.
 pub fn advice_on_missing(name: &str, set: &AgentSet) -> String {
-    let make = format!("`sinew new agent {}` makes one", words::shell(name));
+    let make = format!("create one with `sinew new agent {}`", words::shell(name));
     match sinew_source::did_you_mean(name, set.names()) {
         Some(near) => format!("did you mean '{near}'? {make}"),
         None => make,

@@ -62,7 +62,7 @@ pub async fn deploy_hook(mesh: &Mesh, trigger: WebhookTrigger) -> Result<HookRow
     trigger.check().map_err(Failure::usage)?;
     let deployed = mesh.workflows().latest(&trigger.workflow).await?;
     if deployed.is_none() {
-        let text = format!("there is no workflow {:?}", trigger.workflow);
+        let text = format!("workflow {:?} not found", trigger.workflow);
         return Err(Failure::new(FailureKind::NotFound, code::WEBHOOK_UNKNOWN.as_str(), text)
             .hint("deploy it first: sinew workflow deploy FILE"));
     }
@@ -88,7 +88,7 @@ pub async fn list_hooks(mesh: &Mesh) -> Result<Vec<HookRow>, Failure> {
 pub async fn remove_hook(mesh: &Mesh, name: &str) -> Result<HookRow, Failure> {
     let row = list_hooks(mesh).await?.into_iter().find(|row| row.name == name);
     let row = row.ok_or_else(|| {
-        let text = format!("there is no webhook trigger {name:?}");
+        let text = format!("webhook trigger {name:?} not found");
         Failure::new(FailureKind::NotFound, code::WEBHOOK_UNKNOWN.as_str(), text)
             .hint("see `sinew gateway hook list`")
     })?;

@@ -112,12 +112,12 @@ fn random_text(chars: usize) -> String {
 /// Refuses a key that could never open anything.
 fn refuse_useless(new: &NewKey, now: u64) -> Result<(), Failure> {
     if new.expires_at.is_some_and(|end| end <= now) {
-        return Err(Failure::usage("the key would end at the moment it is made")
-            .hint("name a time such as 12h or 90d; a key without one never ends"));
+        return Err(Failure::usage("the key would expire immediately")
+            .hint("use a duration such as 12h or 90d; a key without one never expires"));
     }
     if new.patterns.iter().any(String::is_empty) {
-        return Err(Failure::usage("an empty pattern names no workflow and no agent")
-            .hint("name one, write `*` for all, or `orders-*` for those whose names begin so"));
+        return Err(Failure::usage("an empty pattern matches no workflow and no agent")
+            .hint("use a name, `*` for all, or a prefix such as `orders-*`"));
     }
     Ok(())
 }
@@ -178,8 +178,7 @@ pub async fn revoke_keys(mesh: &Mesh, id_or_name: &str, now: u64) -> Result<Vec<
         revoked.push(KeyRow::of(&key, now));
     }
     if revoked.is_empty() {
-        let text =
-            format!("there is no key with the id {id_or_name:?}, and no valid key of an owner of this name");
+        let text = format!("no key has the id {id_or_name:?}, and no owner of this name has a valid key");
         return Err(Failure::new(FailureKind::NotFound, code::GATEWAY_CALLER_UNKNOWN.as_str(), text)
             .hint("see `sinew gateway key list`"));
     }
@@ -204,7 +203,7 @@ async fn store(mesh: &Mesh, key: &AccessKey, revision: Option<u64>) -> Result<Op
 }
 
 fn conflict(id: &Token) -> Failure {
-    let text = format!("somebody else changed the key {id} at the same time");
+    let text = format!("the key {id} was changed concurrently");
     Failure::new(FailureKind::Conflict, code::GATEWAY_CALLER_UNKNOWN.as_str(), text).hint("try again")
 }
 

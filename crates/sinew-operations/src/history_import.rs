@@ -19,7 +19,7 @@ pub fn refuse_open(record: &Record) -> Result<(), Failure> {
         return Err(Failure::new(
             FailureKind::Conflict,
             code::EXECUTION_NOT_ENDED.as_str(),
-            format!("it has not ended: it is {}", status.as_str()),
+            format!("the execution has not ended; its status is {}", status.as_str()),
         ));
     }
     Ok(())
@@ -37,7 +37,7 @@ pub async fn import_execution(
         return Err(Failure::new(
             FailureKind::Conflict,
             code::EXECUTION_EXISTS.as_str(),
-            format!("the mesh has an execution {id} already"),
+            format!("the mesh already has an execution {id}"),
         ));
     }
     deployment::store(remote.mesh(), record.plan(), None, None).await?;

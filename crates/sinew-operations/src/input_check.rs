@@ -26,7 +26,7 @@ pub fn check_input(program: &Program, input: &Value, mode: &ExecutionMode) -> Re
     Err(Failure::new(
         FailureKind::Usage,
         known(&fault.code),
-        format!("the input was not taken, and nothing was stored: {message}"),
+        format!("the input is rejected and nothing was stored: {message}"),
     )
     .hint(format!("`sinew workflow describe {name}` shows the schema of the input")))
 }

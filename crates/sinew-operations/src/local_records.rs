@@ -59,8 +59,8 @@ pub fn find(text: &str) -> Result<Option<Record>, Failure> {
     let mut named = all.iter().filter(|one| text == "@latest" || one.id.starts_with(text));
     let Some(first) = named.next() else { return Ok(None) };
     if text != "@latest" && first.id != text && named.next().is_some() {
-        let text = format!("'{text}' begins several executions of this folder");
-        return Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("give more of its characters"));
+        let text = format!("'{text}' matches several executions of this folder");
+        return Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("use a longer prefix"));
     }
     read(first).map(Some)
 }

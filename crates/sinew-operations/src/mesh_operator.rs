@@ -126,7 +126,7 @@ impl MeshOperator {
     pub async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
         let everything = |_: &ExecutionRow| true;
         if text == LATEST {
-            let none = || Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
+            let none = || Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, "no execution exists yet");
             return self.latest(everything, NEWEST).await?.ok_or_else(none);
         }
         let whole = parse(text)?;
@@ -218,16 +218,16 @@ impl MeshOperator {
             let unknown = no_such(id.as_str());
             return Ok(if self.client.unlisted_shards().await?.contains(&shard) {
                 unknown.hint(
-                    "no executor serves its shard, and starts of other callers that are stored there are not shown to \
+                    "no executor serves its shard, and stored starts of other callers are not visible to \
                      this user",
                 )
             } else {
                 unknown
             });
         }
-        let text = format!("execution {id} is stored, and no executor has taken it");
+        let text = format!("execution {id} is stored, but no executor has started it");
         Ok(Failure::new(FailureKind::Conflict, code::START_NOT_TAKEN.as_str(), text).hint(
-            "`sinew serve executor` or `sinew dev` starts an executor; `sinew top` shows those there are",
+            "start an executor with `sinew serve executor` or `sinew dev`; `sinew top` lists the running ones",
         ))
     }
 
@@ -351,8 +351,8 @@ fn only_beginning<'a>(
     let more = found.count();
     let others = if more > 0 { format!(" and {more} more") } else { String::new() };
     let (first, second) = (&first.execution, &second.execution);
-    let text = format!("'{text}' begins several executions: {first}, {second}{others}");
-    Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("give more of its characters"))
+    let text = format!("'{text}' matches several executions: {first}, {second}{others}");
+    Err(Failure::new(FailureKind::Usage, SEVERAL, text).hint("use a longer prefix"))
 }
 
 fn parse(text: &str) -> Result<ExecutionId, Failure> {
@@ -361,8 +361,8 @@ fn parse(text: &str) -> Result<ExecutionId, Failure> {
 
 fn no_such(text: &str) -> Failure {
     let shown = words::one_line(text, 80);
-    Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, format!("there is no execution '{shown}'"))
-        .hint("see `sinew execution list`; the first characters of an id and @latest do")
+    Failure::new(FailureKind::NotFound, NO_SUCH_EXECUTION, format!("execution '{shown}' not found"))
+        .hint("see `sinew execution list`; a prefix of an id and @latest are accepted")
 }
 
 /// Returns what an open execution waits for: who paused it, else an agent that cannot answer, with the reason.

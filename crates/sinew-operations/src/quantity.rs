@@ -37,7 +37,8 @@ pub fn parse_byte_count(text: &str) -> Result<u64, Failure> {
         .and_then(|number| number.checked_mul(unit))
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| {
-            Failure::usage(format!("'{text}' is not a number of bytes")).hint("write 512MB or 10GiB")
+            Failure::usage(format!("'{text}' is not a number of bytes"))
+                .hint("use a value such as 512MB or 10GiB")
         })
 }
 

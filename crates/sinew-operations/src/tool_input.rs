@@ -20,9 +20,11 @@ pub fn tool_input(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result
     match tool.prepare(arguments, 0, check) {
         Ok(ToolInput::Parameters { content, .. }) => Ok(content),
         Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(
-            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, and a command line has none"
+            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, but a command line has no session"
         ))
-        .hint("`sinew run NAME --mesh --input-artifact ADDRESS` takes one that `sinew artifact put` stored")),
+        .hint(
+            "store one with `sinew artifact put`, then use `sinew run NAME --mesh --input-artifact ADDRESS`",
+        )),
         Err(fault) => {
             let lines: Vec<&str> =
                 std::iter::once(&fault.message).chain(&fault.details).map(String::as_str).collect();

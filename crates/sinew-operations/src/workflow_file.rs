@@ -125,7 +125,7 @@ pub fn dialect_of(document: &Document, wanted: Option<&str>) -> Result<&'static 
     match wanted {
         Some(name) => sinew_dialects::by_name(name).ok_or_else(|| {
             let known: Vec<_> = sinew_dialects::all().iter().map(|dialect| dialect.name()).collect();
-            Failure::usage(format!("there is no dialect '{name}'"))
+            Failure::usage(format!("unknown dialect '{name}'"))
                 .hint(format!("use one of {}", known.join(", ")))
         }),
         None => sinew_dialects::detect(document).ok_or_else(|| unknown_dialect(&document.sources)),
@@ -152,7 +152,7 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
                         let schema = options.agent_schemas.get(wanted);
                         schema
                             .map(|schema| schema.to_string().into_bytes())
-                            .ok_or_else(|| "the schema of the agent is not known".to_owned())
+                            .ok_or_else(|| "the schema of the agent is unknown".to_owned())
                     }
                     _ => read_source(&folder, wanted, options.fetch),
                 },
@@ -169,8 +169,8 @@ pub fn lower(path: &Path, document: Document, options: &Options) -> Result<Loade
 
 fn unknown_dialect(sources: &Sources) -> Failure {
     let mut diagnostics = Diagnostics::new(sources.clone());
-    diagnostics.push(Diagnostic::error(UNKNOWN_DIALECT, "this is not a workflow of any known dialect").hint(
-        "a `sam` file has `nodes:`, `workflow:` or `apps:` at its top; name the dialect with --dialect",
+    diagnostics.push(Diagnostic::error(UNKNOWN_DIALECT, "not a workflow of any known dialect").hint(
+        "a `sam` file has `nodes:`, `workflow:` or `apps:` at the top level; set the dialect with --dialect",
     ));
     Failure::diagnostics(diagnostics)
 }
@@ -252,12 +252,12 @@ fn read_source(folder: &Path, wanted: &str, fetch: bool) -> Result<Vec<u8>, Stri
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(sinew_agents::fetch(&url)).map_err(|error| match error {
             AgentError::Status { status, .. } | AgentError::Unavailable { status, .. } => {
-                format!("the server answered with HTTP status {status}")
+                format!("the server responded with HTTP status {status}")
             }
             other => other.to_string(),
         })
     });
-    read.join().unwrap_or_else(|_| Err("the reader died".to_owned()))
+    read.join().unwrap_or_else(|_| Err("the reading thread panicked".to_owned()))
 }
 
 fn is_url(wanted: &str) -> bool {
@@ -268,7 +268,10 @@ fn is_url(wanted: &str) -> bool {
 /// the workflow or the current folder.
 pub fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     if wanted.to_str().is_some_and(is_url) {
-        return Err("URLs are not allowed here: add --fetch, or save it beside the file and name that".into());
+        return Err(
+            "URLs are not allowed; add --fetch, or save the file next to the workflow and reference it"
+                .into(),
+        );
     }
     if !is_relative(wanted) {
         return Err("only relative paths are read".into());
@@ -309,13 +312,13 @@ fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
 fn read_of_caller(path: &str) -> Result<Vec<u8>, String> {
     let folder = std::env::var_os(env::SKILLS).filter(|folder| !folder.is_empty());
     let (Some(folder), Some(path)) = (folder, path.strip_prefix("skills/")) else {
-        return Err("the caller provides no such file".to_owned());
+        return Err("the caller does not provide this file".to_owned());
     };
     let text = |error: std::io::Error| error.to_string();
     let folder = PathBuf::from(folder).canonicalize().map_err(text)?;
     let target = folder.join(path).canonicalize().map_err(text)?;
     if !target.starts_with(&folder) {
-        return Err("it lies outside the folder of the caller's skills".into());
+        return Err("it is outside the folder of the caller's skills".into());
     }
     read_file(&target, max_source_bytes()).map_err(|error| error.to_string())
 }
@@ -328,7 +331,7 @@ fn allowed(folder: &Path, path: &Path) -> Result<PathBuf, String> {
     let inside =
         allowed.iter().filter_map(|root| root.canonicalize().ok()).any(|root| target.starts_with(root));
     if !inside {
-        return Err("it lies outside the folder of the file and the current folder".into());
+        return Err("it is outside the folder of the file and the current folder".into());
     }
     Ok(target)
 }
@@ -341,7 +344,7 @@ pub fn unique_names(loaded: &[Loaded]) -> Result<(), Failure> {
             if let Some(other) = seen.insert(&lowered.plan.name, &file.path) {
                 let (name, here) = (&lowered.plan.name, file.path.display());
                 let text = format!("workflow '{name}' is in {} and in {here}", other.display());
-                return Err(Failure::usage(text).hint("name the files that are meant"));
+                return Err(Failure::usage(text).hint("specify the files to use"));
             }
         }
     }

@@ -108,9 +108,8 @@ fn agents_unread(failure: &Failure) -> Diagnostic {
     let findings = failure.diagnostics.as_ref();
     let text = findings.map_or_else(|| failure.message.clone(), ToString::to_string);
     let first = text.lines().next().unwrap_or_default();
-    Diagnostic::warning(failure.code, format!("the agents beside the workflow cannot be read: {first}")).hint(
-        "the workflow is not held against its agents; `sinew agent list` shows all that is wrong with them",
-    )
+    Diagnostic::warning(failure.code, format!("cannot read the agent files next to the workflow: {first}"))
+        .hint("the workflow is not checked against its agents; `sinew agent list` shows all their errors")
 }
 
 /// The finding about a file that is larger than workflow files may be.
@@ -167,7 +166,7 @@ fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics
 fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
     let finding = Diagnostic::warning(
         code::AGENT_WITHOUT_FILE.as_str(),
-        format!("no agent file beside the workflow declares '{name}'"),
+        format!("no agent file next to the workflow declares '{name}'"),
     );
     let finding = finding.hint(file_agents::advice_on_missing(name, agents));
     match at {
@@ -281,7 +280,6 @@ fn is_candidate(name: &str) -> bool {
 /// Returns the error for paths without a workflow.
 pub fn nothing_found(kind: FailureKind, paths: &[PathBuf]) -> Failure {
     let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    Failure::new(kind, NOTHING_FOUND, format!("no workflow file in {}", places.join(", "))).hint(
-        "workflow files end in .yaml, .yml or .json; a file is always read when it is named, folders are searched",
-    )
+    Failure::new(kind, NOTHING_FOUND, format!("no workflow file in {}", places.join(", ")))
+        .hint("workflow files in folders end in .yaml, .yml or .json; a named file can have any ending")
 }

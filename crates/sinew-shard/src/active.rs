@@ -126,7 +126,7 @@ impl ActiveExecution {
                 if let Ok(machine) = refold(&self.stored, &self.program) {
                     self.machine = machine;
                 }
-                let text = "the workflow's code broke on this input; it was set aside";
+                let text = "the workflow's code panicked on this input, so the input was not applied";
                 return Err(InputError::Broke(Fault::error(CODE_BROKE, text).with_retryable(false)));
             }
         };

@@ -190,7 +190,7 @@ impl ShardState {
                 EngineInput::Retry { retry: RetryRequest { nodes, only, input }, reason: with_caller(reason) }
             }
             Command::Approve(approve) => person_answer(active, caller, approve)?,
-            Command::Start(_) | Command::Wait(_) => return Err("it is not a signal".to_owned()),
+            Command::Start(_) | Command::Wait(_) => return Err("the command is not a signal".to_owned()),
         };
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
@@ -229,10 +229,8 @@ impl ShardState {
                 Ok(is_resume && !is_paused)
             }
             (Some(Err(fault)), _) => Err(fault.message),
-            (None, Some(reason)) => {
-                Err(format!("the execution was set aside: {reason}; resume or cancel it"))
-            }
-            (None, None) => Err("the execution is not open: it has ended, or never began".to_owned()),
+            (None, Some(reason)) => Err(format!("the execution is held: {reason}; resume or cancel it")),
+            (None, None) => Err("the execution is not open: it has ended or never started".to_owned()),
         }
     }
 
@@ -364,7 +362,7 @@ fn read_mode(mode: &Value) -> Result<ExecutionMode, Fault> {
     match mode {
         Value::Null => Ok(ExecutionMode::default()),
         mode => serde_json::from_value(mode.clone())
-            .map_err(|error| Fault::invalid(COMMAND_UNUSABLE, format!("the mode cannot be read: {error}"))),
+            .map_err(|error| Fault::invalid(COMMAND_UNUSABLE, format!("cannot read the mode: {error}"))),
     }
 }
 
@@ -386,17 +384,17 @@ fn person_answer(
     let all: Vec<u32> = state.waiting().collect();
     let act = match all.iter().copied().filter(|act| is_meant(*act)).collect::<Vec<_>>().as_slice() {
         [act] => *act,
-        [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
+        [] if all.is_empty() => return Err("no node of the execution waits for a person".to_owned()),
         [] => {
-            return Err("no such node waits for a person; it was decided already, or never asked".to_owned());
+            return Err("this node does not wait for a person; it may already be decided".to_owned());
         }
-        _ => return Err("several nodes wait for a person: name one".to_owned()),
+        _ => return Err("several nodes wait for a person: specify one".to_owned()),
     };
     debug_assert_eq!(state.act(act).phase, ActivationPhase::Waiting);
     let name = caller.name().unwrap_or_else(|| caller.to_string());
     let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
     if !allowed.is_empty() && !allowed.contains(&name) {
-        return Err(format!("{name} may not decide this: it is for {}", allowed.join(", ")));
+        return Err(format!("{name} is not permitted to decide this: it is for {}", allowed.join(", ")));
     }
     let data = match approve.data {
         Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),

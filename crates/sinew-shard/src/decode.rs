@@ -41,7 +41,7 @@ impl ShardState {
                         if !report.holds(&config.key) {
                             return PendingInput::quarantined(
                                 code::RESULT_WITHOUT_PROOF.as_str(),
-                                "no executor made the report",
+                                "the report was not created by an executor",
                             );
                         }
                         PendingInput::ready(ShardInput::CalleeWait(report))
@@ -72,7 +72,7 @@ impl ShardState {
             }
             _ => PendingInput::quarantined(
                 code::MESSAGE_MEANINGLESS.as_str(),
-                "its subject is none of this shard",
+                "its subject does not belong to this shard",
             ),
         }
     }
@@ -100,7 +100,7 @@ impl ShardState {
     /// Refuses a message that ended the owners of its shard, without a look at what it names.
     pub(crate) fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
         let config = &*self.config;
-        let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
+        let text = format!("{MAX_ITEM_DEATHS} executors crashed while they processed the message");
         let fault = Fault::invalid(code::MESSAGE_QUARANTINED.as_str(), text.clone());
         let mut pending = PendingInput::quarantined(code::MESSAGE_QUARANTINED.as_str(), text);
         let Some(Subject::Command { operation, caller, id, .. }) = message.subject else { return pending };
@@ -159,7 +159,10 @@ impl ShardState {
         task: &TaskId,
     ) -> PendingInput {
         if let Some((_, fault)) = self.table.held_one(execution) {
-            let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
+            let text = format!(
+                "its execution is held until an operator resumes it: {}: {}",
+                fault.code, fault.message
+            );
             return PendingInput::quarantined(code::EXECUTION_QUARANTINED.as_str(), text);
         }
         let pending = PendingInput::of_stored_result(body, execution, task, agent);

@@ -506,7 +506,7 @@ impl PendingInput {
             Ok(result) => Self::of_result(execution, task, agent, result),
             Err(bad) => {
                 // The task's sender is proved: what it sent is its answer, and a bad one.
-                let text = format!("the agent's result cannot be read: {bad}");
+                let text = format!("cannot read the agent's result: {bad}");
                 let is_bad_message = bad.code() == BadMessage::CODE;
                 let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
                 let result = Err(Fault::error(code, text.clone()));
@@ -537,7 +537,7 @@ pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessa
     if result.task == task.as_str() {
         return Ok(result);
     }
-    let reason = "its id is another task's".to_owned();
+    let reason = "its id belongs to another task".to_owned();
     Err(BadMessage::Field { kind: "task".to_owned(), reason })
 }
 

@@ -142,12 +142,12 @@ fn item_of(stored: &StoredExecution) -> WorkItem {
 }
 
 fn missing_plan(digest: &str) -> Fault {
-    Fault::error(UNREADABLE, format!("the plan {digest} is not in the store"))
+    Fault::error(UNREADABLE, format!("plan {digest} is not in the store"))
 }
 
 /// Takes executions that ended their owners out of the work.
 fn hold_condemned(reader: &mut JournalReader, guard: &mut TakeoverGuard) -> Vec<ExecutionHeld> {
-    let reason = format!("{MAX_ITEM_DEATHS} executors ended while they had the execution in hand");
+    let reason = format!("{MAX_ITEM_DEATHS} executors crashed while they processed the execution");
     let mut held = Vec::new();
     for item in guard.note().condemned().to_vec() {
         let WorkItem::Execution(execution) = &item else { continue };

@@ -52,7 +52,7 @@ impl StartIdentity {
             return Ok(());
         }
         let text =
-            format!("the id {} does not follow from an idempotency key of its caller", command.execution);
+            format!("the id {} is not derived from an idempotency key of its caller", command.execution);
         Err(Fault::invalid(code::START_ID_WITHOUT_PROOF.as_str(), text))
     }
 
@@ -78,7 +78,7 @@ impl StartIdentity {
             return Ok(());
         }
         let text = format!(
-            "execution {} was begun by another start: another caller, workflow or input",
+            "execution {} was already started by another caller or with another input or workflow",
             known.execution
         );
         Err(Fault::invalid(code::EXECUTION_ID_OF_OTHER_START.as_str(), text))

@@ -102,7 +102,7 @@ async fn serve(listener: TcpListener, site: Arc<HealthState>, stop: Cancellation
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "a connection to the health port was not taken");
+                tracing::debug!(%error, "cannot accept a connection to the health port");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
@@ -158,7 +158,7 @@ impl HealthState {
                 }
             },
             "/metrics" => response(StatusCode::OK, PROMETHEUS, (self.page)()),
-            _ => response(StatusCode::NOT_FOUND, TEXT, "only /healthz, /readyz and /metrics\n".into()),
+            _ => response(StatusCode::NOT_FOUND, TEXT, "only /healthz, /readyz and /metrics exist\n".into()),
         }
     }
 

@@ -312,8 +312,8 @@ impl<E: SpanExporter> SpanExporter for NamedSpanExporter<E> {
         let failed = sent.is_err();
         if failed != self.failing.swap(failed, Ordering::Relaxed) {
             match &sent {
-                Ok(()) => tracing::info!("traces reach the collector again"),
-                Err(error) => tracing::warn!(%error, "traces do not reach the collector"),
+                Ok(()) => tracing::info!("the trace collector is reachable again"),
+                Err(error) => tracing::warn!(%error, "cannot export traces to the collector"),
             }
         }
         if failed {

@@ -76,7 +76,7 @@ fn an_executor_that_was_killed_counts_as_silent() {
     let described = world.run(&["execution", "describe", "@latest"]);
     assert_eq!(described.status.code(), Some(6));
     let told = text(&described.stderr);
-    assert!(told.contains("execution later is stored, and no executor has taken it"), "{told}");
+    assert!(told.contains("execution later is stored, but no executor has started it"), "{told}");
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
         let refused = world.run(&["run", "orders.yaml", "--mesh", "--input-artifact", &gone, how]);
         let told = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(6), "{told}");
-        assert!(told.contains("is not there [SINEW-6042]"), "{told}");
+        assert!(told.contains("not found [SINEW-6042]"), "{told}");
     }
 }
 

@@ -106,7 +106,7 @@ fn processes_are_not_ready_while_their_server_is_away() {
     }
     world.stop_server();
     for role in &roles {
-        assert_eq!(role.until(503), "not ready: the connection to NATS is away\n", "{}", role.name);
+        assert_eq!(role.until(503), "not ready: disconnected from NATS\n", "{}", role.name);
     }
     world.start_server_again();
     for role in &roles {

@@ -248,7 +248,7 @@ async fn a_collector_that_is_away_costs_a_line_and_no_more() {
     });
     let output = output.await.unwrap();
     let lines = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(lines.matches("traces do not reach the collector").count(), 1, "{lines}");
+    assert_eq!(lines.matches("cannot export traces to the collector").count(), 1, "{lines}");
 }
 
 #[test]

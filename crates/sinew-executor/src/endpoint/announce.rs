@@ -1,7 +1,7 @@
 //! Cards of deployed workflows on the mesh.
 //!
-//! A workflow's card is announced by one executor: the owner of the shard that the workflow's name falls on. When that
-//! owner is gone, the next one announces before the card has grown old.
+//! One executor announces a workflow's card: the owner of the shard that the workflow's name maps
+//! to. If that owner stops, the next one announces the card before it expires.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,7 @@ impl CardBoard {
                 Ok(()) => EVERY,
                 Err(fault) if fault.retryable => ANNOUNCE_AGAIN,
                 Err(fault) => {
-                    warn!(workflow = name, %fault, "a workflow cannot be announced");
+                    warn!(workflow = name, %fault, "cannot announce a workflow");
                     EVERY
                 }
             };
@@ -75,7 +75,7 @@ impl CardBoard {
         for name in gone {
             match self.shared.mesh.cards().retract(&name).await {
                 Ok(()) => drop(self.announced.remove(&name)),
-                Err(error) => debug!(workflow = name, %error, "a card was not retracted yet"),
+                Err(error) => debug!(workflow = name, %error, "cannot retract a card; retrying"),
             }
         }
     }
@@ -117,7 +117,7 @@ pub(super) fn about(shared: &EndpointContext, workflow: &str) -> About {
 /// The card of a deployed workflow.
 pub(super) async fn card(shared: &EndpointContext, workflow: &str) -> Result<AgentCard, Fault> {
     let version = shared.programs.workflows.get(workflow);
-    let missing = || Fault::invalid(NO_SUCH_WORKFLOW, "the workflow is deployed no more");
+    let missing = || Fault::invalid(NO_SUCH_WORKFLOW, "the workflow is no longer deployed");
     let version = version.ok_or_else(missing)?;
     of(shared, &version).await
 }

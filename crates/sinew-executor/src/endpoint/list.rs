@@ -40,7 +40,7 @@ impl WorkflowEndpoints {
         let after = params.page_token.as_deref().filter(|token| !token.is_empty()).map(|token| {
             let place =
                 token.split_once('~').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
-            place.ok_or_else(|| bad("pageToken: not one of ours".to_owned()))
+            place.ok_or_else(|| bad("pageToken: invalid token".to_owned()))
         });
         let after = after.transpose()?;
         let state = params.status.filter(|state| *state != TaskState::Unspecified);

@@ -1,7 +1,8 @@
-//! A2A endpoints of deployed workflows: a caller cannot tell a workflow from an agent.
+//! A2A endpoints of deployed workflows: a caller cannot distinguish a workflow from an agent.
 //!
-//! Every executor serves every workflow; replicas share the calls. Nothing is kept here: a task is an execution, its
-//! state is the fold of its record, so any executor answers for all of them, also when the one that started it is gone.
+//! Every executor serves every workflow; replicas share the calls. The endpoint is stateless: a
+//! task is an execution whose state is the fold of its record, so any executor answers for all
+//! tasks, even if the one that started the execution has stopped.
 
 mod announce;
 mod list;
@@ -130,7 +131,7 @@ impl A2aService for WorkflowTasks {
         self.until_stopped(async {
             let known = self.endpoints.theirs(&self.workflow, &call.caller, &params.id).await?;
             if known.folded.state().ended {
-                let text = "the task has ended: there is nothing to subscribe to";
+                let text = "the task has ended; subscribing is not possible";
                 return Err(A2aError::unsupported_operation(text));
             }
             self.endpoints.stream(&self.workflow, known).await
@@ -190,7 +191,7 @@ impl WorkflowEndpoints {
             };
             match opened.await {
                 Ok(opened) => return Some(opened),
-                Err(error) => debug!(workflow = &**workflow, %error, "the endpoint cannot be opened yet"),
+                Err(error) => debug!(workflow = &**workflow, %error, "cannot open the endpoint yet"),
             }
             tokio::select! {
                 biased;
@@ -211,7 +212,7 @@ impl WorkflowEndpoints {
         let message = &params.message;
         if let Some(task) = &message.task_id {
             self.theirs(workflow, caller, &task.0).await?;
-            let text = "a workflow takes all it needs with the first message; who is asked by it answers with the \
+            let text = "a workflow accepts input only with the first message; answer its questions with the \
                         command approve";
             return Err(A2aError::unsupported_operation(text));
         }
@@ -240,7 +241,7 @@ impl WorkflowEndpoints {
         };
         if of_others(&known) {
             // One message id for two workflows: which of them is meant nobody knows.
-            return Err(A2aError::invalid_params("messageId: it was used for another workflow"));
+            return Err(A2aError::invalid_params("messageId: already used for another workflow"));
         }
         if moment == AnswerMoment::Streamed && !known.folded.state().ended {
             return self.stream(workflow, known).await;
@@ -257,7 +258,7 @@ impl WorkflowEndpoints {
         }
         let execution = known.record.meta.execution.clone();
         let name = caller.name().unwrap_or_else(|| caller.to_string());
-        let reason = format!("asked for by {name}");
+        let reason = format!("requested by {name}");
         let command = Command::Cancel(CancelCommand { execution: execution.clone(), reason });
         let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
         let verdict =
@@ -313,7 +314,7 @@ fn broker(error: &MeshError) -> A2aError {
 }
 
 fn stopping() -> A2aError {
-    let text = "the executor stops before it could answer; the same message gets the same task";
+    let text = "the executor is shutting down; send the same message again to get the same task";
     error_of(&Fault::error(STOPPING, text).with_retryable(true))
 }
 

@@ -1,4 +1,4 @@
-//! Deployed workflows as agents: their endpoints and cards, kept as workflows come and go.
+//! Deployed workflows as agents: opens and closes their endpoints and cards as workflows change.
 //!
 //! Every executor opens the endpoints of all workflows.
 
@@ -73,11 +73,11 @@ fn log_changes(before: &BTreeMap<String, u64>, deployed: &[Arc<WorkflowVersion>]
     for version in deployed {
         let Deployment { name, digest, by, .. } = &version.deployment;
         if before.get(name) != Some(&version.seq) {
-            log_limited!(20, info, workflow = name, version = digest, by, "a workflow was deployed");
+            log_limited!(20, info, workflow = name, version = digest, by, "workflow deployed");
         }
     }
     for name in before.keys().filter(|name| !deployed.iter().any(|one| one.deployment.name == **name)) {
-        log_limited!(20, info, workflow = name, "a workflow was removed");
+        log_limited!(20, info, workflow = name, "workflow removed");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A call becomes the start of an execution: its input, who asks, and how deep the calls are already.
+//! Conversion of a call to the start of an execution: its input, its caller and its call depth.
 
 use sinew_protocol::code;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl WorkflowEndpoints {
         if depth.is_some_and(|depth: u32| depth > DEEPEST) {
             return Err(bad(
                 code::CALL_CYCLE.as_str(),
-                format!("more than {DEEPEST} agents and workflows called each other"),
+                format!("the call chain of agents and workflows is deeper than {DEEPEST}"),
             ));
         }
         let parts = &params.message.parts;
@@ -74,8 +74,8 @@ impl WorkflowEndpoints {
                     Some(NamedContent::Address(address)) => command.input_artifact = Some(address),
                     None => {
                         let text = format!(
-                            "the caller's execution has no artifact '{named}': a call during a task may name its \
-                             artifacts, others send the artifact as a part with its url"
+                            "the caller's execution has no artifact '{named}'; only a call during a task can name \
+                             artifacts, other callers send the artifact as a part with its url"
                         );
                         return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
                     }
@@ -150,10 +150,10 @@ impl WorkflowEndpoints {
         let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
         let calling = calling.map_err(|error| unproved(&error.to_string()))?;
         if !calling.holds(&self.shared.key) {
-            return Err(unproved("the call says that it is made during a task, and does not prove it"));
+            return Err(unproved("the call claims to be made during a task but does not prove it"));
         }
         let Some(above) = self.find(&calling.execution).await? else {
-            return Err(unproved("nothing is known of the execution during whose task the call is made"));
+            return Err(unproved("the execution whose task makes the call is unknown"));
         };
         let start = above.folded.state().start.clone().unwrap_or_default();
         let mut chain = start.chain.clone();
@@ -174,7 +174,7 @@ impl WorkflowEndpoints {
         match call.wait(enough).await {
             Some(known) => known,
             None => self.find(execution).await?.ok_or_else(|| {
-                let text = "too many calls wait for executions; this one was stored, and has not begun";
+                let text = "too many calls wait for executions; this one is stored but has not started";
                 error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text).with_retryable(true))
             }),
         }

@@ -1,7 +1,8 @@
 //! An execution as a stream of numbered A2A events.
 //!
-//! The numbers follow from the facts alone: whoever tells the story, and however often, tells the same. So two executors
-//! may tell it at once, and one may go on where another was killed; listeners pass over what they have heard.
+//! The numbers are derived from the facts alone, so every publisher emits the same events. Two
+//! executors may publish them concurrently, and one can continue after another was killed;
+//! subscribers skip the events that they have received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,8 +200,11 @@ impl WorkflowEndpoints {
             let mut told = self.told();
             let room = told.len() < MOST_TOLD || told.contains_key(&execution);
             if !room {
-                let fault = sinew_protocol::Fault::error(super::STOPPING, "too many streams are open here")
-                    .with_retryable(true);
+                let fault = sinew_protocol::Fault::error(
+                    super::STOPPING,
+                    "too many streams are open at this executor",
+                )
+                .with_retryable(true);
                 return Err(sinew_protocol::jsonrpc::error_of(&fault));
             }
             told.insert(execution.clone(), until).is_some()
@@ -223,7 +227,7 @@ impl WorkflowEndpoints {
         let mut events = match mesh.events().follow(&filter, EventStart::Now).await {
             Ok(events) => events,
             // Listeners ask again after a silence.
-            Err(error) => return debug!(%execution, %error, "a story cannot be told"),
+            Err(error) => return debug!(%execution, %error, "cannot follow the events of an execution"),
         };
         let task_id = workflow_task_id(execution, workflow);
         loop {
@@ -242,7 +246,7 @@ impl WorkflowEndpoints {
                     if let Err(error) =
                         mesh.tasks().report_progress(execution, &task_id, headers, line.body).await
                     {
-                        return debug!(%execution, %error, "a story breaks off");
+                        return debug!(%execution, %error, "cannot publish the task events of an execution; stopping");
                     }
                     seq = line.seq;
                     if line.end.is_some() {

@@ -1,8 +1,8 @@
-//! Metrics and spans of executions: counts and durations from facts, spans once they have ended.
+//! Metrics and spans of executions: counts and durations from facts, spans after their end.
 //!
-//! The executor that stored a fact reports it, so executors together count each fact once. A span's id is derived from
-//! its subject, never random: the sender of a task knows the id of a span that another executor may report after the
-//! task has ended.
+//! The executor that stored a fact reports it, so all executors together count each fact once. A
+//! span's id is derived from its subject and never random, so the sender of a task knows the id of
+//! a span that another executor may report after the task has ended.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn log_failed_task(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, act: Activati
     let (agent, code) = (ask.target.name(), known(fault));
     let reason = code::title(&code).unwrap_or_default();
     let (execution, workflow) = (&meta.execution, &meta.workflow);
-    log_limited!(20, info, %execution, workflow, agent, code, reason, "a task failed");
+    log_limited!(20, info, %execution, workflow, agent, code, reason, "task failed");
 }
 
 /// Logs an execution that ended by a failure.
@@ -116,7 +116,7 @@ fn log_failed_execution(state: &ExecutionState, meta: &ExecutionMeta) {
     let code = fault.map(known).unwrap_or_default();
     let reason = code::title(&code).unwrap_or_default();
     let (execution, workflow) = (&meta.execution, &meta.workflow);
-    log_limited!(20, info, %execution, workflow, code, reason, "an execution failed");
+    log_limited!(20, info, %execution, workflow, code, reason, "execution failed");
 }
 
 /// Attempts of agents, by agent. All outcomes of an agent are there from its first one on.

@@ -1,4 +1,5 @@
-//! How many executions of a shard are open, and how many wait for a person: told a moment after a commit, not at each one.
+//! Gauges of open executions and of those that wait for a person, updated shortly after a commit
+//! rather than at each one.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Names of workflows and agents as labels of metrics: the first ones that a process meets, so that no caller can make series
-//! without number.
+//! Names of workflows and agents as metric labels. Only the first names that a process encounters
+//! are used, so callers cannot create an unbounded number of series.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};

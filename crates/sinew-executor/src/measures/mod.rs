@@ -1,5 +1,5 @@
-//! Counts and times of an executor for operators: what facts say of executions, gauges of executions and queues, slow rounds,
-//! names as labels.
+//! Metrics of an executor: execution facts, gauges of executions and queues, slow rounds, and label
+//! names.
 
 pub(crate) mod execution_facts;
 pub(crate) mod execution_gauges;

@@ -1,5 +1,5 @@
-//! Tasks that wait in the queues of agents, told by the owner of the first shard: an agent whose processes are all gone
-//! cannot tell it.
+//! Pending tasks in the queues of agents, reported by the owner of the first shard, because an
+//! agent without running processes cannot report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,10 +35,10 @@ pub(crate) fn tell_queue_lengths(mesh: Mesh) -> AbortOnDropHandle<()> {
                         (name, one.queued)
                     }));
                 }
-                Err(error) if is_refused => debug!(%error, "lengths of queues are still unknown"),
+                Err(error) if is_refused => debug!(%error, "cannot read queue lengths"),
                 Err(error) => {
                     is_refused = true;
-                    warn!(%error, "sinew_agent_queued is not kept: lengths of queues are unknown");
+                    warn!(%error, "cannot read queue lengths; sinew_agent_queued is not updated");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Times of the parts of a round, for the log: which part of its work held up a shard.
+//! Durations of the parts of a round, logged to show which part delayed a shard.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl RoundTime {
         if self.elapsed() > SLOW_ROUND {
             let parts: Vec<_> = self.parts.iter().map(|(name, took)| format!("{name} {took:.1?}")).collect();
             let took = self.elapsed().as_millis() as u64;
-            debug!(shard, took, messages, bytes, parts = parts.join(", "), "a round took long");
+            debug!(shard, took, messages, bytes, parts = parts.join(", "), "slow round");
         }
     }
 }

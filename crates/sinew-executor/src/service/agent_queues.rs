@@ -1,5 +1,5 @@
-//! Queues of agents as an executor knows them: which exist, and how far each is. After a takeover thousands of tasks need an
-//! answer about the same queue; the server is asked once for all of them.
+//! Queues of agents known to an executor: which exist, and their positions. After a takeover,
+//! thousands of tasks need the state of the same queue; the server is queried once for all of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl KnownQueues {
         // Others that come meanwhile wait for the same answer.
         let made = queue.get_or_try_init(|| async { mesh.tasks().make_queue(&Token::of(agent)).await }).await;
         if let Err(error) = made {
-            debug!(agent, %error, "the agent's queue could not be made");
+            debug!(agent, %error, "cannot create the agent's queue");
         }
     }
 

@@ -1,7 +1,9 @@
-//! Executions that an agent started during a task are cancelled if the activation of that task fails or is cancelled.
+//! Cancellation of executions that an agent started during a task whose activation failed or was
+//! cancelled.
 //!
-//! The agent cancels them with its task. An agent that has died does not, so the owner of such an execution periodically asks
-//! the owner of the calling execution. No state is stored for this: after a takeover the new owner asks again.
+//! The agent cancels them with its task. A crashed agent does not, so the owner of such an
+//! execution periodically queries the owner of the calling execution. No state is stored for this:
+//! after a takeover the new owner queries again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,11 +79,13 @@ async fn check(shared: Handle, execution: ExecutionId, calling: CallingRef) {
     match has_failed(&shared, &calling).await {
         Ok(true) => {
             let (caller, task) = (calling.execution, calling.task);
-            info!(%execution, %caller, %task, "cancelled: the task during which it was started has failed");
+            info!(%execution, %caller, %task, "cancelled the execution: the task that started it has failed");
             withdrawal::cancel_callee(&shared, execution).await;
         }
         Ok(false) => {}
-        Err(fault) => debug!(%execution, %fault, "it is not known whether its caller needs an execution"),
+        Err(fault) => {
+            debug!(%execution, %fault, "cannot determine whether the caller still needs the execution");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! How many direct calls an agent is given at once: all there are, until it says that it has no room; from then on as many
-//! as it took, and now and then one more. So a wide fan-out waits here and not in refusals.
+//! Adaptive concurrency limit of direct calls per agent (AIMD): unlimited until the first refusal,
+//! then the accepted count plus one per 32 completions. So a wide fan-out waits here instead of
+//! being refused.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
-//! Direct delivery to agents that take no node requests: the task is a request at the agent's A2A endpoint.
+//! Direct delivery to agents without node requests: the task is a request to the A2A endpoint.
 //!
-//! Lowest latency, and nothing of it is stored but the facts: when the agent dies, the same task is asked again under
-//! the same id; when there is no agent, the task waits for its card.
+//! This has the lowest latency, and only the facts are stored: if the agent crashes, the same task
+//! is sent again under the same id; if no agent is online, the task waits for its card.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -86,21 +86,21 @@ pub(super) async fn call(
                 }
                 // The replica shuts down; another one may take the task, under the same id.
                 Err(fault) if fault.retryable => {
-                    debug!(%agent, %fault, "refused for now");
+                    debug!(%agent, %fault, "the agent refused the task temporarily");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
                     tokio::time::sleep(wait.clamp(SOONEST, REPEAT_INTERVAL.1)).await;
                 }
                 Err(fault) => break Err(fault),
             },
             Err(MeshError::NobodyAnswers { .. }) => {
-                debug!(%agent, "no such agent is there; its task waits");
+                debug!(%agent, "no process of the agent responds; its task waits");
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
             Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
             // With an observer on all subjects, NATS does not report that there are no responders.
             Err(MeshError::NoAnswer { .. }) if shared.cards.get(&agent).is_none() => {
-                debug!(%agent, "no such agent is online; its task waits");
+                debug!(%agent, "the agent is offline; its task waits");
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;
             }
             Err(error @ MeshError::NoAnswer { .. }) => {
@@ -204,9 +204,9 @@ fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
         serde_json::from_slice(reply).map_err(|error| Fault::from(BadMessage::Bytes(error.to_string())))?;
     let result = response.into_result().map_err(|error| match fault_of(&error) {
         fault if fault.retryable => fault,
-        _ => no_task(format!("the agent refused: {error}")),
+        _ => no_task(format!("the agent refused the task: {error}")),
     })?;
     let task = result.get("task").cloned().unwrap_or(result);
     serde_json::from_value(task)
-        .map_err(|error| no_task(format!("the agent's answer is not a task: {error}")))
+        .map_err(|error| no_task(format!("the agent's response is not a task: {error}")))
 }

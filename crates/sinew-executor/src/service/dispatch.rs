@@ -1,4 +1,5 @@
-//! The way of one message of a stored commit: from the loop of the shard where that is possible, else by the outbox.
+//! Dispatch of one message of a stored commit: by the loop of the shard if possible, otherwise by
+//! the outbox.
 
 use sinew_shard::Outgoing;
 

@@ -1,4 +1,4 @@
-//! Reports of a stored commit as messages of the mesh, and its notices as logs and metrics.
+//! Effects of a stored commit: reports as messages of the mesh, notices as logs and metrics.
 
 use bytes::Bytes;
 use sinew_engine::{AdapterContext, Fact, Time};
@@ -84,21 +84,21 @@ pub(super) fn tell(notices: Vec<ShardNotice>) {
     for notice in notices {
         match notice {
             ShardNotice::Started(_) => metrics::counter!("sinew_executions_started_total").increment(1),
-            ShardNotice::StartRepeated(execution) => debug!(%execution, "a start was given twice"),
+            ShardNotice::StartRepeated(execution) => debug!(%execution, "ignored a repeated start"),
             ShardNotice::CommandDecided { execution, operation, caller, accepted } => {
                 let (op, caller) = (operation.as_str(), caller.name().unwrap_or_else(|| caller.to_string()));
-                log_limited!(20, info, %execution, op, caller, accepted, "a command was decided");
+                log_limited!(20, info, %execution, op, caller, accepted, "command decided");
             }
             ShardNotice::ResultLate { execution, task } => {
                 metrics::counter!("sinew_results_late_total").increment(1);
-                debug!(%execution, %task, "a result for a task that is over");
+                debug!(%execution, %task, "ignored a result for a task that has ended");
             }
             ShardNotice::ResultForeign { execution, task, agent } => {
                 metrics::counter!("sinew_results_foreign_total").increment(1);
-                log_limited!(warn, %execution, %task, %agent, "a result from an agent that was not called");
+                log_limited!(warn, %execution, %task, %agent, "rejected a result from an agent that was not called");
             }
             ShardNotice::ResultUnusable { execution, task } => {
-                error!(%execution, %task, "neither the result nor its failure could be taken");
+                error!(%execution, %task, "cannot apply the result or record its failure");
             }
             ShardNotice::ExecutionsLoaded(count) => {
                 metrics::counter!("sinew_refolds_total").increment(count);

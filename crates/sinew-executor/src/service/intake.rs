@@ -1,6 +1,6 @@
-//! Messages of a shard's streams: what they name is looked up, and what cannot be used is quarantined.
+//! Intake of a shard's messages: looks up what they reference and quarantines unusable ones.
 //!
-//! Runs before a turn is decided, and beside other messages of the turn.
+//! It runs before a turn is decided, concurrently for the messages of the turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +180,7 @@ fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
 
 /// Fault of work on another thread that panicked.
 pub(super) fn broke(work: &str, error: &tokio::task::JoinError) -> Fault {
-    Fault::error(CODE_BROKE, format!("{work} broke: {error}")).with_retryable(false)
+    Fault::error(CODE_BROKE, format!("{work} failed: {error}")).with_retryable(false)
 }
 
 /// Looks up one thing. Returns the bytes in memory of a stored value too.
@@ -247,7 +247,7 @@ pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
 async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: QuarantineReason) {
     let code = reason.code;
     // Not the reason: it may quote the message. The quarantine has both.
-    log_limited!(warn, subject = %received.name, seq = received.seq, code, "a message was quarantined");
+    log_limited!(warn, subject = %received.name, seq = received.seq, code, "quarantined a message");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {}", reason.text);
     let suspect = || SuspectMessage {
@@ -262,11 +262,11 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: Quarant
     for _ in 0..MAX_QUARANTINE_ATTEMPTS {
         match shared.mesh.quarantine().put_or_drop(suspect(), &reason).await {
             Ok(_) => return,
-            Err(error) => debug!(%error, "the quarantine cannot be reached"),
+            Err(error) => debug!(%error, "cannot write to the quarantine; retrying"),
         }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
     metrics::counter!("sinew_quarantine_lost_total").increment(1);
     let (subject, seq) = (&received.name, received.seq);
-    log_limited!(error, %subject, seq, code, "a message could not be quarantined");
+    log_limited!(error, %subject, seq, code, "cannot quarantine a message");
 }

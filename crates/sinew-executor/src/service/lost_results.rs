@@ -1,7 +1,8 @@
-//! Tasks whose message was stored before this owner sent it: they have a result, or will get one, unless the broker lost it.
+//! Tasks whose message was stored before this owner sent it: they have a result or will get one,
+//! unless the broker lost it.
 //!
-//! An agent stores its result before it acknowledges the task. A broker that loses power without having synced may keep the
-//! acknowledgement and lose the result: then nothing would ever answer the task.
+//! An agent stores its result before it acknowledges the task. A broker that loses power without
+//! syncing may keep the acknowledgement and lose the result; then no result would ever arrive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +100,7 @@ impl TaskPursuit {
             None => look_for_child(shared, call).await,
         };
         match found {
-            Err(error) => debug!(%error, "a task cannot be looked at"),
+            Err(error) => debug!(%error, "cannot look up a task"),
             Ok(Trace::Pending) => self.without_trace = 0,
             Ok(Trace::Over) => match shared.mesh.commands().result_message(&self.result).await {
                 // The inbox gave it before, or this owner began behind it: it counts if the task is still waited for.
@@ -109,16 +110,16 @@ impl TaskPursuit {
                 Ok(None) if shared.is_workflow(call) => answer_for_child(shared, call).await,
                 Ok(None) => {
                     let (task, agent) = (&call.task, &self.agent);
-                    warn!(%task, %agent, code = RESULT_LOST, "a result is lost; its agent is asked again");
+                    warn!(%task, %agent, code = RESULT_LOST, "a result is lost; calling its agent again");
                     return Some(PursuitEnd::Ask);
                 }
-                Err(error) => debug!(%error, "a result cannot be read"),
+                Err(error) => debug!(%error, "cannot read a result"),
             },
             Ok(Trace::None) => {
                 self.without_trace += 1;
                 if self.without_trace == LOOKS_WITHOUT_TRACE {
-                    warn!(task = %call.task, code = RESULT_LOST, "a sub-workflow is lost with its record");
-                    let text = "the broker has lost the sub-workflow with its record";
+                    warn!(task = %call.task, code = RESULT_LOST, "a sub-workflow and its record are lost");
+                    let text = "the broker has lost the sub-workflow and its record";
                     let lost = Err(Fault::error(RESULT_LOST, text).with_retryable(true));
                     let (execution, task) = (call.execution.clone(), call.task.clone());
                     let input = ShardInput::task_result(execution, task, self.agent.clone(), lost);
@@ -170,11 +171,11 @@ async fn answer_for_child(shared: &Shared, call: &Call) {
         let ReadExecution { record, folded, usage } = closed;
         let Some(outcome) = folded.state().outcome.clone() else { return Ok(()) };
         let Some(parent) = &record.meta.parent else { return Ok(()) };
-        warn!(task = %call.task, %child, code = RESULT_LOST, "a result is lost; it is read from the record of the sub-workflow");
+        warn!(task = %call.task, %child, code = RESULT_LOST, "a result is lost; reading it from the record of the sub-workflow");
         Ok::<(), Fault>(outbox::answer(shared, &record.meta, parent, &outcome, usage).await?)
     };
     if let Err(fault) = answered.await {
-        debug!(%fault, "the result of a sub-workflow could not be stored again");
+        debug!(%fault, "cannot store the result of a sub-workflow again");
     }
 }
 

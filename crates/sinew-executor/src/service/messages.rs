@@ -1,4 +1,4 @@
-//! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
+//! Messages that an execution sends: tasks, inputs of sub-workflows, and their results.
 
 use sinew_protocol::code;
 use std::borrow::Cow;
@@ -248,7 +248,7 @@ impl Shared {
         let fetched = self.artifacts.fetch_within(address, MAX_VALUE_BYTES).await;
         let bytes = fetched.map_err(|error| match error {
             MeshError::TooLarge { size, limit, .. } => {
-                let text = format!("the artifact {address} has {size} bytes; values have at most {limit}");
+                let text = format!("artifact {address} has {size} bytes; a value can have at most {limit}");
                 Fault::invalid(code::VALUE_TOO_LARGE.as_str(), text)
             }
             error => Fault::from(error),
@@ -260,7 +260,7 @@ impl Shared {
         let read = read.await.map_err(|error| broke("reading a stored value", &error))?;
         // Stored bytes never change, so they are read once: a shard would wait for another content for ever.
         read.map_err(|error| {
-            let text = format!("the artifact {address} is not a JSON value to work with: {error}");
+            let text = format!("artifact {address} is not a usable JSON value: {error}");
             Fault::error(error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text).with_retryable(false)
         })
     }
@@ -292,7 +292,7 @@ impl Shared {
                     pointer => format!("{pointer}: {}", violation.message),
                 })
                 .collect();
-            let text = format!("the agent's output breaks its schema: {}", told.join("; "));
+            let text = format!("the agent's output violates its schema: {}", told.join("; "));
             Fault::invalid(violation_code(&violations, code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text)
                 .with_details(told)
         })

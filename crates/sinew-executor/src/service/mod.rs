@@ -1,8 +1,10 @@
-//! The executor service: shards of a mesh, owned, shared with other executors, and handed over.
+//! The executor service: owns shards of a mesh, shares them with other executors and hands them
+//! over.
 //!
-//! Any number of executors serve one mesh. Each beats in the fleet's bucket and takes its share of the shards; a shard
-//! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
-//! position in the journal, which one of them loses.
+//! Any number of executors serve one mesh. Each sends heartbeats to the fleet's bucket and takes
+//! its share of the shards; a shard whose owner misses its heartbeats is taken over. Ownership only
+//! improves speed: the position in the journal protects against two owners, because one of them is
+//! fenced.
 
 mod agent_queues;
 mod caller_check;
@@ -61,39 +63,43 @@ use shard::NOTE_TIMEOUT;
 use shard_keeper::ShardKeeper;
 use takeover_notes::clear_own_note;
 
-/// How long a drain may take, unless options say otherwise; less than supervisors wait before they kill.
+/// Default drain timeout; shorter than the time that supervisors wait before they kill.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// Streams whose messages an executor reads or relies on by their places.
+/// Streams whose messages an executor reads or identifies by their positions.
 const WATCHED_STREAMS: [&str; 3] = ["COMMANDS", "RESULTS", "TASKS"];
 
 /// Settings of an executor.
 #[derive(Clone)]
 pub struct ServiceOptions {
-    /// Its name in the fleet; must be its own.
+    /// Unique name in the fleet.
     pub id: String,
-    /// Gives the adapter of a dialect.
+    /// Returns the adapter of a dialect.
     pub adapters: Adapters,
-    /// Gives the workflow that asks an agent once, for agents that other agents call; without it they are called directly.
+    /// Returns the workflow that calls an agent once, for agents that other agents call; without it
+    /// they are called directly.
     pub calls: Option<CallPrograms>,
-    /// Silence after which an executor is taken for dead. Only speed depends on it.
+    /// Time without heartbeats after which an executor is considered dead. Only speed depends on
+    /// it.
     pub lease: Duration,
-    /// Time between two checks whether the caller of an execution still needs it; doubled with each check of an execution.
+    /// Time between two checks whether the caller of an execution still needs it; doubled after
+    /// each check of an execution.
     pub caller_check_interval: Duration,
-    /// Age from which a task without an answer is stored again. `None`: as long as the mesh keeps tasks.
+    /// Age after which a task without a result is stored again. `None`: the retention of tasks in
+    /// the mesh.
     pub max_task_age: Option<Duration>,
-    /// The longest time [`Service::drain`] takes, whether the broker answers or not.
+    /// Limit for the duration of [`Service::drain`], even if the broker does not respond.
     pub drain_timeout: Duration,
-    /// The words of the messages it sends.
+    /// Vocabulary of the messages that it sends.
     pub vocabulary: Vocabulary,
     /// Journals of shards with fewer bytes are never compacted.
     pub compaction_threshold_bytes: usize,
-    /// Bytes of memory for open executions as they are worked on, about, if it owns every shard. The others are kept as
-    /// they stand in the journal, and folded again when something comes in for them.
+    /// Approximate memory in bytes for active executions if it owns every shard. Idle executions
+    /// are kept as stored in the journal, and folded again on demand.
     pub memory_limit_bytes: usize,
 }
 
 impl ServiceOptions {
-    /// The usual settings, with a name of its own.
+    /// Returns the default settings, with a unique name.
     pub fn new(adapters: Adapters) -> Self {
         Self {
             id: uuid::Uuid::now_v7().simple().to_string(),
@@ -135,24 +141,24 @@ struct Shared {
     memory_limit_bytes: usize,
     caller_check_interval: Duration,
     max_task_age: Duration,
-    /// Whether tasks may go to node endpoints.
+    /// Whether tasks can be sent to node endpoints.
     may_send_nodes: bool,
-    /// Whether starts by request may be heard.
+    /// Whether start requests can be received.
     may_serve_starts: bool,
     queues: KnownQueues,
     queue_views: QueueViews,
-    /// The ways to agents that are called directly.
+    /// Concurrency limits of agents that are called directly.
     limits: DashMap<String, Arc<ConcurrencyLimit>>,
-    /// Tells this process from the one that had its name before.
+    /// Distinguishes this process from an earlier one with the same name.
     process: String,
-    /// Room in memory for what is stored.
+    /// Memory permits for stored values.
     reads: ReadPermits,
-    /// Held by the shard that has a suspect in hand.
+    /// Held by the shard that processes a suspect.
     suspect_work: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shared {
-    /// The way to an agent that is called directly.
+    /// Returns the concurrency limit of an agent that is called directly.
     fn limit(&self, agent: &str) -> Arc<ConcurrencyLimit> {
         if let Some(limit) = self.limits.get(agent) {
             return Arc::clone(&limit);
@@ -160,7 +166,8 @@ impl Shared {
         Arc::clone(&self.limits.entry(agent.to_owned()).or_insert_with(|| Arc::new(ConcurrencyLimit::new())))
     }
 
-    /// Whether a task is in its agent's queue and no process was given it. False if that is not known.
+    /// Returns whether a task is in its agent's queue and was not delivered to a process. False if
+    /// unknown.
     async fn is_queued(&self, task: &DueTask) -> bool {
         let agent = Token::of(&task.agent);
         let queued = async {
@@ -169,12 +176,12 @@ impl Shared {
             Ok(!self.queue_views.is_given_out(&self.mesh, &agent, place).await?)
         };
         queued.await.unwrap_or_else(|error| {
-            debug!(task = %task.task, %error, "it is not known whether a process took the task");
+            debug!(task = %task.task, %error, "cannot determine whether a process accepted the task");
             false
         })
     }
 
-    /// Parts that the endpoints of workflows need.
+    /// Returns the parts that the endpoints of workflows need.
     fn endpoint_context(&self) -> Arc<EndpointContext> {
         Arc::new(EndpointContext {
             mesh: self.mesh.clone(),
@@ -187,7 +194,7 @@ impl Shared {
         })
     }
 
-    /// Constant properties of one shard in the hands of this executor.
+    /// Returns the constant properties of a shard that this executor owns.
     fn shard_config(&self, shard: u32) -> ShardConfig {
         ShardConfig {
             shard,
@@ -236,13 +243,13 @@ impl Service {
         let may_send_nodes = is_granted(mesh.services().may_send_nodes().await)?;
         if !may_send_nodes {
             warn!(
-                "tasks are sent through A2A alone: run `sinew mesh permissions` again to let executors publish to node endpoints"
+                "tasks are sent through A2A only; run `sinew mesh permissions` again to let executors publish to node endpoints"
             );
         }
         let may_serve_starts = is_granted(mesh.services().may_serve_starts().await)?;
         if !may_serve_starts {
             warn!(
-                "starts are read from the stream of commands alone: run `sinew mesh permissions` again to let executors hear requests"
+                "starts are read from the command stream only; run `sinew mesh permissions` again to let executors receive requests"
             );
         }
         let (cards, workflows) = (mesh.cards().follow(), mesh.workflows().follow());
@@ -281,31 +288,32 @@ impl Service {
         Ok(Self { shared, stop, work, endpoints, owned, id, drain_timeout })
     }
 
-    /// Its name in the fleet.
+    /// Returns its name in the fleet.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The shards it owns now.
+    /// Returns the shards that it currently owns.
     pub fn shards(&self) -> Vec<u32> {
         self.owned.lock().map(|owned| owned.clone()).unwrap_or_default()
     }
 
-    /// Hands its shards over and leaves. Gives up after [`ServiceOptions::drain_timeout`], for instance while the broker
-    /// is away: other executors take the shards once the lease is over, and nothing is lost.
+    /// Hands its shards over and leaves. Aborts after [`ServiceOptions::drain_timeout`], for
+    /// instance while the broker is unreachable: other executors take the shards over when the
+    /// lease expires, and no data is lost.
     pub async fn drain(self) {
         self.stop.cancel();
         let (endpoints, work) = (AbortOnDropHandle::new(self.endpoints), AbortOnDropHandle::new(self.work));
         let ended = async {
             for work in [endpoints, work] {
                 if let Err(error) = work.await {
-                    warn!(%error, "the executor did not end in peace");
+                    warn!(%error, "the executor did not shut down gracefully");
                 }
             }
         };
         let reserve = NOTE_TIMEOUT.min(self.drain_timeout / 4);
         if tokio::time::timeout(self.drain_timeout.saturating_sub(reserve), ended).await.is_err() {
-            warn!("the shards did not end in time; they are left to other executors");
+            warn!("the shards did not close in time; other executors take them over");
             let shards = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
             let clear = shards.into_iter().map(|shard| clear_own_note(&self.shared, shard));
             let _ = tokio::time::timeout(reserve, join_all(clear)).await;

@@ -1,7 +1,8 @@
-//! Tasks at node endpoints: sent and heard by the loop of the shard itself.
+//! Tasks at node endpoints, sent and received by the loop of the shard itself.
 //!
-//! A call is one entry of a map until its answer comes; there is no task, channel or timer for it. A silent agent is asked
-//! again under the same id, an absent one once it is there. Nothing here is stored: after a crash the next owner asks again.
+//! A call is one map entry until its response arrives, without a task, channel or timer. An agent
+//! that does not respond is called again under the same id, an absent one once it is online. No
+//! state is stored: after a crash the next owner calls again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -191,14 +192,14 @@ impl NodeCalls {
         let agent = known.call.ask.target.name();
         let result = match said {
             NodeReplyBody::NobodyListens => {
-                debug!(agent, "no such agent is there; its task waits");
+                debug!(agent, "the agent is offline; its task waits");
                 self.is_absent = true;
                 self.postpone(&token, LOOK_AGAIN, CallPhase::Absent);
                 return None;
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
             NodeReplyBody::Unreadable(reason) => {
-                Err(Fault::error(NO_TASK, format!("the agent's answer cannot be read: {reason}")))
+                Err(Fault::error(NO_TASK, format!("cannot read the agent's response: {reason}")))
             }
             NodeReplyBody::Answer(body) => match read_node_answer(&body, &known.call.task) {
                 Ok(NodeAnswer::Ended(result)) => Ok(result),
@@ -211,13 +212,13 @@ impl NodeCalls {
                 }
                 // This replica stops: another one may take the task under the same id.
                 Ok(NodeAnswer::Refused(fault)) if fault.retryable => {
-                    debug!(agent, %fault, "refused for now");
+                    debug!(agent, %fault, "the agent refused the task temporarily");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
                     self.postpone(&token, wait.clamp(SOONEST, REPEAT_INTERVAL.1), CallPhase::Inside);
                     return None;
                 }
                 Ok(NodeAnswer::Refused(fault)) => {
-                    Err(Fault::error(NO_TASK, format!("the agent refused: {fault}")))
+                    Err(Fault::error(NO_TASK, format!("the agent refused the task: {fault}")))
                 }
                 Err(bad) => Err(bad.into()),
             },

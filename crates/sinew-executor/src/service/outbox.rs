@@ -1,7 +1,7 @@
-//! Effects outside once a commit is stored that the loop of the shard does not do itself.
+//! External effects of a stored commit that the loop of the shard does not perform itself.
 //!
-//! Each job may be repeated after a crash, always under the same ids; so it is tried until it succeeds, and only the end of
-//! a drain waits for it.
+//! After a crash, a job may be repeated, always under the same ids. So it is retried until it
+//! succeeds, and only the end of a drain waits for it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Outbox {
     pub(super) async fn close(mut self, grace: Duration) {
         drop(self.sender);
         if tokio::time::timeout(grace, &mut self.worker).await.is_err() {
-            debug!("some work was left to the next owner");
+            debug!("pending effects are left to the next owner");
         }
     }
 
@@ -463,7 +463,7 @@ pub(super) async fn insist<T, F: Future<Output = Result<T, MeshError>>>(
 /// Says what could not be done; true if it was.
 pub(super) fn report<T>(done: &Result<T, MeshError>) -> bool {
     if let Err(error) = done {
-        warn!(%error, code = error.code(), "an effect could not be performed");
+        warn!(%error, code = error.code(), "cannot perform an effect");
     }
     done.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Checks of outputs against their schemas, beside the loop of the shard.
+//! Checks of outputs against their schemas, outside the loop of the shard.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Shard {
         }
         for (index, check) in checks {
             let verdict = check.await.unwrap_or_else(|error| {
-                let text = format!("checking the output against its schema broke: {error}");
+                let text = format!("checking the output against its schema failed: {error}");
                 Err(Fault::error(CODE_BROKE, text).with_retryable(false))
             });
             let ShardInput::TaskResult(done) = &mut inputs[index] else { continue };

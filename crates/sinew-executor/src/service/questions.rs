@@ -1,7 +1,8 @@
-//! Questions to a shard's owner: read beside its loop, taken in turns with work, answered beside its loop.
+//! Queries to a shard's owner: received and answered outside its loop, processed between rounds.
 //!
-//! A connection can ask faster than an owner can answer. So the loop takes a bounded number of questions between two
-//! rounds of work, and copies no more than the answer needs; encoding and sending happen in a task of their own.
+//! A connection can send queries faster than an owner can answer them. So the loop processes a
+//! bounded number of queries between two rounds of work and copies only the data for the answer; a
+//! separate task encodes and sends it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -151,7 +152,7 @@ async fn send_answers(mut drafts: mpsc::Receiver<(ReceivedQuery, AnswerDraft)>) 
         // A record may have hundreds of megabytes: the threads that drive other tasks do not encode it.
         let Ok(answer) = tokio::task::spawn_blocking(move || draft.encode()).await else { continue };
         if let Err(error) = asked.answer(answer).await {
-            debug!(%error, "a question could not be answered");
+            debug!(%error, "cannot answer a query");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Room in memory for stored values and records: anybody may name many large ones at once.
+//! Memory permits for stored values and records, because any caller may reference many large ones.
 
 use std::sync::Arc;
 

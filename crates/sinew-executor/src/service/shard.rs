@@ -1,5 +1,5 @@
-//! One shard: read what came in, let the state decide, store, act. A single sequential loop, and the only writer of its
-//! journal.
+//! The loop of one shard: reads inputs, decides, stores and acts. It is sequential and the only
+//! writer of its journal.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
@@ -165,7 +165,7 @@ impl Shard {
         let mut opening = ShardOpening::new(config, reader, guard, positions, position, bytes);
         for held in opening.held() {
             let (execution, reason) = (&held.execution, &held.hold.reason);
-            error!(%execution, code = code::EXECUTION_QUARANTINED.as_str(), reason, "an execution is set aside");
+            error!(%execution, code = code::EXECUTION_QUARANTINED.as_str(), reason, "an execution is held");
             metrics::counter!("sinew_executions_set_aside_total").increment(1);
         }
         crash::point("open.replayed");
@@ -183,7 +183,7 @@ impl Shard {
         let (mut state, mut guard) = opening.finish();
         state.handle_outage(clock.now(), HAND_IN_MS);
         for (stored, fault) in state.held() {
-            error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
+            error!(execution = %stored.meta.execution, %fault, "an execution cannot continue");
         }
         let inbox = shared.mesh.commands().inbox(id, state.positions()).await?;
         let starts = StartServer::open(&shared, id).await?;
@@ -472,8 +472,8 @@ impl Shard {
         {
             match purge.await {
                 Ok(Ok(())) => self.state.handle_purged(),
-                Ok(Err(error)) => warn!(shard = self.id, %error, "the journal could not be purged"),
-                Err(error) => warn!(shard = self.id, %error, "purging the journal broke"),
+                Ok(Err(error)) => warn!(shard = self.id, %error, "cannot purge the journal"),
+                Err(error) => warn!(shard = self.id, %error, "the purge of the journal ended unexpectedly"),
             }
         }
         let keep = self.state.end_turn();
@@ -634,7 +634,7 @@ impl Shard {
             let sequence = self.stores.append(&mut self.journal, commit).await?;
             self.state.handle_stored(sequence);
         }
-        debug!(shard = self.id, "shard handed over");
+        debug!(shard = self.id, "handed over the shard");
         Ok(())
     }
 }

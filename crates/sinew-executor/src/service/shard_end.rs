@@ -1,4 +1,4 @@
-//! Ends of the loop of a shard.
+//! Reasons why the loop of a shard ends.
 
 use sinew_mesh::{AppendError, MeshError};
 

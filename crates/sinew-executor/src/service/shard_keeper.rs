@@ -1,4 +1,4 @@
-//! The loops of this executor's shards: begun, stopped and recorded as [`ShardManager`] says.
+//! The loops of this executor's shards, started, stopped and recorded as [`ShardManager`] decides.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -89,13 +89,13 @@ impl ShardKeeper {
             if Instant::now() >= heartbeat {
                 heartbeat = Instant::now() + self.heartbeat_interval;
                 if let Err(error) = self.rebalance().await {
-                    debug!(%error, "the fleet cannot be seen");
+                    debug!(%error, "cannot read the fleet");
                 }
                 if let Some(end) = self.manager.next_poll() {
                     heartbeat = heartbeat.min(self.began + end);
                 }
                 if let Err(error) = self.watch_streams().await {
-                    debug!(%error, "the streams cannot be seen");
+                    debug!(%error, "cannot read the state of the streams");
                 }
             }
             self.publish();
@@ -107,7 +107,7 @@ impl ShardKeeper {
             poll.tick().await;
         }
         if let Err(error) = self.fleet.leave(&self.id).await {
-            debug!(%error, "the fleet could not be left");
+            debug!(%error, "cannot remove this executor from the fleet");
         }
         self.publish();
     }
@@ -127,7 +127,7 @@ impl ShardKeeper {
             if owner.as_deref().is_some_and(|owner| owner != self.shared.owner.as_str())
                 && self.loops.contains_key(shard)
             {
-                warn!(shard, owner, "the shard was given to another executor");
+                warn!(shard, owner, "the shard was assigned to another executor");
             }
         }
         let before: Vec<u32> = self.loops.keys().copied().collect();
@@ -147,7 +147,7 @@ impl ShardKeeper {
             }
         }
         for (from, shards) in taken {
-            info!(from, ?shards, "took over the shards of an executor that is gone");
+            info!(from, ?shards, "took over the shards of an executor that stopped");
         }
     }
 
@@ -176,14 +176,14 @@ impl ShardKeeper {
             }
             ManagerAction::Claim { shard, revision } => {
                 let won = self.fleet.claim(shard, owner, revision).await.unwrap_or_else(|error| {
-                    debug!(shard, %error, "the shard could not be claimed");
+                    debug!(shard, %error, "cannot claim the shard");
                     false
                 });
                 return self.manager.handle_claimed(shard, won);
             }
             ManagerAction::Release(shard) => {
                 if let Err(error) = self.fleet.release(shard, owner).await {
-                    debug!(shard, %error, "the shard could not be released; its lease will end");
+                    debug!(shard, %error, "cannot release the shard; its lease will expire");
                 }
             }
             ManagerAction::ReadOwner(shard) => {
@@ -217,17 +217,13 @@ impl ShardKeeper {
             };
             let before = self.ages.insert(kind, age.created);
             if before.is_some_and(|before| before != age.created) {
-                error!(
-                    stream = kind,
-                    code = STREAM_BEHIND,
-                    "the stream was made anew; shards are opened again"
-                );
+                error!(stream = kind, code = STREAM_BEHIND, "the stream was recreated; reopening shards");
                 anew = true;
             }
         }
         let server = self.shared.mesh.admin().server_process();
         if !self.servers.contains(&server) {
-            debug!("another process of the server; shards are opened again");
+            debug!("the NATS server restarted; reopening shards");
             self.servers.push_back(server);
             if self.servers.len() > MAX_SERVERS {
                 self.servers.pop_front();
@@ -252,15 +248,15 @@ impl ShardKeeper {
                 Ok(End::Drained) => LoopEnd::Drained,
                 Ok(End::Fenced) => {
                     metrics::counter!("sinew_fenced_total").increment(1);
-                    warn!(shard, "another executor has written to the shard");
+                    warn!(shard, "another executor wrote to the shard");
                     LoopEnd::Fenced
                 }
                 Ok(End::Lost(error)) => {
-                    warn!(shard, %error, code = error.code(), "the shard was lost");
+                    warn!(shard, %error, code = error.code(), "lost the shard");
                     LoopEnd::Lost
                 }
                 Err(error) => {
-                    warn!(shard, %error, "the shard's loop died");
+                    warn!(shard, %error, "the shard's loop ended unexpectedly");
                     LoopEnd::Died
                 }
             };

@@ -1,4 +1,4 @@
-//! Starts by request of one shard: heard by its loop, answered by its loop once they are stored.
+//! Start requests of one shard, received by its loop and answered after they are stored.
 
 use std::future::pending;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl StartServer {
     pub(super) async fn close(&mut self) {
         let Some(mut requests) = self.requests.take() else { return };
         if let Err(error) = requests.stop().await {
-            debug!(%error, "starts by request were not closed");
+            debug!(%error, "cannot close the subscription for start requests");
         }
         while let Some(request) = requests.try_next() {
             self.refer(request).await;
@@ -87,7 +87,7 @@ impl StartServer {
             None => timeout(SEND_TIMEOUT, sending).await,
         };
         if let Ok(Err(error)) = sent {
-            debug!(%error, "a start was not answered");
+            debug!(%error, "cannot reply to a start request");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Stored messages of one shard: sent by its loop, and acknowledged to its loop.
+//! Stored messages of one shard, sent by its loop and acknowledged to its loop.
 //!
-//! A record, a task or a commit under way is one entry of a map. A message that is not acknowledged as stored goes the way
-//! that reads back: commits through [`Journal::settle`], everything else through the outbox, under the same condition.
+//! A record, task or commit in flight is one map entry. A message that is not acknowledged as
+//! stored is read back: commits through [`Journal::settle`], everything else through the outbox,
+//! under the same condition.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;

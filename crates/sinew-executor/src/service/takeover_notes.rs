@@ -1,7 +1,7 @@
-//! The notes of this process in the executors' bucket about the work that its shards have in hand.
+//! The notes of this process in the executors' bucket about the work in progress of its shards.
 //!
-//! [`TakeoverGuard`] says what a note contains and when it is written; a revision that another owner has moved on fences
-//! this one.
+//! [`TakeoverGuard`] decides the content of a note and when it is written. If another owner has
+//! advanced the revision, this owner is fenced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,10 @@ impl StoredNote {
         let (body, revision) = shared.mesh.fleet().takeover_note(shard).await?;
         let guard = TakeoverGuard::new(&body, &shared.process, died);
         if guard.note().is_suspicious() {
-            warn!(shard, "the last owner ended while it caught up; its work is taken up in small groups");
+            warn!(
+                shard,
+                "the previous owner stopped while it caught up; processing its messages in small groups"
+            );
         }
         Ok((Self { shared: Arc::clone(shared), shard, revision, alone: None }, guard))
     }

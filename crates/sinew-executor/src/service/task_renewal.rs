@@ -1,4 +1,5 @@
-//! Stores tasks again, under the same ids, that have waited for longer than the mesh keeps messages.
+//! Renewal of tasks: stores tasks again, under the same ids, once they have waited longer than the
+//! mesh keeps messages.
 
 use std::time::Duration;
 

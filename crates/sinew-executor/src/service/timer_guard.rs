@@ -1,5 +1,5 @@
-//! The check before timers of a shard fire: whatever was stored before they were due is read first, and after an outage agents
-//! have time to hand in their results.
+//! The check before timers of a shard fire: inputs that were stored before the timers were due are
+//! read first, and after an outage agents have time to deliver their results.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl TimerGuard {
                 if was_lost || before != connections { Outage::Ended } else { Outage::None }
             }
             Err(error) => {
-                debug!(%error, "due timers wait until the broker answers");
+                debug!(%error, "due timers wait until the broker responds");
                 (self.ends, self.is_lost) = (None, true);
                 self.next = Instant::now() + RETRY_PAUSE;
                 Outage::None

@@ -1,8 +1,8 @@
-//! Withdrawal of tasks whose activation has ended: they leave their agent's queue, and an agent that already works on one
-//! stops.
+//! Withdrawal of tasks whose activation has ended: removes them from their agent's queue and stops
+//! agents that already process one.
 //!
-//! The task is removed from the queue before the agent is notified. So an agent that receives the task later never does, and
-//! one that received it before is subscribed to the notification.
+//! The task is removed from the queue before the agent is notified. So an agent either never
+//! receives the task, or is already subscribed to the notification.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +92,7 @@ pub(super) async fn withdraw(shared: &Shared, call: &Call) {
             static WARNED: AtomicBool = AtomicBool::new(false);
             if !WARNED.swap(true, Ordering::Relaxed) {
                 warn!(
-                    "executors may not remove tasks from queues, so agents may start tasks of ended executions: run `sinew \
+                    "executors lack the right to remove tasks from queues, so agents may start tasks of ended executions; run `sinew \
                      mesh permissions` again"
                 );
             }
@@ -106,7 +106,7 @@ async fn notify(shared: &Shared, call: &Call) {
     let (agent, task) = (call.ask.target.name(), &call.task);
     let control = Control::Cancel { execution: call.execution.clone() };
     if let Err(error) = shared.mesh.tasks().control(agent, task, &control).await {
-        debug!(agent, %task, %error, "the agent could not be notified of a cancelled task");
+        debug!(agent, %task, %error, "cannot notify the agent of a cancelled task");
     }
 }
 

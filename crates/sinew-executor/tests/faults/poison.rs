@@ -102,7 +102,7 @@ async fn a_result_that_ends_its_owners_sets_its_execution_aside() {
     assert!(matches!(&folded, ClientError::Held { .. }) && folded.code() == "SINEW-6061", "{folded}");
     let pause = Command::Pause(PauseCommand { execution: scene.poison.clone(), reason: String::new() });
     let verdict = ask(&scene.client, "pause", pause).await;
-    assert!(!verdict.accepted && verdict.reason.contains("set aside"), "{verdict:?}");
+    assert!(!verdict.accepted && verdict.reason.contains("is held"), "{verdict:?}");
     let aside = scene.mesh.mesh.quarantine().list(100).await.unwrap();
     let [result] = aside.as_slice() else { panic!("{aside:?}") };
     assert!(result.stream == "RESULTS" && result.reason.contains("SINEW-6061"), "{result:?}");

@@ -38,23 +38,23 @@ pub(crate) struct PeerNames(pub(crate) Arc<[String]>);
 /// Reason why the credentials of a request do not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AccessRefusal {
-    #[error("the request has no credentials: send `Authorization: Bearer KEY`")]
+    #[error("the request has no credentials; send `Authorization: Bearer KEY`")]
     Missing,
-    #[error("the credentials are not of the form `Authorization: Bearer KEY`, or are given twice")]
+    #[error("expected exactly one header `Authorization: Bearer KEY`")]
     Malformed,
-    #[error("the key is not known")]
+    #[error("unknown key")]
     UnknownKey,
     #[error("the key has expired")]
     ExpiredKey,
     #[error("the key was revoked")]
     RevokedKey,
-    #[error("no key is bound to a name of the client's certificate")]
+    #[error("no key is bound to a name in the client certificate")]
     UnknownCertificate,
-    #[error("the token is refused: {0}")]
+    #[error("the token is rejected: {0}")]
     Token(#[from] TokenRefusal),
-    #[error("this gateway cannot read the keys of the mesh: its user needs the role gateway")]
+    #[error("the gateway cannot read the keys of the mesh; its user requires the role gateway")]
     NoKeys,
-    #[error("the keys of the mesh cannot be read now, and this one may be new: try again")]
+    #[error("the keys of the mesh are temporarily unavailable and this key may be new; retry")]
     UnreadKeys,
 }
 
@@ -100,7 +100,7 @@ impl Authenticator {
             Ok((keys, secret)) => (Some(keys), Some(secret)),
             Err(error) if options.is_required => return Err(error.into()),
             Err(error) => {
-                tracing::info!(%error, "keys are not read; requests with one are refused");
+                tracing::info!(%error, "cannot read the keys; requests with a key are rejected");
                 (None, None)
             }
         };
@@ -213,7 +213,7 @@ impl Authenticator {
         let owner = self.sessions.as_ref().and_then(|sessions| sessions.owner_of(cookie, now_ms()));
         let (Some((_, until)), Some(ended)) = (owner, &self.ended) else { return true };
         let done = ended.end(cookie, until, now_ms()).await;
-        done.inspect_err(|error| tracing::warn!(%error, "a session could not be ended")).is_ok()
+        done.inspect_err(|error| tracing::warn!(%error, "cannot end a session")).is_ok()
     }
 
     /// The provider through which people sign in to the console.

@@ -106,7 +106,10 @@ impl EndedSessions {
                 return Ok(());
             }
         }
-        Err(MeshError::Unreachable { what: WHAT, reason: "other gateways write the record".to_owned() })
+        Err(MeshError::Unreachable {
+            what: WHAT,
+            reason: "other gateways keep changing the record".to_owned(),
+        })
     }
 }
 

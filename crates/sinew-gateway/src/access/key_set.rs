@@ -26,7 +26,7 @@ impl KeySet {
             let Subject::Access { id, .. } = subject else { return None };
             let read = AccessKey::read(id, &stored.body);
             let read = read
-                .inspect_err(|error| log_limited!(warn, key = id.as_str(), %error, "a key cannot be read"))
+                .inspect_err(|error| log_limited!(warn, key = id.as_str(), %error, "cannot read a key"))
                 .ok();
             // The records of the first pass, and of a pass after a lost connection, are not new.
             if newest.fetch_max(stored.revision, Ordering::Relaxed) < stored.revision
@@ -34,7 +34,7 @@ impl KeySet {
                 && let Some(key) = &read
             {
                 let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
-                log_limited!(20, info, key = id.as_str(), name = key.name, state, "a key was changed");
+                log_limited!(20, info, key = id.as_str(), name = key.name, state, "key changed");
             }
             read
         });

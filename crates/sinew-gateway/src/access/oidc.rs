@@ -32,28 +32,28 @@ pub(crate) enum TokenRefusal {
     #[error("it is not a token")]
     NotAToken,
     /// Its signature is by an algorithm that is not taken.
-    #[error("it is not signed by an algorithm with a public key")]
+    #[error("it is not signed with a public-key algorithm")]
     Algorithm,
     /// Its key is not among those of the provider.
-    #[error("its key is not one of the provider's")]
+    #[error("its key does not belong to the provider")]
     UnknownKey,
     /// Its signature does not fit.
-    #[error("its signature does not fit")]
+    #[error("its signature is invalid")]
     Signature,
     /// Its time is over, or has not begun.
     #[error("it has expired, or is not valid yet")]
     Time,
     /// It was made for another service, or by another provider.
-    #[error("its audience or issuer is another one")]
+    #[error("its audience or issuer does not match")]
     Audience,
     /// It lacks a claim, or has one of a wrong type.
-    #[error("it lacks the claim {0}, or has it in another form")]
+    #[error("its claim {0} is missing or invalid")]
     Claim(String),
     /// It has no scope of this service.
-    #[error("it has no scope sinew:operator, sinew:client or sinew:admin")]
+    #[error("it has none of the scopes sinew:operator, sinew:client and sinew:admin")]
     Scope,
     /// The keys of the provider cannot be had.
-    #[error("the keys of the provider cannot be read")]
+    #[error("cannot read the keys of the provider")]
     Provider,
 }
 

@@ -30,17 +30,17 @@ const MAX_REASON_CHARS: usize = 200;
 /// Reason why a sign-in at a provider fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignInRefusal {
-    #[error("this gateway signs nobody in through an OpenID provider")]
+    #[error("the gateway has no OpenID provider for sign-in")]
     NoProvider,
-    #[error("this browser did not begin the sign-in, or began it too long ago: begin again")]
+    #[error("the sign-in was not started in this browser or has expired; start again")]
     NotBegunHere,
     #[error("the provider refused: {0}")]
     Refused(String),
-    #[error("the provider cannot be reached, or its answer cannot be read")]
+    #[error("the provider is unreachable, or its response is invalid")]
     Unreachable,
-    #[error("the provider gives no tokens for this sign-in (status {0})")]
+    #[error("the provider issued no tokens for this sign-in (status {0})")]
     NoTokens(u16),
-    #[error("the token of the provider does not open this gateway: {0}")]
+    #[error("the provider's token is not accepted by the gateway: {0}")]
     Token(#[from] TokenRefusal),
 }
 

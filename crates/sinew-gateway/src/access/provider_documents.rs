@@ -153,7 +153,7 @@ impl ProviderDocuments {
                 true
             }
             Err(reason) => {
-                tracing::warn!(issuer = self.name, reason, "the keys of a provider cannot be read");
+                tracing::warn!(issuer = self.name, reason, "cannot read the keys of a provider");
                 false
             }
         }
@@ -169,7 +169,7 @@ impl ProviderDocuments {
         }
         let address = Url::parse(&description.jwks_uri).map_err(|error| error.to_string())?;
         if !is_safe(&address) {
-            return Err("the address of its keys has no https".to_owned());
+            return Err("the address of its keys does not use https".to_owned());
         }
         Ok((description, self.read_document(address).await?))
     }

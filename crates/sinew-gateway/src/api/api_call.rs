@@ -63,7 +63,7 @@ impl ApiCall {
             BodyError::Broken => HttpProblem::new(
                 StatusCode::REQUEST_TIMEOUT,
                 code::GATEWAY_REQUEST_WRONG,
-                "the body did not arrive whole",
+                "the request body is incomplete",
             ),
         })?;
         let operations = state.operations_of(caller);
@@ -87,7 +87,7 @@ impl ApiCall {
         if self.operations.offers(name) {
             return Ok(());
         }
-        let text = format!("there is no workflow or agent {:?} for this caller", short(name, 64));
+        let text = format!("workflow or agent {:?} not found for this caller", short(name, 64));
         Err(HttpProblem::not_found(text))
     }
 
@@ -96,7 +96,7 @@ impl ApiCall {
         if self.operations.offers_everything() {
             return Ok(());
         }
-        let text = "this shows the whole mesh, and the key of the caller names a part of it";
+        let text = "this shows the whole mesh, but the caller's key is limited to a part of it";
         Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
@@ -105,7 +105,7 @@ impl ApiCall {
         if self.operations.owner().is_none() {
             return Ok(());
         }
-        let text = "this shows executions of all callers, and the key of the caller opens its own";
+        let text = "this shows executions of all callers, but the caller's key is limited to its own";
         Err(HttpProblem::new(StatusCode::FORBIDDEN, code::GATEWAY_CALLER_NOT_ALLOWED, text))
     }
 
@@ -145,7 +145,7 @@ impl ApiCall {
             HttpProblem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 code::GATEWAY_BUSY,
-                "the gateway computes nothing more",
+                "the gateway accepts no more computations",
             )
         })?;
         let (request, body) = (self.places.hold(), self.body_places.clone());
@@ -171,7 +171,7 @@ impl ApiCall {
             return Ok(self.operator.find(text).await?);
         }
         let absent = || {
-            let text = format!("there is no execution {:?} for this caller", short(text, 64));
+            let text = format!("execution {:?} not found for this caller", short(text, 64));
             HttpProblem::coded(StatusCode::NOT_FOUND, NO_SUCH_EXECUTION, text)
         };
         if let Ok(id) = ExecutionId::parse(text) {
@@ -216,8 +216,8 @@ impl ComputationPermit {
             done
         };
         tokio::task::spawn_blocking(work).await.map_err(|error| {
-            tracing::error!(%error, "the work of a request ended by a panic");
-            let text = "the work of the request failed; the gateway's log says more";
+            tracing::error!(%error, "a request handler panicked");
+            let text = "the request failed; see the gateway's log";
             HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
         })
     }
@@ -244,7 +244,7 @@ pub(super) fn answer_with(status: StatusCode, document: &impl Serialize) -> Resu
 /// A document as the bytes of an answer.
 pub(super) fn written(document: &impl Serialize) -> Result<Vec<u8>, HttpProblem> {
     serde_json::to_vec(document).map_err(|error| {
-        let text = format!("the answer cannot be written: {error}");
+        let text = format!("cannot encode the response: {error}");
         HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, code::GATEWAY_REQUEST_WRONG, text)
     })
 }
@@ -262,7 +262,7 @@ pub(super) fn bad_request(text: impl Into<String>) -> HttpProblem {
 
 /// Refuses a text that would take far more memory as values.
 pub(super) fn too_many_values(what: &str, most: usize) -> HttpProblem {
-    let text = format!("{what} holds more than {most} values, which this gateway does not read");
+    let text = format!("{what} contains more than {most} values, the limit of the gateway");
     HttpProblem::new(StatusCode::PAYLOAD_TOO_LARGE, code::GATEWAY_REQUEST_WRONG, text)
 }
 

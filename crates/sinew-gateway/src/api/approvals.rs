@@ -85,7 +85,7 @@ pub(super) async fn decide(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: DecisionBody = call.json()?;
     let reject = body.decision == DecisionWord::Reject;
     if reject && body.comment.as_deref().is_none_or(|comment| comment.trim().is_empty()) {
-        return Err(bad_request("comment: a rejection says why"));
+        return Err(bad_request("comment: required for a rejection"));
     }
     let id = call.execution().await?;
     let found = call.operator.find_approval(&id, body.node.as_deref()).await?;

@@ -192,7 +192,7 @@ pub(super) async fn respond_drawing(
             let painted = call.compute(move || sinew_diagram::svg_in(&drawing, theme)).await?;
             let svg = painted.map_err(|error| {
                 Failure::new(FailureKind::Failed, error.code(), error.to_string())
-                    .hint("format=mermaid has no limit of nodes")
+                    .hint("format=mermaid has no node limit")
             })?;
             // Opened as a page of its own, a picture must not load or run anything.
             let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";

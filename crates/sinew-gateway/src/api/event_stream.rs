@@ -57,7 +57,7 @@ impl FrameSource for EventFrames {
 
     fn stop_frame(&self) -> String {
         let (round, index) = self.choice.after;
-        format!(": this gateway stops; go on with Last-Event-ID: {round}.{index}\n\n")
+        format!(": the gateway is shutting down; continue with Last-Event-ID: {round}.{index}\n\n")
     }
 }
 

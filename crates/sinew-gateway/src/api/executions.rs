@@ -90,9 +90,9 @@ fn comma_parts(text: Option<&str>) -> Vec<String> {
 impl ListQuery {
     fn filter(&self) -> Result<RowFilter, HttpProblem> {
         let parts = |text: &Option<String>| comma_parts(text.as_deref());
-        let status = parts(&self.status)
-            .into_iter()
-            .map(|word| status_of(&word).ok_or_else(|| bad_request(format!("status: {word:?} is none"))));
+        let status = parts(&self.status).into_iter().map(|word| {
+            status_of(&word).ok_or_else(|| bad_request(format!("status: {word:?} is not a status")))
+        });
         let labels = parts(&self.label).into_iter().map(|pair| {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| bad_request("label: expected KEY=VALUE"))?;
@@ -304,7 +304,7 @@ pub(super) async fn agents(call: ApiCall) -> Result<Response, HttpProblem> {
 }
 
 fn no_such_node(node: &str) -> HttpProblem {
-    let text = format!("there is no node {:?} in it", crate::operations::short(node, 100));
+    let text = format!("the execution has no node {:?}", crate::operations::short(node, 100));
     Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text).into()
 }
 

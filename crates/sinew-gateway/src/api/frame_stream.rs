@@ -48,7 +48,7 @@ pub(super) trait FrameSource: Send + 'static {
 
     /// The last frame of a stream that ends because the gateway stops.
     fn stop_frame(&self) -> String {
-        ": this gateway stops\n\n".to_owned()
+        ": the gateway is shutting down\n\n".to_owned()
     }
 }
 
@@ -63,7 +63,7 @@ impl FrameStream {
     /// Takes a place, or says that the gateway is busy.
     pub(super) fn open(state: &Arc<GatewayState>) -> Result<Self, HttpProblem> {
         let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-            let text = "as many streams are open at this gateway as may be; try again in a moment";
+            let text = "the gateway has reached its limit of open streams; retry later";
             return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, code::GATEWAY_BUSY, text));
         };
         let queue = FrameQueue { ready: VecDeque::from([Bytes::from_static(RETRY_FRAME)]), is_over: false };

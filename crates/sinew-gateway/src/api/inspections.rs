@@ -64,7 +64,7 @@ pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
         let now = first.at().max(second.at());
         let compared = diff::compare(&first, &second, now, node.as_deref());
         compared.ok_or_else(|| {
-            let text = "neither of the executions has this node";
+            let text = "neither execution has this node";
             HttpProblem::from(Failure::new(FailureKind::NotFound, code::NO_SUCH_NODE.as_str(), text))
         })
     });
@@ -74,16 +74,16 @@ pub(super) async fn compare(call: ApiCall) -> Result<Response, HttpProblem> {
 fn read_export(bytes: &[u8]) -> Result<Record, HttpProblem> {
     // Anything else that is wrong is told by the reader of exports.
     if let Err(BadJson::TooManyValues(_)) = check_unique_keys_within(bytes, MAX_EXPORT_VALUES) {
-        let hint = "`sinew execution describe FILE` reads larger ones";
+        let hint = "use `sinew execution describe FILE` for larger exports";
         return Err(too_many_values("the export", MAX_EXPORT_VALUES).with_hint(Some(hint.to_owned())));
     }
     Ok(record::parse(bytes).map_err(|error| {
         Failure::new(
             FailureKind::Failed,
             code::NOT_EXPORT_OF_EXECUTION.as_str(),
-            format!("the file is not an export of an execution: {error}"),
+            format!("the file is not an exported execution: {error}"),
         )
-        .hint("`sinew execution export ID` makes one")
+        .hint("create an export with `sinew execution export ID`")
     })?)
 }
 

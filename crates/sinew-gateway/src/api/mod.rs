@@ -53,7 +53,7 @@ pub(crate) async fn serve(
     // A part of a mesh may be offered to strangers, who need not know what the API tells of executions. Callers whose keys name
     // patterns see the part that is theirs.
     if !state.operations.exposes_everything() {
-        let text = "a gateway that offers a part of the mesh (--expose) has no API";
+        let text = "a gateway that exposes only a part of the mesh (--expose) has no API";
         return HttpProblem::not_found(text).into_response();
     }
     let limit = operation.body_bytes(state.limits.body_bytes);

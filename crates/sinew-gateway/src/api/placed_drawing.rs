@@ -55,7 +55,7 @@ pub(super) async fn respond(
         let drawing = drawing.clone();
         let placed = call.compute(move || PlacedDrawing::of(&drawing)).await?.map_err(|error| {
             Failure::new(FailureKind::Failed, error.code(), error.to_string())
-                .hint("format=mermaid has no limit of nodes")
+                .hint("format=mermaid has no node limit")
         })?;
         Ok::<_, HttpProblem>(placed)
     };

@@ -50,7 +50,7 @@ impl FrameSource for ProgressFrames {
             changed = self.changes.next() => match changed {
                 Ok(true) => self.tasks.is_current = false,
                 Ok(false) => queue.end("event: end\ndata: {}\n\n"),
-                Err(_) => queue.end(": the execution cannot be read\n\n"),
+                Err(_) => queue.end(": cannot read the execution\n\n"),
             },
         }
     }

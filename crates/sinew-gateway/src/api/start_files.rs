@@ -60,10 +60,10 @@ pub(super) fn input_with(input: Value, files: Vec<Value>) -> Result<Value, HttpP
         Value::Null => json!({}),
         Value::String(text) => json!({ "text": text }),
         object @ Value::Object(_) => object,
-        _ => return Err(bad_request("files: they go beside an input that is an object or a text")),
+        _ => return Err(bad_request("files: require an input that is an object or a string")),
     };
     if input.get(INPUT_FILES).is_some() {
-        return Err(bad_request("files: the input has a member `files` already"));
+        return Err(bad_request("files: the input already has a member `files`"));
     }
     input[INPUT_FILES] = files.into();
     Ok(input)

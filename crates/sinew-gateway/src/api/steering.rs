@@ -77,20 +77,20 @@ pub(super) async fn start(call: ApiCall) -> Result<Response, HttpProblem> {
             // Names of agents that are not online are told with those that are like them.
             find_agent(&call.operator.online().await?, agent)?;
             let program = built_in_workflow(&sinew_protocol::card::agent_call(agent))
-                .ok_or_else(|| bad_request("agent: not a name of an agent"))?;
+                .ok_or_else(|| bad_request("agent: not a valid agent name"))?;
             (program.name().to_owned(), program.graph.digest().to_string(), program)
         }
-        _ => return Err(bad_request("give a workflow, with or without a version, or an agent")),
+        _ => return Err(bad_request("specify either a workflow, optionally with a version, or an agent")),
     };
     let files = read_files(body.files)?;
     let mut command = match (&body.id, &body.idempotency_key) {
-        (Some(_), Some(_)) => return Err(bad_request("give an id or an idempotency_key, not both")),
+        (Some(_), Some(_)) => return Err(bad_request("specify either id or idempotency_key, not both")),
         (Some(id), None) => {
             let id = ExecutionId::parse(id).map_err(|error| bad_request(format!("id: {error}")))?;
             StartCommand::new(id, workflow.clone(), body.input)
         }
         // A client whose key stayed unset would get the execution of every other such client of its caller.
-        (None, Some(key)) if key.is_empty() => return Err(bad_request("idempotency_key: it is empty")),
+        (None, Some(key)) if key.is_empty() => return Err(bad_request("idempotency_key: must not be empty")),
         (None, Some(key)) => client.start_command(key.as_str(), workflow.clone(), body.input),
         (None, None) => client.start_command(uuid::Uuid::now_v7().to_string(), workflow.clone(), body.input),
     };
@@ -268,7 +268,7 @@ pub(crate) struct ForkBody {
 pub(super) async fn fork(call: ApiCall) -> Result<Response, HttpProblem> {
     let body: ForkBody = call.json()?;
     if body.at.is_empty() && body.outputs.is_empty() {
-        return Err(bad_request("`at` names nodes, or `outputs` gives outputs"));
+        return Err(bad_request("specify nodes in `at` or outputs in `outputs`"));
     }
     let record = call.found().await?.record;
     let outputs = body.outputs.into_iter().map(|(node, output)| (node, Arc::new(output)));

@@ -129,7 +129,7 @@ impl FileQuery {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match name.len() {
             1..=200 if name.bytes().all(is_plain) => Ok(name),
-            _ => Err(bad_request("name: letters, digits, dots, dashes and underscores, at most 200")),
+            _ => Err(bad_request("name: expected at most 200 letters, digits, dots, dashes and underscores")),
         }
     }
 }
@@ -217,9 +217,9 @@ pub(super) async fn deploy(call: ApiCall) -> Result<Response, HttpProblem> {
         let keeps = again.workflows.iter().any(|workflow| workflow.plan.name == DEFAULT_NAME);
         Ok(keeps.then_some(loaded))
     });
-    let loaded = loaded.await??.ok_or_else(|| {
-        bad_request("name: the file has no name for its workflow; give one as `?name=NAME.yaml`")
-    })?;
+    let loaded = loaded
+        .await??
+        .ok_or_else(|| bad_request("name: the file does not name its workflow; add `?name=NAME.yaml`"))?;
     for workflow in &loaded.workflows {
         call.check_offered(&workflow.plan.name)?;
     }

@@ -39,7 +39,7 @@ async fn file_of(
     headers: &HeaderMap,
 ) -> Result<Response, HttpProblem> {
     let absent =
-        || HttpProblem::not_found("there is no such file, or its address has ended: read the task again");
+        || HttpProblem::not_found("the file does not exist or its address has expired; read the task again");
     let grant = state.signer.as_ref().and_then(|signer| read_token(signer, token, now_ms()));
     let grant = grant.ok_or_else(absent)?;
     let address: StoredAt = grant.address.parse().map_err(|_| absent())?;
@@ -131,7 +131,7 @@ async fn stored_bytes(
             Err(HttpProblem::coded(StatusCode::FORBIDDEN, error.code(), error.to_string()))
         }
         Err(error) => {
-            tracing::debug!(%error, "a file cannot be read");
+            tracing::debug!(%error, "cannot read a file");
             Ok(None)
         }
     }

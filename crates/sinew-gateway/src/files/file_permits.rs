@@ -22,7 +22,9 @@ pub(crate) async fn take_place(state: &GatewayState) -> Result<OwnedSemaphorePer
     let place = Arc::clone(&state.file_permits).acquire_owned();
     match tokio::time::timeout(state.limits.file_wait, place).await {
         Ok(place) => place.map_err(|error| busy(error.to_string())),
-        Err(_) => Err(busy("as many files are on their way as may be; try again in a moment".to_owned())),
+        Err(_) => Err(busy(
+            "the gateway has reached its limit of concurrent file transfers; retry later".to_owned(),
+        )),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn serve(
     request: Request,
 ) -> Response {
     if !is_grpc(request.headers()) || request.version() < Version::HTTP_2 {
-        let text = "expected a call of gRPC: HTTP/2, and the content type application/grpc";
+        let text = "expected a gRPC call over HTTP/2 with content type application/grpc";
         return HttpProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::GATEWAY_REQUEST_WRONG, text)
             .into_response();
     }
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
             return Status::resource_exhausted(text).into_http();
         }
         Err(BodyError::Broken) => {
-            return Status::deadline_exceeded("the message did not arrive whole").into_http();
+            return Status::deadline_exceeded("the message is incomplete").into_http();
         }
     };
     let request = axum::http::Request::from_parts(parts.clone(), Full::new(body));
@@ -90,7 +90,7 @@ impl OperationService {
         let operations = self.state.operations_of(&self.caller);
         let found = operations.find(|all| all.has_card(name).then_some(())).await;
         if found.map_err(|error| mesh_failed(&error))?.is_none() {
-            let text = format!("tenant: this gateway offers no workflow or agent {:?}", short(name, 64));
+            let text = format!("tenant: workflow or agent {:?} not found", short(name, 64));
             return Err(A2aError::invalid_params(text));
         }
         let endpoint = Endpoint::Agent(name.to_owned());
@@ -111,14 +111,14 @@ impl OperationService {
                 }
                 Ok(response)
             }
-            OperationReply::Stream(_) => Err(Status::internal("the operation gave a stream")),
+            OperationReply::Stream(_) => Err(Status::internal("the operation returned a stream")),
         }
     }
 
     async fn open(self, message: Bytes) -> Result<tonic::Response<MessageStream>, Status> {
         let OperationReply::Stream(items) = self.perform(message).await.map_err(|error| status_of(&error))?
         else {
-            return Err(Status::internal("the operation gave no stream"));
+            return Err(Status::internal("the operation did not return a stream"));
         };
         let Self { state, schema, .. } = self;
         let open = OpenCall { state, schema, items };
@@ -146,7 +146,7 @@ impl OpenCall {
             biased;
             item = self.items.next() => item?,
             () = self.state.draining.cancelled() => {
-                return Some(Err(Status::unavailable("this gateway stops; subscribe to the task again")));
+                return Some(Err(Status::unavailable("the gateway is shutting down; subscribe to the task again")));
             }
         };
         Some(match item {

@@ -47,7 +47,7 @@ pub(super) fn with_details(code: Code, message: String, details: Value) -> Statu
         Ok(bytes) if bytes.len() <= MAX_DETAIL_BYTES => Status::with_details(code, message, bytes),
         Ok(_) => Status::new(code, message),
         Err(reason) => {
-            sinew_mesh::log_limited!(warn, reason, "the details of an error were left out");
+            sinew_mesh::log_limited!(warn, reason, "cannot encode the details of an error; omitted them");
             Status::new(code, message)
         }
     }

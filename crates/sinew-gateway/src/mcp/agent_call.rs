@@ -271,7 +271,7 @@ impl AgentCall {
         match reply {
             OperationReply::Stream(events) => Ok(BegunTask::Events(events)),
             OperationReply::Value(_) | OperationReply::Incomplete { .. } => {
-                Err(A2aError::internal("a stream was expected"))
+                Err(A2aError::internal("expected a stream"))
             }
         }
     }
@@ -305,7 +305,7 @@ impl AgentCall {
     async fn send(&self, input: &Value, at_once: bool) -> Result<SettledCall, A2aError> {
         let reply = self.perform(CoreMethod::SendMessage, &self.message(input, at_once)).await?;
         let OperationReply::Value(value) = reply else {
-            return Err(A2aError::internal("one value was expected"));
+            return Err(A2aError::internal("expected a single response, not a stream"));
         };
         let response = serde_json::from_str(value.get());
         settled_of(response.map_err(|error| A2aError::internal(error.to_string()))?)
@@ -334,11 +334,11 @@ impl AgentCall {
         let read = state.rsplit_once(ROUND_SIGN).filter(|(_, round)| is_number(round));
         let read = read.and_then(|(task, round)| Some((task, round.parse::<u32>().ok()?)));
         let Some((task, round)) = read else {
-            return Err(CallError::Protocol(malformed("requestState: it is not one of this server")));
+            return Err(CallError::Protocol(malformed("requestState: not issued by this server")));
         };
         let (agent, task) = self.operations.find_task(&self.call, task).await?;
         if agent != self.card.name {
-            let text = "requestState: it belongs to a call of something else";
+            let text = "requestState: belongs to a call of another tool";
             return Err(CallError::Protocol(malformed(text)));
         }
         if is_settled(task.status.state) || self.abilities.keeps_tasks {
@@ -440,7 +440,7 @@ fn settled_of(response: SendMessageResponse) -> Result<SettledCall, A2aError> {
     match response {
         SendMessageResponse::Task(task) => Ok(SettledCall::Task(Box::new(task))),
         SendMessageResponse::Message(message) => Ok(SettledCall::Message(Box::new(message))),
-        _ => Err(A2aError::internal("the answer is not a task and not a message")),
+        _ => Err(A2aError::internal("the response is neither a task nor a message")),
     }
 }
 

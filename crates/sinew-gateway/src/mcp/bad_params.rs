@@ -51,7 +51,7 @@ pub(super) fn refused_params(
         "ping" | "server/discover" => None,
         _ => return None,
     };
-    let reason = reason.unwrap_or_else(|| "they are not those of this method".to_owned());
+    let reason = reason.unwrap_or_else(|| "they do not match this method".to_owned());
     let text = format!("params of {method}: {}", short(&reason, 300));
     Some(coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_MESSAGE_MALFORMED.as_str(), &text, false))
 }

@@ -249,7 +249,7 @@ impl McpHandler {
             }
             OperationReply::Stream(_) => None,
         }
-        .ok_or_else(|| ErrorData::internal_error("the list of tasks cannot be read", None))?;
+        .ok_or_else(|| ErrorData::internal_error("cannot read the list of tasks", None))?;
         Ok((page.tasks, Some(page.next_page_token).filter(|token| !token.is_empty())))
     }
 
@@ -312,7 +312,7 @@ fn page_of<T>(
 /// Error of a call whose gateway stops before the task ends. The client goes on at another gateway with the ids in it.
 fn gateway_stops(task: &str, message_id: &str) -> ErrorData {
     let text = format!(
-        "this gateway stops and the task {task:?} goes on; call again with the same {MESSAGE_ID_META:?}, or read {}",
+        "the gateway is shutting down and the task {task:?} continues; repeat the call with the same {MESSAGE_ID_META:?}, or read {}",
         task_uri(task)
     );
     let code = code::NO_ANSWER_ON_MESH.as_str();
@@ -321,12 +321,12 @@ fn gateway_stops(task: &str, message_id: &str) -> ErrorData {
 }
 
 fn unknown_offer(kind: &str, name: &str) -> ErrorData {
-    let text = format!("there is no {kind} {:?}", short(name, 64));
+    let text = format!("{kind} {:?} not found", short(name, 64));
     coded_error(ErrorCode::INVALID_PARAMS, code::GATEWAY_SKILL_UNKNOWN.as_str(), &text, false)
 }
 
 fn unknown_resource(uri: &str) -> ErrorData {
-    let text = format!("there is no resource {:?}", short(uri, 200));
+    let text = format!("resource {:?} not found", short(uri, 200));
     let code = code::GATEWAY_RESOURCE_UNKNOWN.as_str();
     let mut error = coded_error(ErrorCode::RESOURCE_NOT_FOUND, code, &text, false);
     if let Some(Value::Object(data)) = &mut error.data {
@@ -350,7 +350,7 @@ impl ServerHandler for McpHandler {
             .build();
         abilities.logging = Some(serde_json::Map::new());
         let instructions = format!(
-            "The tools are workflows and agents of the mesh {}. A workflow goes on when its client goes away: \
+            "The tools are workflows and agents of the mesh {}. A workflow continues when its client disconnects: \
              its task is the resource {TASK_TEMPLATE}.",
             self.shared.operations.mesh_namespace()
         );
@@ -482,7 +482,7 @@ impl ServerHandler for McpHandler {
         let mut opened = opened.ok_or_else(|| unknown_resource(&request.uri))?;
         let mut watched = self.watched();
         if watched.len() >= MAX_WATCHED && !watched.contains_key(&request.uri) {
-            let text = format!("a client watches at most {MAX_WATCHED} resources");
+            let text = format!("a client can subscribe to at most {MAX_WATCHED} resources");
             let code = code::GATEWAY_BUSY.as_str();
             return Err(coded_error(ErrorCode::INVALID_REQUEST, code, &text, false));
         }
@@ -523,7 +523,7 @@ impl ServerHandler for McpHandler {
                 Err(error) if error.code == A2aErrorCode::TaskNotFound => {
                     tokio::time::sleep(CANCEL_PAUSE).await;
                 }
-                Err(error) => return tracing::debug!(task = open.task, %error, "a task was not cancelled"),
+                Err(error) => return tracing::debug!(task = open.task, %error, "cannot cancel a task"),
                 Ok(()) => return,
             }
         }

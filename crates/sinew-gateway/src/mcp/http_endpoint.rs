@@ -131,7 +131,7 @@ impl McpEndpoint {
             Ok(body) => body,
             Err(BodyError::TooLarge(text)) => return malformed(StatusCode::PAYLOAD_TOO_LARGE, text),
             Err(BodyError::Broken) => {
-                return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole");
+                return malformed(StatusCode::REQUEST_TIMEOUT, "the request body is incomplete");
             }
         };
         let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -157,7 +157,7 @@ impl McpEndpoint {
         let is_idle = parts.method == Method::GET && !last_event.is_some_and(|id| id.contains(&b'/'));
         // Taken before the work begins: any answer may be a stream.
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
-            return busy("as many streams are open at this gateway as may be; try again in a moment");
+            return busy("the gateway has reached its limit of open streams; retry later");
         };
         let answer = self.service.handle(axum::http::Request::from_parts(parts, Full::new(body))).await;
         let (parts, body) = answer.into_parts();
@@ -197,7 +197,7 @@ impl McpEndpoint {
     async fn place_of_session(&self, caller: Option<&Token>) -> Result<Option<SessionPermit>, Box<Response>> {
         let open = self.sessions.sessions.read().await;
         if open.len() >= self.limits.sessions {
-            let text = "as many sessions are open at this gateway as may be; try again in a moment";
+            let text = "the gateway has reached its limit of open sessions; retry later";
             return Err(Box::new(busy(text)));
         }
         let Some(caller) = caller else { return Ok(None) };
@@ -207,8 +207,7 @@ impl McpEndpoint {
         let held = self.owners.iter().filter(of_caller).count();
         let begun = beginning.entry(caller.clone()).or_default();
         if held + *begun >= self.most_per_caller {
-            let text =
-                "as many sessions of this caller are open as may be: end one, or begin none (MCP 2026-07-28)";
+            let text = "this caller has reached its limit of open sessions; end one, or use no session (MCP 2026-07-28)";
             let problem = HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, code::GATEWAY_CALLER_LIMIT, text);
             return Err(Box::new(problem.into_response()));
         }
@@ -230,7 +229,7 @@ async fn reworded_refusal(sent: &Bytes, parts: Parts, refusal: Body) -> Response
     if parts.status == StatusCode::UNSUPPORTED_MEDIA_TYPE && !text.starts_with(reason) {
         let id = serde_json::from_slice::<IdMember>(sent).ok().map(|member| member.id);
         let id = id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default();
-        let text = "the body is not one message of JSON-RPC 2.0, or has a member of another type";
+        let text = "the body is not a single JSON-RPC 2.0 message, or a member has the wrong type";
         return json_rpc_error(&id, INVALID_REQUEST, text);
     }
     let detail = text.strip_prefix(reason).map_or(&*text, |rest| rest.trim_start_matches(": "));
@@ -314,7 +313,7 @@ fn malformed(status: StatusCode, text: &str) -> Response {
 }
 
 fn no_session() -> Response {
-    HttpProblem::not_found("there is no such session; begin another one").into_response()
+    HttpProblem::not_found("session not found; start a new one").into_response()
 }
 
 fn not_json(reason: &str) -> Response {

@@ -44,7 +44,9 @@ impl OfferOutput {
                 };
                 Err(coded_error(kind, &fault.code, &fault.message, fault.retryable))
             }
-            Ok(CallOutcome::Begun(_)) => Err(ErrorData::internal_error("the agent goes on as a task", None)),
+            Ok(CallOutcome::Begun(_)) => {
+                Err(ErrorData::internal_error("the agent continues as a task", None))
+            }
             Ok(CallOutcome::BadInput(text)) => {
                 let code = code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA.as_str();
                 Err(coded_error(ErrorCode::INVALID_PARAMS, code, &text, false))

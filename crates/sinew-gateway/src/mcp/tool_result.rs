@@ -41,7 +41,7 @@ pub(super) fn result_of_task(task: &Task, asked: &AskedInput) -> CallToolResult 
             CallToolResult::error(vec![ContentBlock::text(waiting_text(task, asked))])
         }
         _ => CallToolResult::error(vec![ContentBlock::text(format!(
-            "{id} goes on. This is not a failure, and a further call would begin another task. Its state and its \
+            "{id} is still running. This is not a failure, and another call would start another task. State and \
              result: the resource {}, or `sinew execution describe {id}`.",
             task_uri(id)
         ))]),
@@ -106,7 +106,7 @@ fn waiting_text(task: &Task, asked: &AskedInput) -> String {
     let id = task.id.0.as_str();
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
     let mut text = format!(
-        "{id} waits for input. This is not a failure, and a further call would begin another task.\n\
+        "{id} waits for input. This is not a failure, and another call would start another task.\n\
          Question: {}\n",
         short(&said, MAX_PROMPT)
     );
@@ -125,11 +125,11 @@ fn waiting_text(task: &Task, asked: &AskedInput) -> String {
             let mut methods: Vec<String> = methods.map(|method| short(method, MAX_NODE)).collect();
             methods.sort();
             methods.dedup();
-            text.push_str("It asks clients for: ");
+            text.push_str("It requests from clients: ");
             text.push_str(&methods.join(", "));
             text.push_str(".\n");
         }
-        AskedInput::Words(_) => text.push_str("A message of A2A to the task is the answer.\n"),
+        AskedInput::Words(_) => text.push_str("Answer with an A2A message to the task.\n"),
         AskedInput::Nothing => {}
     }
     text + &format!("State and result afterwards: the resource {}.", task_uri(id))
@@ -142,7 +142,7 @@ pub(super) fn failure_of(task: &Task) -> Fault {
         return fault;
     }
     let said = task.status.message.iter().flat_map(Message::texts).collect::<Vec<_>>().join("\n");
-    let said = if said.is_empty() { "the task failed without saying why".to_owned() } else { said };
+    let said = if said.is_empty() { "the task failed without a reason".to_owned() } else { said };
     Fault::failure(FAILED, said)
 }
 

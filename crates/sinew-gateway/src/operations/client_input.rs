@@ -76,9 +76,9 @@ impl A2aOperations {
         let params = raw(&json!({"message": message, "configuration": {"returnImmediately": at_once}}));
         match self.perform(call, CoreMethod::SendMessage, &params).await? {
             OperationReply::Value(value) => serde_json::from_str(value.get())
-                .map_err(|error| A2aError::internal(format!("the agent's answer cannot be read: {error}"))),
+                .map_err(|error| A2aError::internal(format!("cannot read the agent's response: {error}"))),
             OperationReply::Incomplete { .. } | OperationReply::Stream(_) => {
-                Err(A2aError::internal("one value was expected"))
+                Err(A2aError::internal("expected a single response, not a stream"))
             }
         }
     }

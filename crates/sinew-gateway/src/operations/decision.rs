@@ -32,7 +32,7 @@ const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"
 const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
 /// How a decision is worded, for messages that hold none.
 const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false \
-                             (or decision: approve or reject), and beside it comment, node, and data with the answer";
+                             (or decision: approve or reject) and optionally comment, node, and data with the answer";
 /// Words that reject, at the beginning of a text.
 const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
@@ -222,15 +222,15 @@ fn awaited(execution: &ExecutionId, folded: &Execution, named: Option<&str>) -> 
         if all.is_empty() {
             let named = short(named, 64);
             return Err(A2aError::invalid_params(format!(
-                "node: no node {named:?} waits for a decision. Nodes that wait: {nodes}"
+                "node: node {named:?} does not wait for a decision. Waiting nodes: {nodes}"
             )));
         }
     }
     match all.len() {
         1 => Ok(all.remove(0).2),
-        0 => Err(not_awaited("the workflow waits for no decision now")),
+        0 => Err(not_awaited("the workflow does not wait for a decision")),
         _ => Err(A2aError::invalid_params(format!(
-            "several nodes wait for a decision: name one as `node` in a data part. Nodes: {nodes}"
+            "several nodes wait for a decision; name one as `node` in a data part. Nodes: {nodes}"
         ))),
     }
 }
@@ -254,7 +254,7 @@ impl DecisionText {
             [Part { content: PartContent::Text(text), .. }] => Self::of_text(text.trim()),
             [] | [_] => Err(undecided()),
             several => Err(A2aError::invalid_params(format!(
-                "message.parts: a decision is one part, and this message has {}; a comment stands in the same part",
+                "message.parts: expected one part for a decision and its comment, found {}",
                 several.len()
             ))),
         }

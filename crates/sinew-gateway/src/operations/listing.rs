@@ -140,7 +140,7 @@ impl A2aOperations {
             Err(error) if is_one || error.code() == ErrorCode::InvalidParams => Err(error.into()),
             Err(error) => {
                 let error = A2aError::from(error);
-                tracing::debug!(agent = &*place.agent, %error, "an agent does not list its tasks");
+                tracing::debug!(agent = &*place.agent, %error, "cannot list the tasks of an agent");
                 Ok(PageOfAgent::Unheard(error))
             }
         }
@@ -149,7 +149,7 @@ impl A2aOperations {
 
 fn read_token(token: &str) -> Result<ListCursor, A2aError> {
     let place = token.split_once('~').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
-    place.ok_or_else(|| A2aError::invalid_params("pageToken: not a token of this gateway"))
+    place.ok_or_else(|| A2aError::invalid_params("pageToken: invalid token"))
 }
 
 fn list_place(task: &Task) -> ListCursor {

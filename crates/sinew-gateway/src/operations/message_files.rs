@@ -125,7 +125,7 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aErro
     let mut input = match message.parts.iter().find_map(part_data) {
         Some(Value::Object(data)) => Value::Object(data.clone()),
         Some(_) => {
-            let text = "message.parts: files go beside data that is an object, or beside text";
+            let text = "message.parts: files require text or data that is an object";
             return Err(A2aError::invalid_params(text));
         }
         None => {
@@ -134,7 +134,7 @@ fn give_files(message: &mut Message, files: Vec<Value>) -> Result<Value, A2aErro
         }
     };
     if input.get(INPUT_FILES).is_some() {
-        let text = "message.parts: the data has a member files already, and the message has files";
+        let text = "message.parts: the data already has a member files, and the message has files";
         return Err(A2aError::invalid_params(text));
     }
     input[INPUT_FILES] = files.into();

@@ -229,7 +229,7 @@ impl A2aOperations {
                 self.delete_push(call, read_params(params)?).await.map(value)
             }
             CoreMethod::GetExtendedAgentCard => Err(A2aError::extended_card_not_configured(
-                "the public card is the whole card: it is the same for every caller",
+                "the public card is the complete card for every caller",
             )),
             other => Err(A2aError::unsupported_operation(other.wire_name())),
         }
@@ -242,7 +242,7 @@ impl A2aOperations {
             None | Some("") => Ok(()),
             Some(tenant) if tenant == self.shared.client.mesh().namespace() => Ok(()),
             Some(tenant) => Err(A2aError::invalid_params(format!(
-                "tenant: {:?} is not a tenant of this gateway",
+                "tenant: {:?} is not a tenant of the gateway",
                 short(tenant, 64)
             ))),
         }
@@ -298,7 +298,7 @@ fn check_role(call: &OperationCall, method: CoreMethod) -> Result<(), A2aError> 
     if call.role >= needed {
         return Ok(());
     }
-    let text = format!("{} needs a key with the role {}", method.wire_name(), needed.as_str());
+    let text = format!("{} requires a key with the role {}", method.wire_name(), needed.as_str());
     Err(error_of(&Fault::invalid(code::GATEWAY_CALLER_NOT_ALLOWED.as_str(), text)))
 }
 

@@ -76,7 +76,7 @@ impl PeerReply {
     /// The result as its type.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, A2aError> {
         serde_json::from_str(self.result.get()).map_err(|error| {
-            let text = format!("the agent's answer cannot be read: {}", short(&error.to_string(), 300));
+            let text = format!("cannot read the agent's response: {}", short(&error.to_string(), 300));
             A2aError::new(ErrorCode::InvalidAgentResponse, text)
         })
     }
@@ -209,10 +209,10 @@ pub(super) async fn ask_peer(
     }
     let bad = |text: String| A2aError::new(ErrorCode::InvalidAgentResponse, text);
     let response = Response::read(&reply.body)
-        .map_err(|error| refused(bad(format!("the agent's answer cannot be read: {error}"))))?;
+        .map_err(|error| refused(bad(format!("cannot read the agent's response: {error}"))))?;
     match response.into_result() {
         Err(error) => Err(refused(error)),
-        Ok(_) => Err(refused(bad("the agent's answer has no result".to_owned()))),
+        Ok(_) => Err(refused(bad("the agent's response has no result".to_owned()))),
     }
 }
 
@@ -224,8 +224,7 @@ pub(super) fn unanswered(later: A2aError) -> A2aError {
     if !says_nothing {
         return later;
     }
-    let text =
-        format!("the agent did not answer, so that the request may have been taken: {}", later.message);
+    let text = format!("the agent did not respond, so it may have accepted the request: {}", later.message);
     error_of(&Fault::error(code::NO_ANSWER_ON_MESH.as_str(), text))
 }
 

@@ -41,7 +41,7 @@ impl A2aOperations {
         config: TaskPushNotificationConfig,
     ) -> Result<Box<RawValue>, A2aError> {
         let shown = config.task_id.clone().filter(|id| !id.is_empty());
-        let shown = shown.ok_or_else(|| A2aError::invalid_params("taskId: expected the id of a task"))?;
+        let shown = shown.ok_or_else(|| A2aError::invalid_params("taskId: expected a task id"))?;
         let place = self.locate(call, &shown).await?;
         // The agent says whether this caller may see the task.
         self.task_of_peer(call, &place).await?;
@@ -64,7 +64,7 @@ impl A2aOperations {
         let known = others.iter().map(|(known, _)| known).find(|known| known.config["id"] == id.as_str());
         if known.is_none() && others.len() >= MAX_CONFIGS {
             return Err(A2aError::invalid_params(format!(
-                "a task has at most {MAX_CONFIGS} push notification configs"
+                "a task can have at most {MAX_CONFIGS} push notification configs"
             )));
         }
         (config.id, config.task_id, config.tenant) = (Some(id.clone()), Some(shown.to_owned()), None);
@@ -101,7 +101,8 @@ impl A2aOperations {
     /// Refuses a webhook that could not be delivered to, or not safely.
     pub(super) fn check_push(&self, config: &TaskPushNotificationConfig) -> Result<(), A2aError> {
         let Some(web) = &self.shared.webhooks else {
-            let text = "this gateway cannot store push notification configs: its user needs the role gateway";
+            let text =
+                "the gateway cannot store push notification configs; its user requires the role gateway";
             return Err(A2aError::push_not_supported(text));
         };
         check_push_config(config)?;
@@ -209,7 +210,7 @@ impl A2aOperations {
         if self.shared.webhooks.is_some() {
             return Ok(());
         }
-        Err(A2aError::push_not_supported("the user of this gateway needs the role gateway"))
+        Err(A2aError::push_not_supported("the user of the gateway requires the role gateway"))
     }
 }
 

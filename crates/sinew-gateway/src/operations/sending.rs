@@ -339,8 +339,10 @@ impl A2aOperations {
             return Ok(());
         }
         let modes = modes.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(", ");
-        let text =
-            format!("acceptedOutputModes: the agent writes none of them; it writes {}", short(&modes, 300));
+        let text = format!(
+            "acceptedOutputModes: the agent supports none of them; it supports {}",
+            short(&modes, 300)
+        );
         Err(A2aError::content_type_not_supported(text))
     }
 
@@ -405,7 +407,7 @@ fn check_context(task: &Task, params: &SendMessageRequest) -> Result<(), A2aErro
 /// Refuses a message to a task that has ended.
 fn check_open(task: &Task) -> Result<(), A2aError> {
     if is_terminal(task.status.state) {
-        let text = "the task has ended: it takes no more messages";
+        let text = "the task has ended and accepts no more messages";
         let mut error = A2aError::unsupported_operation(text);
         let fault = Fault::invalid(code::GATEWAY_TASK_TAKES_NO_MESSAGE.as_str(), text);
         error.data = Some(merge_details(&error, &error_of(&fault)));
@@ -462,7 +464,7 @@ fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option
     let too_long = |text: &str| text.len() > MAX_TEXT;
     if too_long(&params.message.id.0) || params.message.context_id.as_ref().is_some_and(|id| too_long(&id.0))
     {
-        let text = format!("message: messageId and contextId have at most {MAX_TEXT} bytes");
+        let text = format!("message: messageId and contextId can have at most {MAX_TEXT} bytes");
         return Err(A2aError::invalid_params(text));
     }
     params.tenant = None;

@@ -145,7 +145,7 @@ impl A2aOperations {
         let (mut task, seq): (Task, u64) = match asked {
             Ok(reply) => {
                 let StreamResponse::Task(task) = reply.read()? else {
-                    let text = "the agent's stream does not begin with its task";
+                    let text = "the agent's stream does not start with its task";
                     return Err(A2aError::new(ErrorCode::InvalidAgentResponse, text));
                 };
                 (task, reply.seq.unwrap_or(0))
@@ -302,7 +302,7 @@ impl A2aOperations {
 }
 
 pub(super) fn nothing_follows() -> A2aError {
-    A2aError::unsupported_operation("the task has ended: there is nothing to subscribe to")
+    A2aError::unsupported_operation("the task has ended; subscribing is not possible")
 }
 
 fn bytes_of(json: Box<RawValue>) -> Bytes {

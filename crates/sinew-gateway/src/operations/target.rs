@@ -230,7 +230,7 @@ impl A2aOperations {
         if found.map_err(|error| mesh_failed(&error))?.is_some() {
             return Ok(name.into());
         }
-        let text = format!("this gateway offers no workflow or agent {:?}", short(&name, 64));
+        let text = format!("workflow or agent {:?} not found", short(&name, 64));
         Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
     }
 
@@ -245,7 +245,7 @@ impl A2aOperations {
         names.truncate(MAX_NAMED_SKILLS);
         let more = if count > names.len() { ", …" } else { "" };
         let text = format!(
-            "the message names no skill: put one into metadata.skill, or call /agents/NAME. Skills: {}{more}",
+            "the message names no skill; set metadata.skill, or call /agents/NAME. Skills: {}{more}",
             names.join(", ")
         );
         Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
@@ -255,7 +255,7 @@ impl A2aOperations {
     pub(super) async fn locate(&self, call: &OperationCall, id: &str) -> Result<TaskLocation, A2aError> {
         let absent = || A2aError::task_not_found(short(id, 64));
         if id.is_empty() {
-            return Err(A2aError::invalid_params("id: expected the id of a task"));
+            return Err(A2aError::invalid_params("id: expected a task id"));
         }
         if id.len() > MAX_TEXT {
             return Err(absent());

@@ -49,7 +49,7 @@ pub(super) async fn deliver(
         Ok(config) => config,
         Err(error) => {
             let task = &record.task;
-            sinew_mesh::log_limited!(20, warn, task, %error, "a push notification config cannot be read");
+            sinew_mesh::log_limited!(20, warn, task, %error, "cannot read a push notification config");
             return DeliveryOutcome::Refused;
         }
     };

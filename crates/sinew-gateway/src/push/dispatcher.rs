@@ -81,7 +81,7 @@ impl PushDispatcher {
     /// Waits until leases are given back, once the gateway drains.
     pub(crate) async fn end(mut self) {
         if tokio::time::timeout(END_TIMEOUT, &mut self.0).await.is_err() {
-            tracing::warn!("leases of push notifications are left to run out");
+            tracing::warn!("cannot release the leases of push notifications; they will expire");
         }
     }
 
@@ -217,7 +217,7 @@ impl HeldPush {
             Ok(Ok(events)) => events,
             // The agent tells no events of any task.
             Ok(Err(error)) if error.code == ErrorCode::UnsupportedOperation => {
-                log_limited!(20, info, task = self.record.task, %error, "a webhook ends: its agent tells no events");
+                log_limited!(20, info, task = self.record.task, %error, "a webhook ended because its agent publishes no events");
                 self.record.ended = true;
                 return self.store().await;
             }
@@ -262,7 +262,7 @@ impl HeldPush {
             info,
             task = self.record.task,
             reason,
-            "the events of a push notification cannot be read"
+            "cannot read the events of a push notification"
         );
         self.record.unread += 1;
         let Some(wait) = backoff(self.record.unread, rand::rng().random()) else {
@@ -270,7 +270,7 @@ impl HeldPush {
                 20,
                 warn,
                 task = self.record.task,
-                "a webhook is given up: the events of its task cannot be read"
+                "aborted a webhook because the events of its task cannot be read"
             );
             self.record.ended = true;
             return self.store().await;
@@ -286,7 +286,7 @@ impl HeldPush {
                     20,
                     info,
                     task = self.record.task,
-                    "a webhook ends: the key of its caller was revoked"
+                    "a webhook ended because the key of its caller was revoked"
                 );
                 self.record.ended = true;
                 return self.store().await;
@@ -318,7 +318,7 @@ impl HeldPush {
             }
             self.record.attempts += 1;
             let Some(wait) = backoff(self.record.attempts, rand::rng().random()) else {
-                log_limited!(20, warn, task = self.record.task, seq, "a webhook is given up");
+                log_limited!(20, warn, task = self.record.task, seq, "aborted a webhook");
                 self.record.ended = true;
                 return self.store().await;
             };
@@ -390,7 +390,7 @@ impl HeldPush {
             Ok(None) => Err(LeaseLost),
             Err(error) => {
                 // A gateway that finds the lease over goes on.
-                log_limited!(20, info, task = self.record.task, %error, "the state of a webhook cannot be stored");
+                log_limited!(20, info, task = self.record.task, %error, "cannot store the state of a webhook");
                 Err(LeaseLost)
             }
         }

@@ -43,19 +43,19 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
         None => None,
     };
     let trigger = trigger.filter(|trigger| state.operations.offers(&trigger.workflow));
-    let absent = || HttpProblem::not_found(format!("there is no webhook trigger {:?}", short(name, 64)));
+    let absent = || HttpProblem::not_found(format!("webhook trigger {:?} not found", short(name, 64)));
     let trigger = trigger.ok_or_else(absent)?;
     let (parts, body) = request.into_parts();
     let body = read_body(&state.limits, body).await.map_err(|error| {
         let (status, text) = match error {
             BodyError::TooLarge(text) => (StatusCode::PAYLOAD_TOO_LARGE, text),
-            BodyError::Broken => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive whole"),
+            BodyError::Broken => (StatusCode::REQUEST_TIMEOUT, "the request body is incomplete"),
         };
         HttpProblem::new(status, code::GATEWAY_REQUEST_WRONG, text)
     })?;
     let now = crate::access::now_ms() / 1000;
     if let Err(refusal) = signature::verify(&trigger, &parts.headers, &body, now) {
-        log_limited!(info, hook = name, %refusal, "a delivery was refused");
+        log_limited!(info, hook = name, %refusal, "rejected a webhook delivery");
         return Err(HttpProblem::new(StatusCode::UNAUTHORIZED, code::WEBHOOK_REFUSED, refusal.to_string()));
     }
     if signature::is_ping(&trigger, &parts.headers) {
@@ -63,7 +63,7 @@ async fn deliver(state: &GatewayState, name: &str, request: Request) -> Result<R
     }
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !is_json(content_type) {
-        return Err(wrong("the body is not JSON: have the service send application/json".to_owned()));
+        return Err(wrong("the body is not JSON; configure the service to send application/json".to_owned()));
     }
     let document: Value = read_unique(&body).map_err(|error| wrong(format!("the body: {error}")))?;
     let delivery = signature::delivery_of(&trigger, &document, &body)
@@ -82,7 +82,7 @@ fn input_of(trigger: &WebhookTrigger, document: Value) -> Result<Value, HttpProb
     }
     let members = trigger.input.iter().map(|(name, pointer)| match document.pointer(pointer) {
         Some(value) => Ok((name.clone(), value.clone())),
-        None => Err(wrong(format!("the body has nothing at {pointer}"))),
+        None => Err(wrong(format!("the body has no value at {pointer}"))),
     });
     Ok(Value::Object(members.collect::<Result<Map<_, _>, _>>()?))
 }

@@ -21,13 +21,13 @@ const MAX_SIGNATURES: usize = 8;
 /// Reason why a delivery is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SignatureRefusal {
-    #[error("the request has no signature of this trigger's kind, or several")]
+    #[error("expected exactly one signature of this trigger's kind")]
     Missing,
     #[error("the signature cannot be read")]
     Malformed,
-    #[error("the signature does not fit the body")]
+    #[error("the signature does not match the body")]
     Wrong,
-    #[error("the delivery is older or newer than five minutes")]
+    #[error("the timestamp of the delivery is more than five minutes off")]
     Time,
 }
 

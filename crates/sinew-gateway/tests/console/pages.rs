@@ -313,7 +313,10 @@ async fn people_start_retry_fork_and_decide_by_forms() {
 
     let approval = "/console/executions/asks/approval";
     let (status, _, text) = send(approval, &[("node", "h"), ("decision", "reject")]).await;
-    assert!(status == StatusCode::BAD_REQUEST && text.contains("a rejection says why"), "{status} {text}");
+    assert!(
+        status == StatusCode::BAD_REQUEST && text.contains("required for a rejection"),
+        "{status} {text}"
+    );
     let (status, ..) =
         send(approval, &[("node", "h"), ("decision", "approve"), ("comment", "well+done")]).await;
     assert_eq!(status, StatusCode::SEE_OTHER);

@@ -190,13 +190,13 @@ async fn a_sign_in_ends_where_it_began_and_once() {
     let start = world.get("/console/workflows/single/start", &session).await.text().await.unwrap();
     assert!(start.contains("<form"), "a client starts");
     let again = world.come_back(&path, &cookie).await.unwrap_err();
-    assert!(again.contains("gives no tokens"), "a code is taken once: {again}");
+    assert!(again.contains("issued no tokens"), "a code is taken once: {again}");
 
     let refused = async |path: &str, cookie: &str, words: &str| {
         let page = world.come_back(path, cookie).await.unwrap_err();
         assert!(page.contains(words), "{path} {cookie}: {page}");
     };
-    let not_begun = "did not begin the sign-in";
+    let not_begun = "was not started in this browser";
     let (path, cookie, _) = world.visit().await;
     let (_, other, _) = world.visit().await;
     refused(&path, "", not_begun).await;
@@ -206,12 +206,12 @@ async fn a_sign_in_ends_where_it_began_and_once() {
     let state = path.split("&state=").nth(1).unwrap();
     refused(&format!("{RETURN}?state={state}&error=%3Cb%3Eaccess_denied"), &cookie, "&lt;b&gt;access_denied")
         .await;
-    refused(&format!("{RETURN}?state={state}&code=guessed"), &cookie, "gives no tokens").await;
+    refused(&format!("{RETURN}?state={state}&code=guessed"), &cookie, "issued no tokens").await;
     // The secrets of one visit with the code of another: the provider finds the verifier wrong.
     let (mine, theirs) = (cookie.split_once('=').unwrap().1, other.split_once('=').unwrap().1);
     let verifier = theirs.split('~').next().unwrap().rsplit('.').next().unwrap();
     let (kept, _) = mine.split('~').next().unwrap().rsplit_once('.').unwrap();
-    refused(&path, &format!("sinew-visit={kept}.{verifier}~"), "gives no tokens").await;
+    refused(&path, &format!("sinew-visit={kept}.{verifier}~"), "issued no tokens").await;
     world.mesh.end().await;
 }
 
@@ -221,7 +221,7 @@ async fn tokens_of_a_sign_in_must_open_the_gateway() {
     world.give("openid profile");
     let (path, cookie, _) = world.visit().await;
     let page = world.come_back(&path, &cookie).await.unwrap_err();
-    assert!(page.contains("no scope sinew:operator"), "{page}");
+    assert!(page.contains("none of the scopes sinew:operator"), "{page}");
 
     // Where the access token is for somebody else, the ID token counts, if it is of this visit.
     let tokens = |nonce: &str| {
@@ -249,7 +249,7 @@ async fn tokens_of_a_sign_in_must_open_the_gateway() {
     let (path, cookie, _) = world.visit().await;
     world.give_tokens(both("of another visit"));
     let page = world.come_back(&path, &cookie).await.unwrap_err();
-    assert!(page.contains("did not begin the sign-in"), "{page}");
+    assert!(page.contains("was not started in this browser"), "{page}");
     for (issuer, opens) in [("https://other.example", false), (world.provider.issuer.as_str(), true)] {
         let (path, cookie, nonce) = world.visit().await;
         world.give_tokens(both(&nonce));

@@ -1,4 +1,5 @@
-//! Work of operators: provisioning, checks, problems of the server, and access below the messages of the mesh.
+//! Operations for operators: provisioning, checks, server problems, and access below the messages
+//! of the mesh.
 
 pub mod problem;
 pub mod provision;

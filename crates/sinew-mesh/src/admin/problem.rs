@@ -1,4 +1,5 @@
-//! Problems of a server that no comparison of settings shows: full, stuck, messages too small, streams behind positions.
+//! Server problems that a comparison of settings does not show: full, stuck, too small messages,
+//! streams behind positions.
 
 use sinew_protocol::code;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl MeshAdmin<'_> {
                     severe: true,
                     code: error.code(),
                     message: error.to_string(),
-                    hint: "look into the server's log",
+                    hint: "check the server's log",
                 }),
             }
         }
@@ -89,7 +90,7 @@ impl MeshAdmin<'_> {
             severe: true,
             code: code::NATS_PAYLOAD_TOO_SMALL.as_str(),
             message: format!(
-                "the server takes messages of at most {limit} bytes; artifacts and plans need {MIN_PAYLOAD_BYTES}"
+                "the server accepts messages up to {limit} bytes; artifacts and plans need {MIN_PAYLOAD_BYTES}"
             ),
             hint: "set max_payload to 1MB or more",
         })
@@ -97,7 +98,7 @@ impl MeshAdmin<'_> {
 
     /// Compares what the account holds with its limit.
     async fn full_account(self) -> Result<Vec<ServerProblem>, MeshError> {
-        const WHAT: &str = "ask for the account";
+        const WHAT: &str = "query the account";
         let jetstream = self.mesh.jetstream();
         let asked = answer(self.mesh, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
         let account =
@@ -109,7 +110,7 @@ impl MeshAdmin<'_> {
             "the account",
             account.storage,
             limit,
-            "make room, or raise max_file of the account",
+            "free space, or raise max_file of the account",
         );
         Ok(full.into_iter().collect())
     }
@@ -190,10 +191,10 @@ impl MeshAdmin<'_> {
                 severe: true,
                 code: code::NATS_STORES_NOTHING.as_str(),
                 message: format!(
-                    "shards {} have an owner that does not answer: it is gone, or waits for the server",
+                    "the owners of shards {} do not respond: they stopped, or wait for the server",
                     numbers(&silent)
                 ),
-                hint: "look for write errors in the server's log; make room and start the server again",
+                hint: "check the server's log for write errors; free space and restart the server",
             });
         }
         if !seen.members.is_empty()
@@ -202,10 +203,10 @@ impl MeshAdmin<'_> {
         {
             let seconds = age.as_secs();
             let message = if alive > 0 {
-                format!("executors answer, but the server has stored no heartbeat of theirs for {seconds} s")
+                format!("executors respond, but the server has not stored their heartbeats for {seconds} s")
             } else {
                 format!(
-                    "the last heartbeat of an executor is {seconds} s old: executors are gone, or the server stores nothing"
+                    "the last heartbeat of an executor is {seconds} s old: executors stopped, or the server stores nothing"
                 )
             };
             problems.push(ServerProblem {
@@ -213,7 +214,7 @@ impl MeshAdmin<'_> {
                 severe: true,
                 code: code::NATS_STORES_NOTHING.as_str(),
                 message,
-                hint: "look for a full disk and write errors in the server's log; make room and start the server again",
+                hint: "check for a full disk and for write errors in the server's log; free space and restart the server",
             });
         }
         Ok(problems)
@@ -241,7 +242,7 @@ fn fullness(
         part,
         severe: percent >= FULLNESS.1,
         code: code::NATS_SERVER_NO_ROOM.as_str(),
-        message: format!("{store} holds {bytes} of at most {limit} bytes ({percent} %)"),
+        message: format!("{store} uses {bytes} of {limit} bytes ({percent} %)"),
         hint,
     })
 }

@@ -1,7 +1,9 @@
-//! Making a mesh: its streams, buckets and settings; and saying what differs from what they must be.
+//! Provisioning of a mesh: creates its streams, buckets and settings, and reports differences from
+//! the required ones.
 //!
-//! Only this module creates streams. It may run any number of times, and at the same time in several places: the settings
-//! are stored last, under a condition, and a provisioner that loses this race adapts the streams to the stored settings.
+//! Only this module creates streams. Provisioning can run repeatedly and concurrently: the settings
+//! are stored last, under a condition, and a provisioner that loses this race adapts the streams to
+//! the stored settings.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -153,7 +155,11 @@ impl MeshAdmin<'_> {
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(stream = config.name, error, "the stream keeps its new configuration");
+            tracing::warn!(
+                stream = config.name,
+                error,
+                "cannot restore the previous configuration of the stream"
+            );
         }
     }
 
@@ -223,7 +229,7 @@ impl MeshAdmin<'_> {
             },
         };
         let Some(found) = found else {
-            return Err(refused(&wanted.name, &"somebody removes it again"));
+            return Err(refused(&wanted.name, &"another process removed it"));
         };
         let differed = compare(wanted, &found);
         if differed.is_empty() {
@@ -256,7 +262,7 @@ impl Provision {
     fn check(&self) -> Result<(), MeshError> {
         let bad = |setting, reason: String| Err(MeshError::BadSetting { setting, reason });
         if let Some(shards) = self.shards.filter(|shards| shards.get() > MOST_SHARDS) {
-            return bad("shards", format!("{shards} are too many, at most {MOST_SHARDS} are allowed"));
+            return bad("shards", format!("{shards} shards exceed the limit of {MOST_SHARDS}"));
         }
         if let Some(replicas) = self.replicas.filter(|replicas| !(1..=MOST_REPLICAS).contains(replicas)) {
             return bad("replicas", format!("{replicas} is not between 1 and {MOST_REPLICAS}"));

@@ -1,7 +1,9 @@
-//! The A2A endpoint of an agent or workflow on the mesh: reads calls, has their operations performed, and answers.
+//! The A2A endpoint of an agent or workflow on the mesh: reads calls, delegates their operations,
+//! and replies.
 //!
-//! Everything that does not depend on the work behind an endpoint is here: envelopes, headers, parameters, operations that
-//! a bus does not have, the order in which an endpoint closes. Callers cannot tell an agent from a workflow.
+//! This module contains everything that is independent of the implementation of an endpoint:
+//! envelopes, headers, parameters, operations that the mesh does not support, and the order in
+//! which an endpoint closes. Callers cannot distinguish an agent from a workflow.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -29,9 +31,9 @@ use crate::service::waiting_calls::WaitingCalls;
 /// Calls that one process answers at once.
 const MAX_CALLS: usize = 4_096;
 /// Answer to requests for webhooks.
-const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
+const NO_PUSH: &str = "push notifications are not supported on the mesh; subscribe to the task's progress";
 /// Answer to requests for an extended card.
-const ONE_CARD: &str = "there is one card, the same for everybody";
+const ONE_CARD: &str = "no extended card exists; all callers get the same card";
 
 /// Caller and headers of a call.
 #[derive(Debug)]
@@ -209,7 +211,7 @@ impl<S: A2aService> A2aEndpoint<S> {
             self.take(call).await;
         }
         if let Err(error) = self.calls.stop().await {
-            tracing::debug!(%error, "an A2A endpoint was not closed");
+            tracing::debug!(%error, "cannot close an A2A endpoint");
         }
         while let Some(call) = self.calls.next().await {
             match self.service.late_refusal() {
@@ -259,7 +261,7 @@ impl<S: A2aService> ForwardedCalls<S> {
     /// Has a call answered; refuses it if too many are being answered.
     pub fn take(&self, call: RpcRequest) {
         let Ok(place) = Arc::clone(&self.places.answering).try_acquire_owned() else {
-            let text = "the process that holds the task has no room for another call";
+            let text = "the process that holds the task is at its limit of concurrent calls";
             let busy = Fault::error(code::AGENT_BUSY.as_str(), text).with_retry_after_ms(1_000);
             self.answering.spawn(respond(call, Value::Null, Err(jsonrpc::error_of(&busy))));
             return;
@@ -290,8 +292,9 @@ pub fn relayed_outcome(reply: &RpcReply) -> A2aOutcome {
     if let Ok(ResultMember { result: Some(result) }) = serde_json::from_slice(&reply.body) {
         return Ok(A2aAnswer { result: result.to_owned(), seq });
     }
-    let bad =
-        |text: String| A2aError::new(ErrorCode::InternalError, format!("another process answered: {text}"));
+    let bad = |text: String| {
+        A2aError::new(ErrorCode::InternalError, format!("the response of another process is invalid: {text}"))
+    };
     let response = Response::read(&reply.body).map_err(|error| bad(error.to_string()))?;
     Err(response.into_result().err().unwrap_or_else(|| bad("neither a result nor an error".to_owned())))
 }
@@ -337,7 +340,7 @@ async fn respond(call: RpcRequest, id: Value, outcome: A2aOutcome) {
         Err(error) => Response::error(id, &error).to_bytes(),
     };
     if let Err(error) = call.respond(headers, body).await {
-        tracing::debug!(%error, "a call was not answered");
+        tracing::debug!(%error, "cannot reply to a call");
     }
 }
 
@@ -354,7 +357,7 @@ fn read_call(call: &RpcRequest) -> Result<Request, Refused> {
     if request.method.as_str() == call.method {
         return Ok(request);
     }
-    Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject")))
+    Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method does not match the subject")))
 }
 
 async fn perform<S: A2aService>(service: &S, call: &A2aCall, request: Request) -> A2aOutcome {

@@ -1,10 +1,11 @@
-//! Doors as NATS micro services: what `nats micro ls`, `info` and `stats` ask is answered beside them.
+//! Endpoints as NATS micro services: replies to `nats micro ls`, `info` and `stats`.
 //!
-//! The client library's own services leave their subject at once, and what was under way to them is lost. A door of
-//! ours is drained; so here only the three questions are answered, in the words of the library's service.
+//! The client library's own services unsubscribe immediately, and requests in flight are lost.
+//! Endpoints of Sinew are drained, so only the three queries are answered here, in the format of
+//! the library's service.
 //!
-//! Questions to all services are heard once for each connection, however many services it has: the server sends a copy
-//! of a question for each subscription, and a flood of questions would come as often.
+//! Queries to all services are received once per connection, however many services it has: the
+//! server sends a copy of a query for each subscription, which would multiply a flood of queries.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -136,7 +137,7 @@ async fn answer(
         for service in services() {
             let body = service.said(verb).to_string();
             if let Err(error) = mesh.client().publish(reply.clone(), body.into()).await {
-                tracing::debug!(%error, "a question about a service was not answered");
+                tracing::debug!(%error, "cannot reply to a service query");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Requests that are answered at once: direct calls of agents, node endpoints, questions and starts for owners of shards.
+//! Requests that are answered immediately: direct calls of agents, node endpoints, and queries and
+//! starts for owners of shards.
 
 pub mod a2a_endpoint;
 pub mod micro;

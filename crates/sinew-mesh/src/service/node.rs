@@ -1,7 +1,8 @@
-//! Node endpoints of agents: tasks of executions by request and reply, many under way over one subscription.
+//! Node endpoints of agents: tasks of executions by request and reply, many in flight over one
+//! subscription.
 //!
-//! Executors alone may publish to a node endpoint. The subject of an answer ends in the task's result token, so an agent
-//! that was given one task cannot answer another one.
+//! Only executors are permitted to publish to a node endpoint. The subject of a reply ends in the
+//! task's result token, so an agent that received one task cannot answer another one.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -197,6 +198,6 @@ impl MeshServices<'_> {
         self.mesh.fits("an answer", &HeaderMap::new(), body.len())?;
         crash::point("reply.before");
         let sent = self.mesh.line().client.publish(reply, body).await;
-        sent.map_err(|error| MeshError::Refused { what: "answering a task", reason: error.to_string() })
+        sent.map_err(|error| MeshError::Refused { what: "reply to a task", reason: error.to_string() })
     }
 }

@@ -1,7 +1,7 @@
-//! Questions to the owner of a shard: what is open, one record, how it does.
+//! Queries to the owner of a shard: open executions, one record, its status.
 //!
-//! Nothing durable depends on an answer: where nobody owns the shard, whoever asks folds its journal itself. Answers of
-//! any size come in parts.
+//! No durable state depends on a reply: if a shard has no owner, the caller folds its journal
+//! itself. Large replies are sent in parts.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ impl MeshServices<'_> {
         patience: Duration,
     ) -> Result<Answer, MeshError> {
         let (client, inbox) = (self.mesh.client(), self.mesh.reply_inbox());
-        let what = "asking the owner of a shard";
+        let what = "query the owner of a shard";
         let refused = |reason: String| MeshError::Refused { what, reason };
         let mut parts = client.subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
         client
@@ -126,7 +126,7 @@ impl MeshServices<'_> {
 }
 
 fn malformed(reason: String) -> MeshError {
-    MeshError::Malformed { what: "the answer of a shard's owner", reason }
+    MeshError::Malformed { what: "the response of a shard's owner", reason }
 }
 
 fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError> {
@@ -134,7 +134,7 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
     if record {
         return match query {
             Query::Get(_) => Ok(Answer::Record(body)),
-            _ => Err(malformed("a record that nobody asked for".to_owned())),
+            _ => Err(malformed("it contains a record that was not requested".to_owned())),
         };
     }
     match (query, Worded::read(&body).map_err(|error| malformed(error.to_string()))?) {
@@ -143,7 +143,7 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
         (Query::Verdicts(_), Worded::Verdicts(verdicts)) => Ok(Answer::Verdicts(verdicts)),
         (Query::Status {}, Worded::Status(status)) => Ok(Answer::Status(status)),
         (Query::HasTaskFailed(_), Worded::HasTaskFailed(has_failed)) => Ok(Answer::HasTaskFailed(has_failed)),
-        _ => Err(malformed("it answers another question".to_owned())),
+        _ => Err(malformed("it belongs to another query".to_owned())),
     }
 }
 
@@ -156,10 +156,10 @@ impl ShardQueries {
             match Query::read(&message.payload) {
                 Ok(query) => return Some(ReceivedQuery { query, mesh: self.mesh.clone(), reply }),
                 Err(error) => {
-                    tracing::debug!(%error, "a question cannot be read");
+                    tracing::debug!(%error, "cannot read a query");
                     let body = query::Answer::Error(QueryError::BadQuery).to_json();
                     if let Err(error) = self.mesh.client().publish(reply, body.into()).await {
-                        tracing::debug!(%error, "a refusal was not sent");
+                        tracing::debug!(%error, "cannot send a refusal");
                     }
                 }
             }
@@ -188,10 +188,7 @@ impl ReceivedQuery {
             headers.insert(header::CONTENT_TYPE, kind);
             headers.insert(header::PART, part.to_string());
             let sent = self.mesh.client().publish_with_headers(self.reply.clone(), headers, piece).await;
-            sent.map_err(|error| MeshError::Refused {
-                what: "answering a question",
-                reason: error.to_string(),
-            })?;
+            sent.map_err(|error| MeshError::Refused { what: "reply to a query", reason: error.to_string() })?;
         }
         Ok(())
     }

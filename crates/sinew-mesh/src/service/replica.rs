@@ -1,6 +1,8 @@
-//! Messages among the processes of one agent: which there are, which holds a task, and calls for the one that does.
+//! Messages among the processes of one agent: discovery, lookup of the process that holds a task,
+//! and forwarded calls.
 //!
-//! Only processes of the agent may publish to these subjects, so a message is believed. All of them may be lost.
+//! Only processes of the agent are permitted to publish to these subjects, so messages are trusted.
+//! All of them may be lost.
 
 use std::time::Duration;
 
@@ -153,7 +155,7 @@ impl ReplicaLink {
     pub async fn tell(&self, to: Option<&Token>, message: &ReplicaMessage) -> Result<(), MeshError> {
         let sent = self.mesh.client().publish(self.subject(to), to_bytes(message)).await;
         sent.map_err(|error| MeshError::Refused {
-            what: "a message among processes",
+            what: "send a message to a process of the agent",
             reason: error.to_string(),
         })
     }
@@ -167,8 +169,10 @@ impl ReplicaLink {
         timeout: Duration,
     ) -> Result<T, MeshError> {
         let reply = self.request(to, HeaderMap::new(), to_bytes(message), timeout).await?;
-        serde_json::from_slice(&reply.body)
-            .map_err(|error| MeshError::Malformed { what: "a process's answer", reason: error.to_string() })
+        serde_json::from_slice(&reply.body).map_err(|error| MeshError::Malformed {
+            what: "the response of a process",
+            reason: error.to_string(),
+        })
     }
 
     /// Has a call of this caller answered by another process.
@@ -187,7 +191,7 @@ impl ReplicaLink {
     /// Answers a message.
     pub async fn answer(&self, reply: async_nats::Subject, answer: &impl Serialize) -> Result<(), MeshError> {
         let sent = self.mesh.client().publish(reply, to_bytes(answer)).await;
-        sent.map_err(|error| MeshError::Refused { what: "answering a process", reason: error.to_string() })
+        sent.map_err(|error| MeshError::Refused { what: "reply to a process", reason: error.to_string() })
     }
 
     async fn request(
@@ -239,7 +243,7 @@ impl ReplicaEndpoint {
             return match serde_json::from_slice(&message.payload) {
                 Ok(said) => Some(ReplicaDelivery::Message(said, message.reply)),
                 Err(error) => {
-                    tracing::debug!(%error, "a message of another process is passed over");
+                    tracing::debug!(%error, "skipping a message of another process");
                     None
                 }
             };

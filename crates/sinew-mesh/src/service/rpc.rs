@@ -1,6 +1,7 @@
-//! The direct door of agents: A2A operations by request and reply.
+//! Direct calls of agents: A2A operations by request and reply.
 //!
-//! Where nobody serves, the caller knows at once. Who calls is in the subject, which only the caller may publish to.
+//! If no process serves the agent, the caller is informed immediately. The caller is part of the
+//! subject, which only that caller is permitted to publish to.
 
 use std::time::Duration;
 
@@ -137,7 +138,7 @@ pub(super) async fn request_reply(
     match mesh.permitted(&subject, asked).await?? {
         Ok(reply) => {
             if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {
-                return Err(MeshError::Malformed { what: "an agent's answer", reason: reason.to_owned() });
+                return Err(MeshError::Malformed { what: "an agent's response", reason: reason.to_owned() });
             }
             Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
         }
@@ -145,10 +146,10 @@ pub(super) async fn request_reply(
             RequestErrorKind::NoResponders => MeshError::NobodyAnswers { what: what() },
             RequestErrorKind::TimedOut => MeshError::NoAnswer { what: what(), within: timeout },
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                MeshError::Refused { what: "calling an agent", reason: error.to_string() }
+                MeshError::Refused { what: "call an agent", reason: error.to_string() }
             }
             RequestErrorKind::Other => {
-                MeshError::Unreachable { what: "calling an agent", reason: error.to_string() }
+                MeshError::Unreachable { what: "call an agent", reason: error.to_string() }
             }
         }),
     }
@@ -199,6 +200,6 @@ impl RpcRequest {
     pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
         self.mesh.fits("an answer", &headers, body.len())?;
         let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;
-        sent.map_err(|error| MeshError::Refused { what: "answering a call", reason: error.to_string() })
+        sent.map_err(|error| MeshError::Refused { what: "reply to a call", reason: error.to_string() })
     }
 }

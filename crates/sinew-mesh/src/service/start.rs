@@ -1,6 +1,6 @@
-//! Starts by request and reply: the owner of a shard answers once the start is part of its journal.
+//! Starts by request and reply: the owner of a shard replies once the start is part of its journal.
 //!
-//! An answer that does not come says nothing. Then the caller stores the same start as a command.
+//! A missing reply has no meaning: the caller then stores the same start as a command.
 
 use std::time::Duration;
 
@@ -104,7 +104,10 @@ impl MeshServices<'_> {
             let _ = self.mesh.client().flush().await;
         }
         crash::point("start.answered");
-        sent.map_err(|error| MeshError::Refused { what: "answering a start", reason: error.to_string() })
+        sent.map_err(|error| MeshError::Refused {
+            what: "reply to a start request",
+            reason: error.to_string(),
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Calls that wait for a task to settle.
 //!
-//! An endpoint does not hear that a caller has gone, and a task may take hours. So waiting calls have no place among those that
-//! are answered, and where too many wait, the one that has waited longest is answered early, with the task as it is.
+//! An endpoint is not notified when a caller disconnects, and a task may take hours. So waiting
+//! calls do not count as calls in progress, and if too many wait, the oldest one is answered early
+//! with the current task.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};

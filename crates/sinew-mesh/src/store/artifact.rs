@@ -1,7 +1,9 @@
-//! Artifacts: small ones travel inside the message that names them, larger ones are stored as sealed objects.
+//! Artifacts: small ones are sent inside the message that references them, larger ones are stored
+//! as sealed objects.
 //!
-//! A name from an agent is shown and never becomes part of an object's id: that is execution, task and sha256. An address
-//! has the key of its object, so whoever has the address can read the object, and nobody else.
+//! A name from an agent is displayed but never becomes part of an object's id, which consists of
+//! execution, task and sha256. An address contains the key of its object, so only holders of the
+//! address can read the object.
 
 use std::fmt;
 

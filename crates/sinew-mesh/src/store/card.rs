@@ -1,9 +1,10 @@
-//! Agent cards: who is there, as a live view over the stream of announcements.
+//! Agent cards: the agents that are online, as a live view of the stream of announcements.
 //!
-//! A card comes from a peer: it is checked before anybody sees it ([`check()`]), and what breaks a rule is kept out and
-//! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is offline: it leaves the
-//! view, and only [`CardDirectory::offline`] still lists it. While the broker is unreachable, cards do not age: silence
-//! then says nothing about an agent.
+//! A card comes from a peer: it is checked before it is shown ([`check()`]), and an invalid card is
+//! excluded and listed with the violated rule ([`Cards::refused`]). An agent without an
+//! announcement for the time to live is offline: it leaves the view, and only
+//! [`CardDirectory::offline`] still lists it. While the broker is unreachable, cards do not expire,
+//! because missing announcements then have no meaning.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,13 +86,13 @@ impl CardDirectory<'_> {
         // A card that readers would refuse must fail here, where the agent's operator sees it.
         check(&agent, &body).map_err(|reason| MeshError::BadCard { agent: agent.to_string(), reason })?;
         let subject = self.mesh.subject(&Subject::Card { agent });
-        object::store(self.mesh, "announcing a card", subject, None, body.into()).await.map(drop)
+        object::store(self.mesh, "announce a card", subject, None, body.into()).await.map(drop)
     }
 
     /// Says that an agent is gone, so that nobody waits for its card to grow old.
     pub async fn retract(self, agent: &str) -> Result<(), MeshError> {
         let subject = self.mesh.subject(&Subject::Card { agent: Token::of(agent) });
-        object::store(self.mesh, "retracting a card", subject, None, Bytes::new()).await.map(drop)
+        object::store(self.mesh, "retract a card", subject, None, Bytes::new()).await.map(drop)
     }
 
     /// Returns the card of one agent, from any replica of the server; none if there is none or it is refused. For those who
@@ -101,7 +102,7 @@ impl CardDirectory<'_> {
         let stored = self.mesh.stored(&stream_name("CARDS", self.mesh.namespace()), &name).await?;
         Ok(stored.filter(|message| !message.payload.is_empty()).and_then(|message| {
             let checked = check(agent, &message.payload);
-            checked.inspect_err(|reason| log_limited!(warn, %agent, %reason, "a card is refused")).ok()
+            checked.inspect_err(|reason| log_limited!(warn, %agent, %reason, "rejected a card")).ok()
         }))
     }
 
@@ -388,7 +389,7 @@ impl CardBoard {
             return;
         }
         self.shared.refusals.fetch_add(1, Ordering::Relaxed);
-        log_limited!(warn, agent = agent.as_str(), %reason, "a card is refused");
+        log_limited!(warn, agent = agent.as_str(), %reason, "rejected a card");
         if refused.len() < MOST_REFUSED || refused.contains_key(agent) {
             refused.insert(agent.clone(), KeptCards { reason, raw, heard: at });
         }

@@ -1,7 +1,7 @@
 //! The executors' bucket: heartbeats, owners of shards, and takeover notes.
 //!
-//! Which executor should own a shard is decided elsewhere; only speed depends on it. The position in a shard's journal
-//! keeps two owners from doing harm: one of them loses it.
+//! The assignment of shards is decided elsewhere; only speed depends on it. The position in a
+//! shard's journal protects against two owners, because one of them is fenced.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The archive: one message per closed execution, found by id, listed by headers.
 //!
-//! A record above the size of a message lies in the artifact store, and the message names it. A retried execution is
-//! archived again, and its newer record takes the older one's place.
+//! A record that exceeds the size of a message is stored in the artifact store and referenced by
+//! the message. A retried execution is archived again, and its newer record replaces the older one.
 
 use std::time::Duration;
 
@@ -264,7 +264,7 @@ impl HistoryStore<'_> {
             reason: reason.to_owned(),
         };
         if redirected(&message.headers) {
-            return Err(damaged("no executor wrote it"));
+            return Err(damaged("it was not written by an executor"));
         }
         let closed = ClosedExecution::read(execution.clone(), &message.headers)
             .ok_or_else(|| damaged("its headers cannot be read"))?;
@@ -277,7 +277,7 @@ impl HistoryStore<'_> {
         };
         let object = ObjectLocation::named(execution, reference.as_str())?;
         // The object must be this execution's and have these bytes, whatever the message says.
-        let other = || damaged("the object it names is another one");
+        let other = || damaged("the object that it names is a different one");
         if !object.id.starts_with(&record_id(execution, "")) {
             return Err(other());
         }

@@ -1,8 +1,9 @@
-//! Closed executions by their start, as far as a process has read the history.
+//! Index of closed executions by start time, as far as a process has read the history.
 //!
-//! The history lies in the order in which executions ended, and lists show them by their start. A process that answers many lists
-//! keeps the headers that it has read, so that a page far down and a filter that takes little read no header twice. Every answer
-//! begins with the end of the stream, so that nothing that was archived before is missing.
+//! The history is stored in the order in which executions ended, but lists show them by start. A
+//! process that serves many lists keeps the headers that it has read, so distant pages and
+//! selective filters do not read a header twice. Every request first reads to the end of the
+//! stream, so no previously archived execution is missing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -152,7 +153,7 @@ impl HistoryIndex {
         let (index, mesh) = (Arc::clone(self), mesh.clone());
         tokio::spawn(async move {
             if let Err(error) = index.fill(&mesh).await {
-                tracing::debug!(%error, "the history is read again at the next list");
+                tracing::debug!(%error, "cannot read the history; retrying at the next list");
             }
             index.is_filling.store(false, Ordering::SeqCst);
         });

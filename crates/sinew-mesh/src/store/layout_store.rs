@@ -1,4 +1,4 @@
-//! Settings of a mesh as provisioning stores them and every process reads them, and the executors' key.
+//! Settings of a mesh as stored by provisioning and read by every process, and the executors' key.
 
 use std::env;
 use std::num::NonZeroU32;
@@ -69,10 +69,10 @@ impl Settings {
         let bad = |reason: String| MeshError::Malformed { what: "the settings of the mesh", reason };
         let settings: Self = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
         if settings.version != Self::VERSION {
-            return Err(bad(format!("version {} is not known here", settings.version)));
+            return Err(bad(format!("version {} is unknown", settings.version)));
         }
         if !(first_format()..=STREAM_FORMAT).contains(&settings.format) {
-            return Err(bad(format!("format {} of the streams is not known here", settings.format)));
+            return Err(bad(format!("stream format {} is unknown", settings.format)));
         }
         if settings.shards.get() > MOST_SHARDS {
             return Err(bad(format!("{} shards, at most {MOST_SHARDS} are allowed", settings.shards)));
@@ -116,9 +116,7 @@ impl Mesh {
                 reason: "it is not 64 hex digits".to_owned(),
             }),
             // Executors with different keys would refuse each other's results, so nobody makes one up here.
-            None => {
-                Err(bad("the mesh was provisioned to take the key from this variable, and it is not set"))
-            }
+            None => Err(bad("the mesh is provisioned to read the key from this variable, which is not set")),
         }
     }
 
@@ -129,7 +127,7 @@ impl Mesh {
             AccountErrorKind::JetStream(_) | AccountErrorKind::JetStreamUnavailable => {
                 MeshError::NoJetStream { address: self.client().server_info().host, reason }
             }
-            _ => MeshError::Unreachable { what: "ask for the account", reason },
+            _ => MeshError::Unreachable { what: "query the account", reason },
         }
     }
 
@@ -164,7 +162,7 @@ impl Mesh {
 
     /// A value of the executors' bucket, read in the one way that can be allowed for a single key.
     pub(crate) async fn fleet_value(&self, key: &str) -> Result<Option<Bytes>, MeshError> {
-        const WHAT: &str = "read what the mesh was made with";
+        const WHAT: &str = "read the settings of the mesh";
         let unreachable = |reason: String| MeshError::Unreachable { what: WHAT, reason };
         let stream = self.jetstream().get_stream_no_info(self.fleet_stream()).await;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Kept values: artifacts, cards, plans and workflows, the history, records of gateways, the executors' bucket and the
-//! settings in it.
+//! Stored values: artifacts, cards, plans and workflows, the history, records of gateways, and the
+//! executors' bucket with the settings.
 
 pub mod artifact;
 pub mod card;

@@ -1,8 +1,10 @@
-//! Plans in their bucket, in the form of NATS object stores, without the rights that the client's own needs.
+//! Plans in their bucket, in the format of NATS object stores, without the rights that the client's
+//! implementation requires.
 //!
-//! The client's object store asks for the stream's configuration, makes a consumer to read, and rolls up what it wrote.
-//! Agents may do none of that. Here reading is direct gets, and writing leaves an object as it is when it is there
-//! already: keys name contents, so what is there is what would be written.
+//! The client's object store queries the stream's configuration, creates a consumer to read, and
+//! rolls up its writes. Agents are not permitted to do that. This implementation reads by direct
+//! gets, and leaves an existing object unchanged: keys identify contents, so the stored object
+//! equals the new one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -171,7 +173,7 @@ impl ObjectBucket {
         }
         // The description comes from whoever may write to the bucket; it must not lead anywhere else.
         if info.name != key || !is_token(&info.nuid) {
-            return Err(damaged("its description is not that of an object with this key"));
+            return Err(damaged("its description belongs to an object with another key"));
         }
         let pieces = format!("$O.{}.C.{}", self.bucket, info.nuid);
         let mut bytes = BytesMut::with_capacity(info.size);
@@ -179,7 +181,7 @@ impl ObjectBucket {
         for _ in 0..info.chunks {
             let piece = self.next(&pieces, from + 1).await?.ok_or_else(|| damaged("a piece is missing"))?;
             if bytes.len() + piece.payload.len() > info.size {
-                return Err(damaged("it is longer than its description says"));
+                return Err(damaged("it is longer than its description states"));
             }
             bytes.extend_from_slice(&piece.payload);
             from = piece.sequence;
@@ -187,7 +189,7 @@ impl ObjectBucket {
         let bytes = bytes.freeze();
         let sha256 = digest_of(&bytes).await;
         if bytes.len() != info.size || info.digest.as_ref() != Some(&object_digest(&sha256)) {
-            return Err(damaged("its sha256 is not the one it was stored with"));
+            return Err(damaged("its sha256 differs from the stored one"));
         }
         Ok(StoredObject { bytes, sha256 })
     }
@@ -231,7 +233,7 @@ impl ObjectBucket {
 
 /// Longest wait for an answer of a replica.
 const DIRECT_TIMEOUT: Duration = Duration::from_secs(5);
-const READING: &str = "reading a stored message";
+const READING: &str = "read a stored message";
 
 /// A follower may be behind: what it does not have, the leader is asked for.
 fn direct(
@@ -269,7 +271,7 @@ pub(crate) async fn store(
     Ok(sequence)
 }
 
-const STORING: &str = "storing an object";
+const STORING: &str = "store an object";
 
 fn failed(what: &'static str, error: &PublishError) -> MeshError {
     let reason = error.to_string();

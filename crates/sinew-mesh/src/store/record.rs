@@ -1,6 +1,6 @@
 //! Records of gateways: keys, webhook triggers and secrets in ACCESS, webhooks of tasks in PUSHES.
 //!
-//! A record is the last message of its subject. Whoever replaces one may name the revision that it replaces.
+//! A record is the last message of its subject. A writer can specify the revision that it replaces.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

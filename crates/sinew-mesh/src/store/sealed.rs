@@ -1,8 +1,10 @@
-//! Objects of the stream of artifacts: bytes in sealed pieces, which only readers of their key find and open.
+//! Objects of the artifact stream: bytes in encrypted pieces that only holders of their key can
+//! find and decrypt.
 //!
-//! Everybody who reads or writes artifacts may request any subject of the stream. So the subject of each piece and the key
-//! that seals it follow from the key of the object, which is part of the object's address. A subject takes one message: what
-//! is stored is never replaced, and nobody can occupy a subject that is not known before its piece is stored.
+//! Every user that reads or writes artifacts can request any subject of the stream. So the subject
+//! of each piece and its encryption key are derived from the key of the object, which is part of
+//! the object's address. A subject accepts one message: stored pieces are never replaced, and a
+//! subject that is unknown before its piece is stored cannot be occupied.
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -119,7 +121,7 @@ impl SealedObjects {
         }
         piece.extend_from_slice(&bytes[start..end]);
         seal.seal_in_place_append_tag(nonce(nth), Aad::from(place.id.as_bytes()), &mut piece)
-            .map_err(|_| self.damaged(place, "a piece cannot be sealed"))?;
+            .map_err(|_| self.damaged(place, "a piece cannot be encrypted"))?;
         let headers = async_nats::HeaderMap::new();
         match self.mesh.put_once(&place.subject(nth), headers, piece.into()).await? {
             PutOutcome::New | PutOutcome::Same => Ok(()),
@@ -155,7 +157,7 @@ impl SealedObjects {
             }
         }
         if bytes.len() != expected {
-            return Err(self.damaged(place, "its pieces do not have its size"));
+            return Err(self.damaged(place, "the size of its pieces differs from its size"));
         }
         let bytes = Bytes::from(bytes);
         let sha256 = digest_of(&bytes).await;
@@ -184,7 +186,7 @@ impl SealedObjects {
         };
         let mut piece = stored.payload.to_vec();
         let opened = seal.open_in_place(nonce(nth), Aad::from(place.id.as_bytes()), &mut piece);
-        let length = opened.map_err(|_| self.damaged(place, "a piece is not the one that was stored"))?.len();
+        let length = opened.map_err(|_| self.damaged(place, "a piece differs from the stored one"))?.len();
         piece.truncate(length);
         Ok(Some(piece))
     }

@@ -1,7 +1,9 @@
-//! The steps of agents: a log for each activation, in which every place takes one record ever.
+//! The steps of agents: a log for each activation, in which every position accepts exactly one
+//! record.
 //!
-//! A process that takes up a task reads the log of its activation and goes on behind it. It appends under the condition
-//! that nothing lies at the place, so of two processes on one task the slower one learns of the other at its next record.
+//! A process that takes over a task reads the log of its activation and continues after it. It
+//! appends on the condition that the position is empty, so the slower of two processes on one task
+//! detects the other at its next record.
 
 use std::time::Duration;
 
@@ -150,18 +152,18 @@ impl StepStore {
         let stream = bucket(self.mesh.namespace(), STEPS);
         let Some(message) = self.mesh.stored(&stream, &name).await? else { return Ok(None) };
         if undeliverable(&message.headers).is_some() {
-            return Err(damaged("it cannot be read off the wire"));
+            return Err(damaged("it cannot be parsed"));
         }
         // The server adds its own words to those of a message that it was made to store as an answer.
         if message.headers.get_all(NATS_STREAM).count() > 1 {
-            return Err(damaged("its agent did not write it"));
+            return Err(damaged("it was not written by its agent"));
         }
         if message.headers.get(header::OBJECT).is_none() {
             return Ok(Some(message.payload));
         }
         let object = ObjectLocation::named(&log.execution, &String::from_utf8_lossy(&message.payload))?;
         // The object must be this log's and have these bytes, whatever the message says.
-        let other = || damaged("the object that it names is another one");
+        let other = || damaged("the object that it names is a different one");
         if !object.id.starts_with(&object_id(log, "")) {
             return Err(other());
         }

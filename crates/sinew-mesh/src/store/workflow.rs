@@ -1,7 +1,7 @@
-//! Plans by digest, and the workflows that were deployed: a live view of names with their versions.
+//! Plans by digest, and deployed workflows: a live view of names with their versions.
 //!
-//! A plan is stored once under the sha256 of its canonical JSON and checked against it whenever it is read. Deploying
-//! gives a digest a name; executions keep the digest they began with.
+//! A plan is stored once under the sha256 of its canonical JSON and verified at every read. A
+//! deployment assigns a digest to a name; executions keep the digest that they started with.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -148,13 +148,13 @@ impl WorkflowStore<'_> {
         }
         read(&name, &body)?;
         let subject = self.mesh.subject(&Subject::Workflow { name });
-        object::store(self.mesh, "deploying a workflow", subject, None, body).await
+        object::store(self.mesh, "deploy a workflow", subject, None, body).await
     }
 
     /// Takes a workflow's name away; open executions go on.
     pub async fn undeploy(self, name: &str) -> Result<(), MeshError> {
         let subject = self.mesh.subject(&Subject::Workflow { name: Token::of(name) });
-        object::store(self.mesh, "removing a workflow", subject, None, Bytes::new()).await.map(drop)
+        object::store(self.mesh, "remove a workflow", subject, None, Bytes::new()).await.map(drop)
     }
 
     /// The latest version of a workflow, as the leader has it.
@@ -169,7 +169,7 @@ impl WorkflowStore<'_> {
             return Ok(None);
         }
         if redirected(&message.headers) || undeliverable(&message.headers).is_some() {
-            let reason = "nobody who may deploy wrote it".to_owned();
+            let reason = "it was not written by a role that can deploy".to_owned();
             return Err(MeshError::Malformed { what: "a deployment", reason });
         }
         Ok(Some(WorkflowVersion { seq: message.sequence, deployment: read(&token, &message.payload)? }))
@@ -220,7 +220,7 @@ fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
     let wrong = |reason: String| MeshError::Malformed { what: "a deployment", reason };
     let deployment = Deployment::read(body).map_err(|error| wrong(error.to_string()))?;
     if Token::of(&deployment.name) != *name {
-        return Err(wrong("its name is not that of its subject".to_owned()));
+        return Err(wrong("its name does not match its subject".to_owned()));
     }
     Ok(deployment)
 }
@@ -235,7 +235,7 @@ fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
         match read(&name, body) {
             Ok(deployment) => Some(Arc::new(WorkflowVersion { seq, deployment })),
             Err(error) => {
-                tracing::warn!(workflow = name.as_str(), seq, %error, "a deployment is passed over");
+                tracing::warn!(workflow = name.as_str(), seq, %error, "skipping a deployment");
                 return;
             }
         }

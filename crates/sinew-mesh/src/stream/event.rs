@@ -1,7 +1,8 @@
-//! Events: what executions tell while they go on, and on meshes that keep events, what they told before.
+//! Events: published by executions in progress, and on meshes that keep events, also the previous
+//! ones.
 //!
-//! An event is a projection of facts and may be lost. A follower reads the record first, and again whenever it hears an
-//! event or has heard none for a while.
+//! An event is a projection of facts and may be lost. A follower reads the record first, and again
+//! whenever it receives an event or has received none for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,11 +117,11 @@ impl EventWriter {
             Some(sent) => sent.err().map(|error| error.to_string()),
             None => match timeout(SEND_TIMEOUT, sending).await {
                 Ok(sent) => sent.err().map(|error| error.to_string()),
-                Err(_) => Some("the connection has no room".to_owned()),
+                Err(_) => Some("the send buffer of the connection is full".to_owned()),
             },
         };
         if let Some(error) = sent {
-            tracing::debug!(error, "an event was not published");
+            tracing::debug!(error, "cannot publish an event");
         }
     }
 }
@@ -183,7 +184,7 @@ impl EventLog<'_> {
 
     /// The place of a stream's last message.
     async fn last_sequence(self, stream: &str) -> Result<u64, MeshError> {
-        const WHAT: &str = "look at a stream";
+        const WHAT: &str = "read the state of a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
         let found = self.mesh.permitted(&call, self.mesh.jetstream().get_stream(stream)).await?;
         let found =

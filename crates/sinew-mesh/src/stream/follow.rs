@@ -1,6 +1,8 @@
-//! Following the last messages of a stream for as long as a view lives: reconnects, restarts and gaps included.
+//! Follows the last messages of a stream for the lifetime of a view, across reconnects, restarts
+//! and gaps.
 //!
-//! Every pass begins with what the stream holds now, so whoever follows never needs to know what it missed.
+//! Every pass starts with the current content of the stream, so a follower does not need to know
+//! which messages it missed.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
-const FOLLOWING: &str = "following a stream";
+const FOLLOWING: &str = "follow a stream";
 
 /// Stream and subjects to follow.
 #[derive(Clone, Debug)]
@@ -142,7 +144,7 @@ impl Follower {
 
     fn problem(&self) -> String {
         let problem = self.progress.borrow().problem.clone();
-        problem.unwrap_or_else(|| format!("{} was not read in time", self.source.stream))
+        problem.unwrap_or_else(|| format!("stream {} was not read in time", self.source.stream))
     }
 }
 
@@ -158,7 +160,7 @@ pub(crate) fn follow(
         loop {
             // A pass ends only when the stream cannot be read.
             let Err(error) = pass(&mesh, &source, &progress, &mut sink).await;
-            tracing::debug!(%error, stream = source.stream, "following the stream again");
+            tracing::debug!(%error, stream = source.stream, "cannot read the stream; following it again");
             progress.send_modify(|view| view.problem = Some(error.to_string()));
             // Views that lose the same server at the same time should not all return at once.
             sleep(Duration::from_millis(rand::random_range(100..600))).await;
@@ -218,7 +220,7 @@ async fn pass(
         };
         if came.is_none() {
             if link.is_replaced() || mesh.client().connection_state() != State::Connected {
-                return Err(lost("the connection is away".to_owned()));
+                return Err(lost("the connection was lost".to_owned()));
             }
             if left > 0 && heard.elapsed() > LULL {
                 check_drained(mesh, &consumer).await?;
@@ -237,7 +239,7 @@ async fn pass(
             .map_err(|error| lost(error.to_string()))?;
         let info = message.info().map_err(|error| lost(error.to_string()))?;
         if info.consumer_sequence != expected {
-            return Err(lost("messages were lost on the way".to_owned()));
+            return Err(lost("messages were lost in transit".to_owned()));
         }
         expected += 1;
         heard = Instant::now();
@@ -371,7 +373,7 @@ pub(crate) async fn consumer(
     stream: &str,
     config: pull::Config,
 ) -> Result<async_nats::jetstream::consumer::PullConsumer, MeshError> {
-    let what = "reading a stream";
+    let what = "read a stream";
     let refused = |reason: String| MeshError::Refused { what, reason };
     let config = pull::Config { name: Some(format!("look-{}", uuid::Uuid::now_v7().simple())), ..config };
     let call = format!("$JS.API.CONSUMER.CREATE.{stream}.");
@@ -413,7 +415,7 @@ pub(crate) async fn sweep_with(
     config: pull::Config,
     mut take: impl FnMut(&async_nats::jetstream::Message) -> bool,
 ) -> Result<(), MeshError> {
-    let lost = |reason: String| MeshError::Unreachable { what: "reading a stream", reason };
+    let lost = |reason: String| MeshError::Unreachable { what: "read a stream", reason };
     let filter = config.filter_subject.clone();
     let mut last = match config.deliver_policy {
         DeliverPolicy::ByStartSequence { start_sequence } => start_sequence.saturating_sub(1),
@@ -429,12 +431,12 @@ pub(crate) async fn sweep_with(
         // A lost answer must not hold the reader for ever, nor pass for the end of the stream.
         while let Some(message) = timeout(SWEEP_TIMEOUT, batch.next())
             .await
-            .map_err(|_| lost(format!("no answer within {} s", SWEEP_TIMEOUT.as_secs())))?
+            .map_err(|_| lost(format!("no response within {} s", SWEEP_TIMEOUT.as_secs())))?
         {
             let message = message.map_err(|error| lost(error.to_string()))?;
             let info = message.info().map_err(|error| lost(error.to_string()))?;
             if info.consumer_sequence != expected {
-                return Err(lost("messages were lost on the way".to_owned()));
+                return Err(lost("messages were lost in transit".to_owned()));
             }
             (expected, left, last) = (expected + 1, info.pending, info.stream_sequence);
             if message.headers.as_ref().and_then(undeliverable).is_none() && !take(&message) {
@@ -451,7 +453,7 @@ pub(crate) async fn sweep_with(
             break;
         }
         if heard.elapsed() > SWEEP_TIMEOUT {
-            return Err(lost("the server delivers nothing of what is there; ask again".to_owned()));
+            return Err(lost("the server does not deliver stored messages; retry".to_owned()));
         }
         sleep(SWEEP_PAUSE).await;
     }
@@ -466,7 +468,7 @@ pub(crate) async fn sweep_with(
     }
     match mesh.unread(stream, &filter, last).await {
         Ok(Some(unread)) if unread.time < info.created => {
-            Err(lost("a copy of the stream is behind; ask again".to_owned()))
+            Err(lost("a replica of the stream is behind; retry".to_owned()))
         }
         // Some roles cannot ask the leader.
         Ok(_) | Err(MeshError::Forbidden { .. } | MeshError::Refused { .. }) => Ok(()),

@@ -1,7 +1,8 @@
-//! Inputs of a shard: commands and results, read from the positions that its journal holds.
+//! Inputs of a shard: commands and results, read from the positions in its journal.
 //!
-//! Inputs are not acknowledged: a commit carries the positions up to which inputs are part of it. So an input and its
-//! facts are stored together or not at all, and a new owner continues from there at once.
+//! Inputs are not acknowledged: a commit contains the positions up to which inputs are part of it.
+//! So an input and its facts are stored together or not at all, and a new owner continues from
+//! there immediately.
 
 use std::fmt;
 

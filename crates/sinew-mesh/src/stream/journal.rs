@@ -1,8 +1,8 @@
-//! The journal of one shard: its commits in order, appended by whoever owns the shard and by nobody else.
+//! The journal of one shard: its commits in order, appended only by the owner of the shard.
 //!
-//! The fence is the journal's own position: an append names the message it comes after, so an owner that lost the shard
-//! without noticing cannot write. A commit that is larger than a message travels in parts, each fenced by the one before;
-//! readers drop the parts of a commit that was never finished.
+//! The journal's own position is the fence: an append names its preceding message, so an owner that
+//! lost the shard without noticing cannot write. A commit that exceeds the size of a message is
+//! sent in parts, each fenced by the previous one; readers drop the parts of an unfinished commit.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ impl ForeignMessages {
                 count,
                 first,
                 last,
-                "messages that no executor wrote are passed over in a journal"
+                "skipping journal messages that were not written by an executor"
             );
         }
     }
@@ -348,7 +348,7 @@ impl Journal {
                 PublishAnswer::Conflict { reason, .. } | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),
             };
-            tracing::debug!(shard = self.shard, reason, "an append is read back");
+            tracing::debug!(shard = self.shard, reason, "reading back an append");
             // The stored message decides. If the journal ends where it ended before, the same message is published again under the
             // same condition: if the first copy still arrives, the second one is refused.
             match self.mesh.last(&self.stream, &self.subject).await {
@@ -467,7 +467,7 @@ impl PartJoiner {
             self.pending = Some(pending);
         }
         let Some(pending) = &mut self.pending else {
-            return Err(damaged(format!("part {nth} of {of} without the ones before")));
+            return Err(damaged(format!("part {nth} of {of} without the preceding parts")));
         };
         if pending.commit != commit || pending.of != of || pending.have + 1 != nth {
             return Err(damaged(format!(

@@ -1,4 +1,4 @@
-//! Subscriptions that outlive the connection they were made on.
+//! Subscriptions that outlive their connection.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ impl MeshSubscription {
                     (self.messages, self.stale) = (messages, false);
                     return;
                 }
-                Err(error) => tracing::debug!(subject = self.subject, %error, "not subscribed again yet"),
+                Err(error) => tracing::debug!(subject = self.subject, %error, "cannot subscribe again yet"),
             }
             attempt += 1;
             sleep(pause(attempt, MAX_PAUSE)).await;

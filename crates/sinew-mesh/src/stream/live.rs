@@ -78,7 +78,7 @@ impl TaskExchange<'_> {
             return Err(MeshError::TooLarge { what: "a status", size, limit });
         }
         let subject = Subject::Progress { execution: execution.clone(), task: task.clone() };
-        self.say("sending a status", &subject, headers, body).await
+        self.say("send a status", &subject, headers, body).await
     }
 
     /// Streaming status of one task, of all tasks of an execution, or of all.
@@ -99,7 +99,7 @@ impl TaskExchange<'_> {
         let body = serde_json::to_vec(control)
             .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
         let subject = Subject::Control { agent: Token::of(agent), task: task.clone() };
-        self.say("sending a control message", &subject, HeaderMap::new(), body.into()).await
+        self.say("send a control message", &subject, HeaderMap::new(), body.into()).await
     }
 
     /// The words to this agent. Every replica hears all of them and knows its own tasks.
@@ -153,7 +153,7 @@ impl ControlSubscription {
                     let headers = trace::incoming(message.headers.as_ref());
                     return Some(ReceivedControl { task, control, headers });
                 }
-                Err(error) => tracing::debug!(%task, %error, "a control message is passed over"),
+                Err(error) => tracing::debug!(%task, %error, "skipping a control message"),
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Messages in order: journals, commands, tasks and results, events, the quarantine, and how they are stored and read.
+//! Ordered messages: journals, commands, tasks and results, events, the quarantine, and how they
+//! are stored and read.
 
 pub mod event;
 pub(crate) mod follow;

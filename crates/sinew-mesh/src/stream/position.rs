@@ -1,4 +1,4 @@
-//! Positions of a shard beside the streams they count in: whether the streams are still the ones that were read.
+//! Positions of a shard and their streams: detects whether a stream is still the one that was read.
 
 use sinew_protocol::code;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl ShardCommands<'_> {
                 anew,
                 rewritten,
                 code = STREAM_BEHIND,
-                "the stream is behind the shard's position; it is read again from its first message"
+                "the stream is behind the shard's position; reading it again from its first message"
             );
             return Ok(StreamPosition { position: 0, stored: 0, created: age.created });
         }
@@ -124,7 +124,7 @@ impl ShardCommands<'_> {
 impl Mesh {
     /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
     pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
-        const WHAT: &str = "look at a stream";
+        const WHAT: &str = "read the state of a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
         let jetstream = self.jetstream();
         let info = answer(self, WHAT, INFO_TIMEOUT, jetstream.get_stream(stream));

@@ -1,7 +1,9 @@
-//! Stored messages of one sequential loop: many under way over one subscription, their acknowledgements heard by the loop.
+//! Stored messages of one sequential loop: many in flight over one subscription, acknowledged to
+//! the loop.
 //!
-//! A publish has no task, timer or channel of its own. A message that is not acknowledged as stored is in doubt: the loop
-//! then stores it again by the way that reads back (`Mesh::put_once` and its like), under the same condition.
+//! A publish has no task, timer or channel. A message that is not acknowledged as stored is in
+//! doubt: the loop then stores it again with read-back (`Mesh::put_once` and similar), under the
+//! same condition.
 
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
 use async_nats::{HeaderMap, HeaderValue, Message, StatusCode};

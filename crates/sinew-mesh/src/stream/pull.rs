@@ -1,8 +1,9 @@
-//! Pulling messages of a stream: one consumer's deliveries ([`Pull`]), and an ordered reading that survives the loss of
-//! its consumer ([`Reader`]).
+//! Pulls messages of a stream: the deliveries of one consumer ([`Pull`]), and an ordered reader
+//! that survives the loss of its consumer ([`Reader`]).
 //!
-//! The client's own ordered consumer is not used: when its consumer is lost before the first message came it begins at
-//! the start of the stream, it ends with an error when the server restarts, and it needs a minute to notice silence.
+//! The client's own ordered consumer is not used: if its consumer is lost before the first message,
+//! it restarts at the start of the stream; it ends with an error when the server restarts; and it
+//! needs a minute to detect missed heartbeats.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -191,10 +192,10 @@ impl Pull {
 
     fn alive(&self) -> Result<(), Lost> {
         if self.link.broken() {
-            return Err(Lost("the connection was made anew".to_owned()));
+            return Err(Lost("the connection was replaced".to_owned()));
         }
         if self.asked > 0 && self.heard.elapsed() > SILENCE {
-            return Err(Lost(format!("nothing was heard for {} s", SILENCE.as_secs())));
+            return Err(Lost(format!("received nothing for {} s", SILENCE.as_secs())));
         }
         Ok(())
     }
@@ -277,8 +278,8 @@ pub(crate) async fn answer<F: Future>(
             return Ok(answer);
         }
         let reason = match () {
-            () if link.broken() => "the connection was made anew".to_owned(),
-            () if Instant::now() >= until => format!("no answer within {} s", wait.as_secs()),
+            () if link.broken() => "the connection was replaced".to_owned(),
+            () if Instant::now() >= until => format!("no response within {} s", wait.as_secs()),
             () => continue,
         };
         return Err(MeshError::Unreachable { what, reason });
@@ -404,7 +405,7 @@ impl Reader {
         }
     }
 
-    /// The next message, whenever it comes; an error once the stream was taken back below the last one. May be given up and
+    /// The next message, whenever it comes; an error once the stream was rewound below the last one. May be given up and
     /// called again; nothing is lost by it.
     pub(crate) async fn next(&mut self) -> Result<Item, MeshError> {
         loop {
@@ -479,7 +480,7 @@ impl Reader {
     /// same millisecond some may be missed.
     pub(crate) fn go_on_by_time(&mut self) {
         self.reading.after = 0;
-        self.reopen("the stream was taken back");
+        self.reopen("the stream was rewound");
     }
 }
 

@@ -1,7 +1,8 @@
-//! Messages that could not be read or used: kept whole, with the reason, for a person.
+//! The quarantine: messages that could not be read or used, stored completely, with the reason, for
+//! an operator.
 //!
-//! An unreadable message would otherwise be delivered again for ever, or be lost. Its subject is the place it came from,
-//! so quarantining a message twice stores it once.
+//! Otherwise an unreadable message would be redelivered forever or lost. Its subject is its
+//! original position, so quarantining a message twice stores it once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -169,7 +170,7 @@ impl QuarantineStore<'_> {
                     seq,
                     %error,
                     code = error.code(),
-                    "a message could not be quarantined"
+                    "cannot quarantine a message"
                 );
                 Ok(false)
             }
@@ -179,7 +180,7 @@ impl QuarantineStore<'_> {
     /// Removes the oldest messages of a full quarantine: one part of `share`, at least one message. Fails if the message of
     /// this size never fits, so that it does not drive out all others.
     async fn drop_quarantined(self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
-        const WHAT: &str = "make room in the quarantine";
+        const WHAT: &str = "free space in the quarantine";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
         let info = self
             .mesh
@@ -188,7 +189,7 @@ impl QuarantineStore<'_> {
         let handle = info.map_err(|error| unreachable(WHAT, &error))?;
         let info = handle.cached_info();
         if u64::try_from(info.config.max_bytes).is_ok_and(|limit| limit > 0 && size > limit) {
-            let reason = format!("a message of {size} bytes is larger than the quarantine");
+            let reason = format!("the message has {size} bytes, more than the quarantine can store");
             return Err(MeshError::NoRoom { what: WHAT, reason });
         }
         let messages = info.state.messages;
@@ -198,7 +199,7 @@ impl QuarantineStore<'_> {
         let dropped =
             purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
         metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
-        log_limited!(warn, dropped, "the quarantine is full: its oldest messages were removed");
+        log_limited!(warn, dropped, "the quarantine is full; removed its oldest messages");
         Ok(())
     }
 
@@ -222,7 +223,7 @@ impl QuarantineStore<'_> {
                 if self.mesh.unread(&stream, &filter, last).await?.is_none() {
                     break;
                 }
-                let reason = "it does not deliver what is stored".to_owned();
+                let reason = "it does not deliver stored messages".to_owned();
                 return Err(MeshError::Unreachable { what: "list quarantined messages", reason });
             };
             let item = item?;
@@ -251,11 +252,11 @@ impl QuarantineStore<'_> {
     /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
     /// behind all that came since; it stays in quarantine until it is removed.
     pub async fn replay(self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
-        const WHAT: &str = "send a message again";
+        const WHAT: &str = "republish a quarantined message";
         let aside = self.get(stream, seq).await?;
         let id = || format!("{stream}.{seq}");
         if !aside.whole {
-            let reason = "it was too large to be kept whole".to_owned();
+            let reason = "it was too large to be stored completely".to_owned();
             return Err(MeshError::Damaged { what: "quarantined message", id: id(), reason });
         }
         let kind = STREAMS.iter().find(|known| known.kind == aside.stream && known.write_once);
@@ -264,10 +265,7 @@ impl QuarantineStore<'_> {
             within.as_deref().and_then(|within| aside.subject.strip_prefix(within.strip_suffix('>')?));
         if !tokens.is_some_and(|tokens| tokens.split('.').all(is_token)) {
             let subject = aside.subject;
-            return Err(MeshError::WrongSubject {
-                subject,
-                expected: "a subject of the stream it came from",
-            });
+            return Err(MeshError::WrongSubject { subject, expected: "a subject of its original stream" });
         }
         let name = bucket(self.mesh.namespace(), &aside.stream);
         let handle =

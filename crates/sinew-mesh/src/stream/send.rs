@@ -1,8 +1,9 @@
-//! Storing messages: write-once publishes whose end is always known, events that nobody waits for.
+//! Storing messages: write-once publishes with a definite outcome, and events that no caller waits
+//! for.
 //!
-//! A publish that was not acknowledged is neither done nor failed. What is stored is read back and decides; only when
-//! nothing is there the same message goes out again, under the same subject and the same condition, so that it cannot be
-//! stored twice even if the first one arrives late.
+//! An unacknowledged publish has neither succeeded nor failed. The stored message is read back and
+//! decides; only if none exists is the same message published again, under the same subject and
+//! condition, so that it cannot be stored twice even if the first one arrives late.
 
 use std::time::Duration;
 
@@ -186,7 +187,7 @@ impl Mesh {
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::NoResponders => {
                     // No stream takes the subject: it does not exist, or the server's JetStream has not started yet.
-                    return Ok(PublishAnswer::Unknown("no stream takes the subject".to_owned()));
+                    return Ok(PublishAnswer::Unknown("no stream stores the subject".to_owned()));
                 }
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
                     return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
@@ -226,7 +227,7 @@ impl Mesh {
                 }
                 // The screen has replaced the headers, and with them where the message lies.
                 DirectGetErrorKind::Other if self.is_screened() => {
-                    Ok(Some(unreadable_message(subject, "it cannot be read off the wire")))
+                    Ok(Some(unreadable_message(subject, "it cannot be parsed")))
                 }
                 _ => Err(unreachable(WHAT, &error)),
             },
@@ -239,7 +240,7 @@ impl Mesh {
     }
 
     fn no_stream(&self, subject: &Subject) -> MeshError {
-        MeshError::WrongSubject { subject: self.subject(subject), expected: "a subject that a stream keeps" }
+        MeshError::WrongSubject { subject: self.subject(subject), expected: "a subject that a stream stores" }
     }
 }
 
@@ -383,17 +384,17 @@ impl PublishAcknowledgement {
         let read: Self = match serde_json::from_slice(body) {
             Ok(read) => read,
             Err(error) => {
-                return Ok(PublishAnswer::Unknown(format!("an acknowledgement that says nothing: {error}")));
+                return Ok(PublishAnswer::Unknown(format!("invalid acknowledgement: {error}")));
             }
         };
         match read.error {
             Some(refusal) => refusal.meaning(),
             // The server has seen this message id before; that it still has the message is not said.
             None if read.duplicate => {
-                Ok(PublishAnswer::Conflict { reason: "the message id is known".to_owned(), place: None })
+                Ok(PublishAnswer::Conflict { reason: "duplicate message id".to_owned(), place: None })
             }
             None if read.seq == 0 => {
-                Ok(PublishAnswer::Unknown("an acknowledgement without a sequence".to_owned()))
+                Ok(PublishAnswer::Unknown("acknowledgement without a sequence".to_owned()))
             }
             None => Ok(PublishAnswer::At(read.seq)),
         }

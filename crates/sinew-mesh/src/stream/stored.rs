@@ -1,4 +1,5 @@
-//! Single messages of a stream, as its leader tells them: in JSON, so that no message breaks the connection.
+//! Single messages of a stream, read from its leader in JSON, so that no message breaks the
+//! connection.
 
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::response::Response;
@@ -72,9 +73,9 @@ struct WrittenAnswer {
 /// Reads the server's answer about one message; none when there is no such message. A message whose headers the client
 /// library would not read has one header in their place, see [`crate::wire::undeliverable`].
 pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
-    const WHAT: &str = "reading a stored message";
+    const WHAT: &str = "read a stored message";
     let malformed =
-        |reason: String| MeshError::Malformed { what: "the server's answer about a message", reason };
+        |reason: String| MeshError::Malformed { what: "the server's response for a message", reason };
     let written: Response<WrittenAnswer> =
         serde_json::from_slice(answer).map_err(|error| malformed(error.to_string()))?;
     let written = match written {

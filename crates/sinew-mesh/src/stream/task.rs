@@ -1,7 +1,7 @@
-//! An agent's queue: tasks that wait for it, shared by all who serve under its name.
+//! An agent's queue: pending tasks, shared by all processes that serve its name.
 //!
-//! One durable consumer per agent name. A task is asked for only when somebody is free to work on it, so that none waits
-//! in the memory of a busy process while another one idles.
+//! There is one durable consumer per agent name. A process requests a task only when it has
+//! capacity, so no task waits in the memory of a busy process while another one idles.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -198,7 +198,7 @@ impl TaskExchange<'_> {
     /// Returns how many tasks wait in the queues of agents, of at most so many: of those that processes serve, and of others.
     /// Executors and operators may ask.
     pub async fn queue_lengths(self, max_queues: usize) -> Result<Vec<QueueLength>, MeshError> {
-        const WHAT: &str = "look at the queues of agents";
+        const WHAT: &str = "read the queues of agents";
         let stream = bucket(self.mesh.namespace(), "TASKS");
         let call = format!("$JS.API.CONSUMER.LIST.{stream}");
         let jetstream = self.mesh.jetstream();
@@ -349,7 +349,7 @@ impl AgentQueue {
                         Ok(Some(item)) => self.waiting.push_back(item),
                         Ok(None) => {}
                         Err(Lost(reason)) => {
-                            tracing::debug!(agent = %self.agent, reason, "the queue is opened again");
+                            tracing::debug!(agent = %self.agent, reason, "reopening the queue");
                             self.state = WorkState::Opening(opening(self.mesh.clone(), self.agent.clone()));
                         }
                     }
@@ -389,11 +389,11 @@ impl AgentQueue {
         // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
         let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
-            log_limited!(warn, subject = suspect.name, "a message on a queue is not a task");
+            log_limited!(warn, subject = suspect.name, "a message in a queue is not a task");
             match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
                 // Without the quarantine it stays in the stream, and comes again.
                 Err(error) => {
-                    log_limited!(warn, %error, "a message on a queue could not be quarantined");
+                    log_limited!(warn, %error, "cannot quarantine a message of a queue");
                 }
                 Ok(_) => drop(answers.term("not a task").await),
             }
@@ -445,7 +445,7 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
             if attempt == 1 && mesh.connection_problem().is_none() {
                 match error {
                     None => tracing::info!(%agent, "the queue does not exist yet; waiting for it"),
-                    Some(error) => tracing::info!(%agent, %error, "the queue cannot be opened; trying again"),
+                    Some(error) => tracing::info!(%agent, %error, "cannot open the queue; retrying"),
                 }
             }
             attempt = attempt.saturating_add(1);
@@ -476,7 +476,7 @@ async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>
 }
 
 async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshError> {
-    const WHAT: &str = "make an agent's queue";
+    const WHAT: &str = "create an agent's queue";
     // Earlier versions made queues that wait longer; the server takes the new time for them too.
     if let Some(existing) = existing(mesh, agent).await?
         && existing.cached_info().config.ack_wait == ACK_WAIT
@@ -609,7 +609,7 @@ impl Answers {
     /// Says that the work goes on.
     pub async fn progress(&self) -> Result<(), MeshError> {
         let said = self.mesh.client().publish(self.reply.clone(), Bytes::from_static(b"+WPI")).await;
-        said.map_err(|error| unreachable("say that a task goes on", &error))
+        said.map_err(|error| unreachable("extend a task's acknowledgement deadline", &error))
     }
 
     async fn nak(&self, delay: Duration) -> Result<(), MeshError> {
@@ -623,7 +623,7 @@ impl Answers {
 
     /// Says it until the server has confirmed: a word that got lost is a task done twice.
     async fn confirmed(&self, word: Bytes) -> Result<(), MeshError> {
-        const WHAT: &str = "answer a delivery";
+        const WHAT: &str = "acknowledge a delivery";
         let mut attempt = 0;
         crash::point("ack.before");
         crash::sent(&self.mesh, &self.reply, &HeaderMap::new(), &word).await;

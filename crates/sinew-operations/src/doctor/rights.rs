@@ -14,8 +14,9 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
     let granted = match mesh.admin().rights().await {
         Ok(granted) => granted,
         Err(MeshError::Forbidden { .. }) => {
-            let text =
-                format!("the right to publish to {OWN_RIGHTS} is missing, so the others cannot be compared");
+            let text = format!(
+                "the right to publish to {OWN_RIGHTS} is missing, so the other rights cannot be compared"
+            );
             return say(
                 doctor,
                 CheckState::Fail,
@@ -30,13 +31,13 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         let info = mesh.client().server_info();
         let here = ["127.0.0.1", "localhost", "::1"].contains(&info.host.as_str());
         if !info.auth_required && here {
-            let text = "whoever reaches this server may do everything; it listens on this machine only";
+            let text = "anyone with access to this server has all rights; it listens on this machine only";
             return say(doctor, CheckState::Ok, text.to_owned(), None, None);
         }
         let text = if info.auth_required {
-            "these credentials may do everything in their account"
+            "these credentials have all rights in their account"
         } else {
-            "the server asks nobody for a password: whoever reaches it may do everything"
+            "the server does not require a password: anyone with access to it has all rights"
         };
         let hint = "sinew mesh permissions --format nats --user NAME:ROLE:LOGIN";
         return say(
@@ -52,11 +53,11 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
     let name = mesh.caller().name().unwrap_or_else(|| mesh.caller().to_string());
     let hint = || Some(table(&found.roles, mesh));
     if !found.missing.is_empty() {
-        let text = format!("as {of} {name} needs the right to {}", listed(&found.missing));
+        let text = format!("{name} as {of} requires the right to {}", listed(&found.missing));
         say(doctor, CheckState::Fail, text, Some(code::CREDENTIALS_LACK_RIGHT.as_str()), hint());
     }
     if !found.wide.is_empty() {
-        let text = format!("as {of} {name} does not need the right to {}", listed(&found.wide));
+        let text = format!("{name} as {of} does not require the right to {}", listed(&found.wide));
         say(doctor, CheckState::Warn, text, Some(code::CREDENTIALS_TOO_WIDE.as_str()), hint());
     }
     if found.roles.contains(&Role::Agent) && !found.roles.contains(&Role::Client) {
@@ -72,7 +73,7 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         });
     }
     if found.missing.is_empty() && found.wide.is_empty() {
-        say(doctor, CheckState::Ok, format!("{name} may do what {of} needs, and no more"), None, None);
+        say(doctor, CheckState::Ok, format!("{name} has exactly the rights that {of} requires"), None, None);
     }
 }
 

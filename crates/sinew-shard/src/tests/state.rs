@@ -180,7 +180,7 @@ fn answers_about_executions() {
         [
             "x Paused resume (by ada) and 1 more",
             "y Running a delay",
-            "z Waiting an operator: 3 executors ended while they had the execution in hand",
+            "z Waiting an operator: 3 executors crashed while they processed the execution",
         ]
     );
     assert_eq!((story.state.open_count(), story.state.held().count()), (2, 1));

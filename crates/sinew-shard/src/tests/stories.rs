@@ -375,15 +375,15 @@ pub(super) mod commands {
         a_person_answers_once: "
             start x ask | began x
             approve x | task x.a#1, yes
-            approve x | no nothing in the execution waits for a person
+            approve x | no no node of the execution waits for a person
         ";
         a_question_that_is_not_asked_has_no_answer: "
             start x one | began x, task x.a#1
-            approve x | no nothing in the execution waits for a person
+            approve x | no no node of the execution waits for a person
         ";
         a_node_that_does_not_wait_has_no_answer: "
             start x ask | began x
-            approve x node a | no no such node waits for a person; it was decided already, or never asked
+            approve x node a | no this node does not wait for a person; it may already be decided
         ";
         a_node_that_waits_is_answered_by_name: "
             start x ask | began x
@@ -391,7 +391,7 @@ pub(super) mod commands {
         ";
         only_the_person_who_may_decides: "
             start x vote | began x
-            approve x by eve | no eve may not decide this
+            approve x by eve | no eve is not permitted to decide this
             approve x by ada | finish x success, yes
         ";
         a_person_may_reject: "
@@ -637,9 +637,9 @@ pub(super) mod takeovers {
         a_held_execution_obeys_nothing_else: "
             start x one | began x, task x.a#1
             hold x | held x
-            pause x | no the execution was set aside
-            approve x | no the execution was set aside
-            retry x | no the execution was set aside
+            pause x | no the execution is held
+            approve x | no the execution is held
+            retry x | no the execution is held
         ";
         a_held_execution_keeps_its_id: "
             start x one | began x, task x.a#1

@@ -24,7 +24,7 @@ fn the_table_is_neither_too_wide_nor_too_narrow() {
         let code = i32::from(["executor", "gateway", "operator", "admin"].contains(&role));
         let [found] = &rights(&world, role, &[], code)[..] else { panic!("{role}") };
         let name = NORTH.user(role);
-        assert_eq!(found[2], format!("{name} may do what {role} needs, and no more"));
+        assert_eq!(found[2], format!("{name} has exactly the rights that {role} requires"));
         assert_eq!((&*found[0], &*found[1]), ("ok", ""));
     }
     // For a role that it is not meant for both are wrong.
@@ -41,7 +41,7 @@ fn a_guest_has_the_rights_of_an_agent_and_calls_whom_it_was_told_to() {
     let world = World::with(&accounts_with(&[], &["Guest:other"]), "");
     world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
     let [found] = &rights(&world, "Guest", &[], 0)[..] else { panic!("one word about rights") };
-    assert_eq!(found[2], "Guest may do what agent needs, and no more");
+    assert_eq!(found[2], "Guest has exactly the rights that agent requires");
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn a_right_that_is_missing_and_one_that_is_too_wide_are_named() {
         [said(
             "warn",
             "SINEW-7026",
-            format!("as operator {operator} does not need the right to subscribe to _INBOX.>"),
+            format!("{operator} as operator does not require the right to subscribe to _INBOX.>"),
         )]
     );
-    let missing = format!("as agent {agent} needs the right to publish to north.v1.card.{agent}");
-    let wide = format!("as agent {agent} does not need the right to publish to $JS.API.STREAM.LIST");
+    let missing = format!("{agent} as agent requires the right to publish to north.v1.card.{agent}");
+    let wide = format!("{agent} as agent does not require the right to publish to $JS.API.STREAM.LIST");
     assert_eq!(
         rights(&world, "agent", &[], 1),
         [said("fail", "SINEW-7025", missing.clone()), said("warn", "SINEW-7026", wide),]

@@ -217,7 +217,7 @@ fn console_reads(address: &str) {
         ("/traffic", "No message was set aside."),
         ("/workflows", "ended in the last hour"),
         ("/chat/orders", "Chat"),
-        ("/help", "the streams of mesh north are as they must be"),
+        ("/help", "the streams of mesh north are set up as required"),
     ] {
         let page = read_page(address, &format!("/console{path}"));
         assert!(page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200"), "{path}: {page}");
@@ -293,7 +293,7 @@ fn without_an_executor(world: &World) {
     assert!(said("client", &["execution", "list"], 0).contains("no executor serves 2 shards"));
     for view in ["describe", "tree", "result"] {
         let told = said("client", &["execution", view, "early"], 6);
-        assert!(told.contains("execution early is stored, and no executor has taken it"), "{view}: {told}");
+        assert!(told.contains("execution early is stored, but no executor has started it"), "{view}: {told}");
     }
     let told = said("client", &["execution", "describe", "of-another"], 3);
     assert!(told.contains("no executor serves its shard"), "{told}");

@@ -16,8 +16,18 @@ const AT_ONCE: Duration = Duration::from_millis(4_500);
 
 /// User, command, part of the subject, part of the message about the roles.
 const CASES: &[(&str, &[&str], &str, &str)] = &[
-    ("client", &["workflow", "deploy", "other.yaml"], "$O.north_PLANS.", "takes the role executor or admin"),
-    ("client", &["run", "other.yaml", "--mesh", "-q"], "$O.north_PLANS.", "takes the role executor or admin"),
+    (
+        "client",
+        &["workflow", "deploy", "other.yaml"],
+        "$O.north_PLANS.",
+        "requires the role executor or admin",
+    ),
+    (
+        "client",
+        &["run", "other.yaml", "--mesh", "-q"],
+        "$O.north_PLANS.",
+        "requires the role executor or admin",
+    ),
     (
         "client",
         &["mesh", "provision"],
@@ -32,7 +42,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "executor or gateway or operator",
     ),
     ("client", &["top", "--once"], "$KV.north_FLEET.shard.>", "executor or gateway or operator or admin"),
-    ("client", &["agent", "list", "--mesh", "--as", "ada"], "_INBOX_ada.", "takes the name ada"),
+    ("client", &["agent", "list", "--mesh", "--as", "ada"], "_INBOX_ada.", "requires the name ada"),
     (
         "operator",
         &["artifact", "put", "flow.yaml"],
@@ -59,7 +69,7 @@ const CASES: &[(&str, &[&str], &str, &str)] = &[
         "agent",
         &["serve", "agent", "booking.agent.yaml"],
         "north.v1.rpc.Booking.>",
-        "takes the role agent as Booking or executor",
+        "requires the role agent as Booking or executor",
     ),
     ("provisioner", &["execution", "list"], "north_WORKFLOWS", "executor or client"),
     ("executor", &["workflow", "deploy", "other.yaml"], "north.v1.workflow.other", "admin"),
@@ -83,7 +93,7 @@ fn what_is_not_permitted_says_so_at_once() {
         let began = Instant::now();
         let (_, said) = world.ends(&NORTH, role, args, 7);
         let took = began.elapsed();
-        for part in ["SINEW-7024", "may not", subject, who, "hint: "] {
+        for part in ["SINEW-7024", "is not permitted to", subject, who, "hint: "] {
             assert!(said.contains(part), "{role} {args:?} says nothing of {part}:\n{said}");
         }
         assert!(took < AT_ONCE, "{role} {args:?} took {took:?}");

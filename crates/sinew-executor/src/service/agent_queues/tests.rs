@@ -1,4 +1,4 @@
-//! Questions to a real server are counted.
+//! Counts the requests to a real server.
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;

@@ -66,13 +66,9 @@ fn other_ends_are_errors_that_say_what_to_do() {
     };
     let failed = task("FAILED", json!({"metadata": {METADATA: {"fault": fault}}}));
     check(&failed, AskedInput::Nothing, &["SINEW-5100: it is broken\n- one\n- two"]);
-    check(
-        &task("FAILED", json!({})),
-        AskedInput::Nothing,
-        &["SINEW-5100: the task failed without saying why"],
-    );
+    check(&task("FAILED", json!({})), AskedInput::Nothing, &["SINEW-5100: the task failed without a reason"]);
     check(&task("CANCELED", json!({})), AskedInput::Nothing, &["x7f3 was cancelled"]);
-    check(&task("WORKING", json!({})), AskedInput::Nothing, &["x7f3 goes on", "sinew://tasks/x7f3"]);
+    check(&task("WORKING", json!({})), AskedInput::Nothing, &["x7f3 is still running", "sinew://tasks/x7f3"]);
     let waits = task(
         "INPUT_REQUIRED",
         json!({"status": {"state": "TASK_STATE_INPUT_REQUIRED", "message":

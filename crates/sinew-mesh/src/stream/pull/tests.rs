@@ -1,5 +1,5 @@
-//! A consumer that was idle for longer than the server keeps a pull request receives later messages; readers notice a
-//! consumer that lives and delivers nothing.
+//! A consumer that was idle for longer than the server keeps a pull request receives later
+//! messages; readers detect a consumer that exists but delivers nothing.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
