@@ -1,4 +1,4 @@
-//! Effects that a fact requires outside the engine, and the reasons why an execution waits.
+//! Effects that a fact requires outside the engine, and reasons why an execution waits.
 
 use std::sync::Arc;
 

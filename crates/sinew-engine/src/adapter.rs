@@ -1,7 +1,8 @@
-//! Hooks by which a dialect decides: one adapter per dialect, no I/O.
+//! Hooks for decisions of a dialect: one adapter per dialect, without I/O.
 //!
-//! The engine calls these hooks while it decides. They read the [`AdapterContext`] and say what is next; they never change
-//! state, schedule, wait or persist. What they say becomes facts, so a hook is never asked twice for one decision.
+//! The engine calls these hooks while it decides. They read the [`AdapterContext`] and return the
+//! next step; they never change state, schedule, wait or persist. Their results become facts, so a
+//! hook is never called twice for one decision.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The fold. Total: any sequence of well-formed facts gives a state, and never a panic on facts of our own making.
+//! The fold. It is total: any sequence of well-formed facts gives a state, and facts of the engine
+//! never cause a panic.
 
 mod clocks;
 mod phases;

@@ -1,4 +1,4 @@
-//! View of the execution that an adapter reads while it decides.
+//! The view of an execution for its adapter.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,8 @@
-//! Facts: what the engine decided or learned, in the order in which it did.
+//! Facts: decisions and inputs of the engine, in order.
 //!
-//! State is the fold of facts, so a fact says everything `apply` needs beside the plan. Facts hold decisions
-//! (a branch that was chosen, a value that was computed), never something to be decided again on replay.
+//! State is the fold of facts, so a fact contains everything that `apply` needs in addition to the
+//! plan. Facts contain results of decisions (a chosen branch, a computed value), which are never
+//! decided again on replay.
 
 use std::sync::Arc;
 

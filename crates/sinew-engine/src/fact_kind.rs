@@ -1,4 +1,4 @@
-//! Kinds of facts, for checks and tables that look at the kind alone.
+//! Kinds of facts, for checks and tables that only need the kind.
 
 use crate::ActivationId;
 use crate::fact::Fact;

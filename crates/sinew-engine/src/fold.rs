@@ -1,7 +1,8 @@
-//! The checked fold, for journals that come from a store: damaged ones, and those of another plan, are refused.
+//! The checked fold for stored journals. Damaged journals and those of another plan are refused.
 //!
-//! `apply` trusts its facts, because `decide` has just made them. What was read back may hold anything that decodes, so
-//! here every id must exist and every fact must be possible where its activation stands (see [`crate::lifecycle`]).
+//! `apply` trusts its facts, because `decide` has just created them. A stored journal may contain
+//! anything that decodes, so the fold checks that every id exists and every fact is possible in the
+//! phase of its activation (see [`crate::lifecycle`]).
 
 use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::code;

@@ -1,4 +1,4 @@
-//! A plan with its adjacency worked out, shared by all executions of it.
+//! A plan with its adjacency, shared by all of its executions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Inputs of an execution: one closed list.
+//! Inputs of an execution, as a closed enum.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;

@@ -1,13 +1,13 @@
-//! The engine: what an input means now, as facts; what facts mean, as state; what must happen because of them,
-//! as actions.
+//! The engine: turns inputs into facts, facts into state, and facts into actions.
 //!
-//! Place in the flow: `Plan ──decide(Input)──▶ Facts ──append──▶ Journal ──apply──▶ State`, and
-//! `Facts ──react──▶ Actions`. [`Machine`] is one execution: [`Machine::handle`] takes an input, and the shell stores the
-//! round, then performs the actions. An action whose fact was not stored never happens; after a crash the shell replays
-//! the journal and performs [`Machine::outstanding`].
+//! Data flow: `Plan ──decide(Input)──▶ Facts ──append──▶ Journal ──apply──▶ State`, and
+//! `Facts ──react──▶ Actions`. [`Machine`] is one execution: [`Machine::handle`] takes an input,
+//! and the shell stores the round, then performs the actions. An action whose fact was not stored
+//! never happens; after a crash the shell replays the journal and performs
+//! [`Machine::outstanding`].
 //!
-//! It never reads a clock, a random source, a file or the network, never waits, and never knows a dialect: what
-//! differs between dialects is asked of an [`Adapter`].
+//! The engine never reads a clock, a random source, a file or the network, and never waits. It
+//! knows no dialect: an [`Adapter`] implements the differences between dialects.
 
 mod action;
 mod adapter;

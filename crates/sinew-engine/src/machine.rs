@@ -1,4 +1,4 @@
-//! One execution that takes inputs: the one place where `decide` and `react` are called.
+//! One execution that accepts inputs. Only this module calls `decide` and `react`.
 
 use std::sync::Arc;
 

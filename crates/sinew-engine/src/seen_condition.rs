@@ -1,4 +1,4 @@
-//! Conditions of a node as people read them afterwards: the text, and the values that it named.
+//! Evaluated conditions of a node for display: the text and the values that it refers to.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Optional JSON values where null is a value of its own: a member that is there is `Some`, null or not.
+//! Optional JSON values in which null is a value: a present member is `Some`, null or not.
 
 use serde::{Deserialize, Deserializer};
 

@@ -1,6 +1,7 @@
-//! The fold of facts: everything the engine knows of one execution.
+//! The state of one execution: the fold of its facts.
 //!
-//! Maps are ordered (`BTreeMap`), so the same facts give the same state, byte for byte, on any machine.
+//! Maps are ordered (`BTreeMap`), so the same facts give the same state, byte for byte, on any
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Tests of the engine, case by case and in general.
+//! Tests of the engine, by case and by property.
 //!
-//! Cases are data: a plan in short hand ([`plan`]), its inputs, and the facts that must follow ([`check`]).
-//! After every input of every test the state must be the fold of the journal, as stored ([`world`]).
+//! Cases are data: a plan in short notation ([`plan`]), its inputs, and the expected facts
+//! ([`check`]). After every input of every test, the state must equal the fold of the stored
+//! journal ([`world`]).
 
 mod adapter;
 mod plan;

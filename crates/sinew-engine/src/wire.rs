@@ -1,7 +1,7 @@
-//! Rounds as bytes: the schema is `proto/sinew/v1/journal.proto`.
+//! Encoding of rounds; the schema is `proto/sinew/v1/journal.proto`.
 //!
-//! Encoding is canonical (equal rounds give equal bytes). Decoding takes bytes from anywhere: it refuses what this
-//! version does not know and never panics.
+//! Encoding is canonical (equal rounds give equal bytes). Decoding accepts untrusted bytes: it
+//! refuses content that this version does not know, and never panics.
 
 mod decode;
 mod encode;

@@ -1,4 +1,4 @@
-//! Rules that each plan must follow, in every dialect.
+//! Rules for all plans, independent of the dialect.
 
 use crate::{JoinRule, NodeIndex, NodeOperation, Plan};
 

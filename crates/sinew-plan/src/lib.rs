@@ -1,11 +1,11 @@
-//! The plan: what a dialect lowers a workflow file into, and all that the engine knows of it.
+//! The plan: the result of lowering a workflow file, and the engine's only knowledge of it.
 //!
-//! Place in the flow: `file ──dialect.lower──▶ Plan ──engine.decide──▶ facts`. A plan is immutable data; it
-//! serialises to JSON and is identified by the sha256 of its canonical form, so an execution keeps the version
-//! it was started with.
+//! Position in the data flow: `file ──dialect.lower──▶ Plan ──engine.decide──▶ facts`. A plan is
+//! immutable data; it serialises to JSON and is identified by the sha256 of its canonical form, so
+//! an execution keeps the version that it was started with.
 //!
-//! A plan never holds code, file places or a dialect's types: what only the dialect understands travels in the
-//! `extra` values, which the engine hands back unread.
+//! A plan never contains code, file positions or types of a dialect: data that only the dialect
+//! understands is stored in the `extra` values, which the engine passes back unread.
 
 mod canonical;
 mod check;

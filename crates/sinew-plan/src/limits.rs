@@ -1,4 +1,4 @@
-//! Budgets for everything that can run away.
+//! Limits of loops, retries, maps, nesting and other unbounded work.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! The A2A 1.0 shapes, imported from `a2a-protocol-types` here and nowhere else.
+//! The A2A 1.0 types. Only this module imports `a2a-protocol-types`.
 //!
-//! They read 0.3 enum words and ignore unknown fields. Keep a card's raw bytes beside the parsed card where a signature
-//! has to be checked: parsing drops what it does not know.
+//! They read enum names of 0.3 and ignore unknown fields. Keep the raw bytes of a card to check its
+//! signature, because parsing drops unknown fields.
 
 pub use a2a_protocol_types::error::A2A_ERROR_DOMAIN;
 pub use a2a_protocol_types::message::PartContent;

@@ -1,6 +1,7 @@
-//! Keys of programs and people that call a gateway: their records in the stream ACCESS, and their form in requests.
+//! Keys of programs and people that call a gateway: their records in the stream ACCESS, and their
+//! form in requests.
 //!
-//! The secret of a key has 160 random bits and is shown once. The mesh keeps a digest of it, from which it cannot be found.
+//! The secret of a key has 160 random bits and is shown once. The mesh stores only a digest of it.
 
 use std::fmt;
 

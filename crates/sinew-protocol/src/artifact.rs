@@ -1,4 +1,5 @@
-//! Artifacts by name: checked names, references, what is known of stored bytes, and `artifact://` addresses.
+//! Artifacts by name: checked names, references, metadata of stored bytes, and `artifact://`
+//! addresses.
 
 use crate::code;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Canonical JSON by RFC 8785 (JCS): the form that signatures of cards are made over.
+//! Canonical JSON by RFC 8785 (JCS), the input of card signatures.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Agent cards: how agents and workflows announce themselves, and what a reader finds in their extensions.
+//! Agent cards of agents and workflows, and their extensions.
 
 #[cfg(test)]
 mod tests;

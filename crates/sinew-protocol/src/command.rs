@@ -1,7 +1,8 @@
 //! Bodies of commands: requests to an execution.
 //!
-//! Caller, operation and id of a command stand in its subject ([`Subject::Command`](crate::Subject::Command)), where rights to
-//! publish make them trustworthy. A body never names its sender.
+//! The subject contains caller, operation and id of a command
+//! ([`Subject::Command`](crate::Subject::Command)), where publish rights make them trustworthy. A
+//! body never names its sender.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! A deployed workflow: one version of it, as the stream of workflows keeps it.
+//! One version of a deployed workflow, as the stream of workflows stores it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Why an attempt, an activation or an execution did not succeed: one shape for the journal, the wire and the CLI.
+//! The reason why an attempt, an activation or an execution failed: one type for the journal, the
+//! wire and the CLI.
 
 use std::borrow::Cow;
 use std::fmt;

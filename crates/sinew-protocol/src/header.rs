@@ -1,5 +1,5 @@
-//! Message headers the mesh reads and writes. `Nats-*` headers are commands to the server: all but [`MESSAGE_ID`] are
-//! stripped from what comes in.
+//! Message headers that the mesh reads and writes. `Nats-*` headers are commands to the server: all
+//! except [`MESSAGE_ID`] are stripped from incoming messages.
 
 /// Media type of the body: [`JSON`] when absent.
 pub const CONTENT_TYPE: &str = "Content-Type";

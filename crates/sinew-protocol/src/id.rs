@@ -1,7 +1,8 @@
-//! Deterministic ids, and the codec that makes any name a subject token.
+//! Deterministic ids, and the codec that turns any name into a subject token.
 //!
-//! An id is a pure function of what it names, so a replayed journal and a restarted executor arrive at the same ids and a
-//! repeated request names the same execution. All of them are legal subject tokens: `[A-Za-z0-9_-]{1,64}`.
+//! An id is a pure function of the thing that it identifies, so a replayed journal and a restarted
+//! executor compute the same ids, and a repeated request names the same execution. All ids are
+//! valid subject tokens: `[A-Za-z0-9_-]{1,64}`.
 
 use crate::code;
 use std::fmt;

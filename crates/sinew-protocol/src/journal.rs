@@ -1,7 +1,8 @@
-//! Contents of a shard's journal and of the history, as plain data beside its protobuf (`proto/sinew/v1/journal.proto`).
+//! Contents of a shard's journal and of the history, as plain data next to its protobuf
+//! (`proto/sinew/v1/journal.proto`).
 //!
-//! Rounds stay opaque bytes here: only the engine knows facts. Decoding is strict about ids and kinds, and ignores fields
-//! that it does not know.
+//! Rounds are opaque bytes: only the engine knows facts. Decoding is strict about ids and kinds,
+//! and ignores unknown fields.
 
 #[cfg(test)]
 mod tests;

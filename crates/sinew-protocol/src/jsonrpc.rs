@@ -1,6 +1,7 @@
-//! JSON-RPC 2.0 around A2A's operations: what a door reads and writes, and what its callers do.
+//! JSON-RPC 2.0 for A2A operations, for endpoints and their callers.
 //!
-//! The bytes are those of A2A's JSON-RPC binding over HTTP; `proto/a2a-nats-binding.md` says what surrounds them here.
+//! The bytes are those of A2A's JSON-RPC binding over HTTP; `proto/a2a-nats-binding.md` specifies
+//! the other parts of the binding.
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
-//! The words on Sinew's wire, and nothing that moves them.
+//! The data types of Sinew's wire protocol, without transport.
 //!
-//! Every other crate starts here: deterministic ids, faults and their operator codes, artifact references, A2A shapes,
-//! agent cards, mesh messages in both of their vocabularies, tool declarations, and the one table of each kind of name
-//! (subjects, streams, headers, environment variables). Values come in as bytes or JSON and leave the same way.
+//! All other crates depend on it: deterministic ids, faults and their operator codes, artifact
+//! references, A2A types, agent cards, mesh messages in both vocabularies, tool declarations, and
+//! one table for each kind of name (subjects, streams, headers, environment variables). Values are
+//! read from and written to bytes or JSON.
 //!
-//! It never does I/O, never reads a clock or a random source, and never decides what a workflow does next.
+//! This crate never performs I/O, reads a clock or a random source, or decides what a workflow does
+//! next.
 
 pub mod a2a;
 pub mod access;

@@ -1,4 +1,5 @@
-//! Offers of agents to hosts of the Model Context Protocol: what an agent is for them, and what it asks of them.
+//! Offers of agents to hosts of the Model Context Protocol: the kind of the offer, and its
+//! requirements.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

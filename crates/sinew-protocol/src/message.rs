@@ -1,7 +1,9 @@
-//! The workflow protocol: data parts that executors, agents and operators exchange inside A2A messages.
+//! The workflow protocol: data parts that executors, agents and operators exchange inside A2A
+//! messages.
 //!
-//! Two vocabularies of these messages are in use (see [`Vocabulary`]). Reading takes either, mixed freely; writing takes
-//! the vocabulary as an argument. Optional fields are left out when they are empty, and unknown fields are ignored.
+//! Two vocabularies of these messages are in use (see [`Vocabulary`]). Readers accept both, in any
+//! mixture; writers take the vocabulary as an argument. Empty optional fields are omitted, and
+//! unknown fields are ignored.
 
 mod protobuf;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Bodies that are larger than a message: cut into parts that carry `Sinew-Part: i/n`, and put together again.
+//! Bodies that exceed the message limit: split into parts with `Sinew-Part: i/n`, and reassembled.
 
 use std::fmt;
 

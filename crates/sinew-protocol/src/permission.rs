@@ -1,7 +1,7 @@
 //! Subjects that each role may publish and read: one table, expanded for a namespace and a user.
 //!
-//! A tenant is a NATS account; inside one, only these subjects separate users. Each subject that is not listed is
-//! refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
+//! A tenant is a NATS account; within an account, only these subjects separate users. All other
+//! subjects are refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
 
 mod compare;
 mod guest;

@@ -1,6 +1,7 @@
-//! Waits for people that callers know of: what an execution reports to the task that it works for.
+//! Waits for people in callees: the report of an execution to the task that it works for.
 //!
-//! Clocks above a question stop while a person is waited for, so a report carries a proof that only executors can make.
+//! Clocks above a question stop while a person is waited for, so a report carries a proof that only
+//! executors can create.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Webhooks of programs outside that hear of a task: records of the stream PUSHES.
+//! Webhooks of external programs that receive updates of a task: records of the stream PUSHES.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

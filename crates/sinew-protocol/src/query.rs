@@ -1,7 +1,8 @@
-//! Questions to the owner of a shard, and what it answers.
+//! Queries to the owner of a shard, and its answers.
 //!
-//! A question is JSON. The answer to [`Query::Get`] is an [`ExecutionRecord`](crate::journal::ExecutionRecord) as
-//! protobuf; all others, and every refusal, are JSON ([`Answer`]). Either may come in parts ([`crate::part`]).
+//! A query is JSON. The answer to [`Query::Get`] is an
+//! [`ExecutionRecord`](crate::journal::ExecutionRecord) as protobuf; all other answers, and every
+//! refusal, are JSON ([`Answer`]). Both may be sent in parts ([`crate::part`]).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Starts by request: what the owner of a shard answers, and keys that say when they were made.
+//! Start requests: the answers of a shard's owner, and keys with a creation time.
 //!
-//! A start that is answered with [`StartAnswer::Stored`] is part of the journal. Without an answer nothing is known of it:
-//! the same start is then sent as a command, and its id keeps it from beginning twice.
+//! A start that is answered with [`StartAnswer::Stored`] is part of the journal. Without an answer
+//! its outcome is unknown: the same start is then sent as a command, and its id prevents a second
+//! execution.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! The JetStream streams of the mesh and what each must be set to; provisioning writes them, `doctor` compares them.
+//! The JetStream streams of the mesh and their required settings; provisioning writes them,
+//! `doctor` compares them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every subject of the mesh, built and read in one place: `{namespace}.v1.{kind}.…`.
+//! Builder and parser of all subjects of the mesh: `{namespace}.v1.{kind}.…`.
 //!
 //! Names from users become tokens ([`Token::of`]) and are never pasted into a subject.
 

@@ -1,7 +1,9 @@
-//! Tasks and their results as A2A messages: what Sinew adds to a request, how a result is built, and how one is read.
+//! Tasks and their results as A2A messages: Sinew's additions to a request, and building and
+//! reading of results.
 //!
-//! Agents that know nothing of Sinew are read too: a completed task without a structured result has its artifacts, its
-//! data or its text as output. All that an agent says is untrusted: everything has a limit, and codes are checked.
+//! Third-party agents are supported: the output of a completed task without a structured result is
+//! its artifacts, its data or its text. Everything that an agent sends is untrusted: all sizes are
+//! limited, and codes are checked.
 
 mod artifact;
 mod log;

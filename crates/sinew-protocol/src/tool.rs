@@ -1,7 +1,8 @@
-//! Workflows as tools of language models: the declaration a model sees, and the message a call becomes.
+//! Workflows as tools of language models: the declaration for the model, and the message of a call.
 //!
-//! A call has two modes. In parameter mode the model writes the input, which is checked and stored as an artifact; in
-//! artifact mode it names an artifact that exists, whose bytes never pass through the model again.
+//! A call has two modes. In parameter mode the model writes the input, which is checked and stored
+//! as an artifact; in artifact mode it names an existing artifact, whose bytes do not pass through
+//! the model again.
 
 mod render;
 mod strict;

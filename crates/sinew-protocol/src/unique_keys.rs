@@ -1,4 +1,4 @@
-//! JSON in which no object has a key twice: readers differ in which of the two they keep.
+//! JSON without duplicate keys: readers differ in which of two values they keep.
 
 use crate::code;
 use std::borrow::Cow;

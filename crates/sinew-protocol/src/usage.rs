@@ -1,7 +1,8 @@
-//! Usage of language models, as agents tell it with a result: turns, calls, tokens and price.
+//! Usage of language models that agents report with a result: turns, calls, tokens and price.
 //!
-//! An agent tells what it used itself, and in `children` the sum of what agents and workflows used that it called. An execution
-//! that answers a task tells everything of its nodes as `children`: it asked no model itself.
+//! An agent reports its own usage, and in `children` the sum over the agents and workflows that it
+//! called. An execution that answers a task reports all usage of its nodes as `children`, because
+//! it calls no model itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Webhook triggers: records of the stream ACCESS by which requests of others start executions.
+//! Webhook triggers: records of the stream ACCESS that let third-party requests start executions.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Scripts of a workflow, evaluated by workers of this process. Their outcomes are the reply to an ask.
+//! Evaluation of workflow scripts by workers of this process. The outcome is the reply to an ask.
 
 use sinew_protocol::code;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! One execution of one process: a machine that keeps its rounds, with its id and program.
+//! One execution in one process: a machine that keeps its rounds, with its id and program.
 
 use std::sync::Arc;
 

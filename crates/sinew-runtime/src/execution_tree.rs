@@ -1,4 +1,4 @@
-//! Executions that run together: one that was asked for and the sub-workflows it starts.
+//! An execution and the sub-workflows that it starts, which run together.
 
 use sinew_protocol::code;
 use std::collections::VecDeque;

@@ -1,10 +1,12 @@
-//! Runs executions in one process: in real time with agents that answer when they please, or in virtual time.
+//! Runs executions in one process, in real or virtual time.
 //!
-//! Place in the flow: it owns an execution's journal and performs the engine's actions in the fixed order decide →
-//! append → apply → act. [`local`] runs in real time; [`sim`] runs in virtual time with stubbed agents, the same on every
-//! machine, and can lose its memory at any fact. [`execution_tree`] holds an execution with its children for both.
+//! Position in the data flow: this crate owns an execution's journal and performs the engine's
+//! actions in the fixed order decide → append → apply → act. [`local`] runs in real time; [`sim`]
+//! runs in virtual time with stubbed agents, deterministic on every machine, and can crash after
+//! any fact. [`execution_tree`] holds an execution with its children for both.
 //!
-//! It never decides what a workflow does next, never keeps anything beyond the process, and knows no mesh.
+//! This crate never decides what a workflow does next, stores nothing beyond the process, and does
+//! not depend on the mesh.
 
 pub mod evaluation;
 pub mod execution_tree;

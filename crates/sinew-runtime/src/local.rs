@@ -1,4 +1,5 @@
-//! Real time: agents that answer when they please, people who signal when they please. Nothing survives the process.
+//! Executions in real time, with agents and people outside of the engine's control. Nothing
+//! survives the process.
 
 use sinew_protocol::code;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Virtual time: stubbed agents, no waiting, the same on every machine.
+//! Executions in virtual time: stubbed agents, no waiting, deterministic on every machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

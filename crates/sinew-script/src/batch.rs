@@ -1,4 +1,4 @@
-//! Calls of functions as data: asked for by a workflow, performed by a shell, answered by a fact.
+//! Function calls as data: requested by a workflow, performed by a shell, answered by a fact.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Errors of a script, with the place in the author's text.
+//! Errors of a script, with their position in the author's text.
 
 use serde::{Deserialize, Serialize};
 use sinew_codes as code;

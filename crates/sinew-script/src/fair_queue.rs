@@ -1,9 +1,9 @@
-//! Waiting requests, in lanes by the record of their owners.
+//! Waiting requests, in lanes by the history of their owners.
 //!
-//! Owners whose evaluations were short wait in the quick lane, owners with a recent long one in the slow lane, and
-//! unknown owners between them. A worker of a lane takes no request of a slower lane, so a long script delays only
-//! requests of its own lane and of slower ones. Each lane has workers of its own, so none starves. Within a lane,
-//! owners take turns.
+//! Owners with short evaluations wait in the quick lane, owners with a recent long one in the slow
+//! lane, and unknown owners in a lane between them. A worker of a lane takes no request of a slower
+//! lane, so a long script delays only requests of its own lane and of slower ones. Each lane has
+//! its own workers, so no lane starves. Within a lane, owners take turns.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

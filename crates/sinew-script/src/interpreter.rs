@@ -1,7 +1,8 @@
-//! The interpreter: compiles program texts, keeps them, and calls them.
+//! The interpreter: compiles programs, caches them, and calls them.
 //!
-//! Our last lines check the result *inside* the interpreter, where its limits hold: a list that contains
-//! itself twice forty times over is small there and would fill the machine on its way out.
+//! Appended lines check the result *inside* the interpreter, where its limits apply: a list that
+//! contains itself twice, forty levels deep, is small inside the interpreter and would exhaust
+//! memory during conversion.
 
 use std::{
     collections::HashMap,

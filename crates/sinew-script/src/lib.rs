@@ -1,16 +1,18 @@
 //! Python functions of workflow files.
 //!
-//! This is the only crate that knows which interpreter runs them (monty). A [`Function`] is a lambda or a `def` of one
-//! argument; a [`CallBatch`] is some calls as data, which a workflow asks for and a shell performs.
+//! Only this crate depends on the interpreter (monty). A [`Function`] is a lambda or a `def` of one
+//! argument; a [`CallBatch`] is a list of calls as data, which a workflow requests and a shell
+//! performs.
 //!
-//! Code from a file never reaches the host: there is no file, network, clock or environment access, and
-//! importing anything that would need them is an error. Time, recursion, the size of a single allocation and
-//! the sizes of source and result are limited (see [`Limits`]). The interpreter cannot keep all of these limits by
-//! itself, so a program calls [`use_worker_processes`]: scripts are then compiled and called in processes of their own,
-//! with limits on memory and processor time, which are ended and replaced when a script breaks them.
+//! Code from a file never reaches the host: it has no access to files, network, clock or
+//! environment, and imports that need them are errors. Time, recursion, the size of a single
+//! allocation and the sizes of source and result are limited (see [`Limits`]). The interpreter
+//! cannot enforce all of these limits itself, so a program calls [`use_worker_processes`]: scripts
+//! are then compiled and called in separate processes with limits on memory and processor time,
+//! which are killed and replaced when a script exceeds them.
 //!
-//! This crate never reads files, never keeps state between two evaluations, and never evaluates on replay:
-//! time limits are not deterministic, so callers journal the results they get here.
+//! This crate never reads files, keeps no state between evaluations, and never evaluates on replay:
+//! time limits are not deterministic, so callers journal the results.
 
 mod batch;
 mod error;

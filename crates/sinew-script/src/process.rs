@@ -1,4 +1,4 @@
-//! The parent's side of a worker process: start, ask, end.
+//! The parent's side of a worker process: start, request, end.
 
 use std::{
     io::{self, Read, Write},

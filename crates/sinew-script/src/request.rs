@@ -1,6 +1,6 @@
-//! Requests to a worker and its answers, as lines of its protocol.
+//! Requests to a worker and its answers, as frames of its protocol.
 //!
-//! A frame is the length of its content, four bytes with the lowest first, then JSON.
+//! A frame is the length of its content (four bytes, little-endian), followed by JSON.
 
 use std::{
     io::{self, Read, Write},

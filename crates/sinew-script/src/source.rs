@@ -1,4 +1,4 @@
-//! Looks at the author's text without running it: which function to call.
+//! Analysis of the author's text without running it: which function to call.
 
 /// Name of the first function defined at top level: `def name(...)` or `name = lambda ...`.
 /// Text inside strings, brackets and comments does not count. Names that begin with an underscore are helpers; only a

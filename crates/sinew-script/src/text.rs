@@ -1,4 +1,5 @@
-//! How Python writes and judges JSON values; templates and conditions of Python-born dialects need it.
+//! Python's formatting and truth of JSON values, for templates and conditions of dialects that come
+//! from Python.
 
 use std::fmt::Write as _;
 

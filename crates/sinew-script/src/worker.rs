@@ -1,7 +1,7 @@
-//! A worker: a process of its own that evaluates scripts for the one that started it.
+//! A worker: a process that evaluates scripts for its parent process.
 //!
-//! An evaluation may exhaust the memory, overflow the stack or run inside one operation that the interpreter cannot
-//! interrupt. In a process of its own it ends that process and nothing else.
+//! An evaluation may exhaust the memory, overflow the stack or run inside one operation that the
+//! interpreter cannot interrupt. In a separate process it ends only that process.
 
 use std::{
     fs,

@@ -1,7 +1,8 @@
-//! The cores that an evaluation may use: a long one leaves one of them to everybody else.
+//! The cores that an evaluation may use: long evaluations leave one core free.
 //!
-//! A thread that wakes up on a busy core waits for a few milliseconds, whatever the priorities of the two are. If long
-//! evaluations kept every core busy, each step of each short one, and of the process that asks for it, would wait so.
+//! A thread that wakes up on a busy core waits for a few milliseconds, whatever the two priorities
+//! are. If long evaluations kept every core busy, each step of each short evaluation, and of the
+//! requesting process, would wait in this way.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::WorkerCores;

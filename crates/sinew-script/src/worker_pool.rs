@@ -1,6 +1,7 @@
-//! A few threads that evaluate for everybody, each with a worker process of its own.
+//! A pool of threads that evaluate scripts, each with its own worker process.
 //!
-//! [`FairQueue`] says which thread takes which request: short scripts do not wait for long ones, and owners take turns.
+//! [`FairQueue`] assigns requests to threads: short scripts do not wait for long ones, and owners
+//! take turns.
 
 use std::{
     hash::{BuildHasher, RandomState},

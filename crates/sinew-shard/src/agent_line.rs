@@ -1,5 +1,6 @@
-//! How many calls an agent is given at once by one shard: all there are, until it says that it has no room; from then on
-//! as many as it took, and now and then one more. So a wide fan-out waits in line and not in refusals.
+//! Adaptive concurrency limit of a shard per agent: unlimited until the first refusal, then the
+//! number of accepted calls, plus one more from time to time. A wide fan-out therefore queues
+//! instead of causing refusals.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Seeded bugs: faults that tests switch on to prove that they are noticed.
+//! Seeded bugs: faults that tests enable to prove that they are detected.
 //!
 //! [`seeded_bug`] is the constant `false` outside of the tests of this crate.
 

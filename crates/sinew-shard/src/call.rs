@@ -1,4 +1,4 @@
-//! A task as an execution hands it out: everything a request to an agent is built of.
+//! A task of an execution with everything that a request to an agent needs.
 
 use sinew_protocol::code;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Ids of executions that were closed lately, so that the owner knows of a new id that no record can have it.
+//! Ids of recently closed executions, which spare a lookup in the history for new ids.
 //!
-//! A key of [`sinew_protocol::start::new_key`] says when it was made. No execution starts before its key was made, and
-//! an owner refuses keys of the future. An owner knows all ids that were closed since it opened the shard, but for those that
-//! it forgot. So a key that is younger than both was never used, unless its id is open or among the known ones.
+//! A key of [`sinew_protocol::start::new_key`] contains its creation time. No execution starts
+//! before its key was created, and an owner refuses keys from the future. An owner knows all ids
+//! that were closed since it opened the shard, except those that it dropped. A key that is younger
+//! than both was therefore never used, unless its id is open or among the known ones.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

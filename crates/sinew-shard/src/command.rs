@@ -1,4 +1,4 @@
-//! Starts and other commands, obeyed or refused; results, taken or passed over.
+//! Starts and other commands, accepted or rejected; results, accepted or ignored.
 
 use std::sync::Arc;
 

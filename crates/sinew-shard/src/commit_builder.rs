@@ -1,4 +1,4 @@
-//! A commit in the making, and the effects that follow once it is stored.
+//! A commit under construction, and its effects after it is stored.
 
 use indexmap::IndexMap;
 use sinew_engine::{Action, Fact};

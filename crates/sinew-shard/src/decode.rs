@@ -1,4 +1,4 @@
-//! Messages of a shard's streams, decoded: subjects, proofs and bodies are checked before anything is looked up.
+//! Decoding of a shard's messages: subjects, proofs and bodies are checked before any lookup.
 
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::subject::Operation;

@@ -1,10 +1,10 @@
 //! The mesh protocol events of an execution: a projection of its facts, the same for every dialect.
 //!
-//! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Unlike the source's engine, a failed or
-//! skipped node gets its result event too.
+//! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Unlike in the source's engine,
+//! failed and skipped nodes also have a result event.
 //!
-//! Events name inputs and outputs by artifact. Agents store some of these; all others are values of the record under a
-//! name ([`value_artifacts`]), so that nothing is stored twice.
+//! Events name inputs and outputs by artifact. Agents store some of these; all others are named
+//! values of the record ([`value_artifacts`]), so that no value is stored twice.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A commit on its way into the journal, with the messages that leave once it is stored.
+//! A commit that is being appended, with the messages to send after it is stored.
 
 use std::sync::Arc;
 

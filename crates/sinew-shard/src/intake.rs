@@ -1,8 +1,8 @@
-//! Messages on their way to inputs: what a message means, and what has to be looked up before it can be decided.
+//! Conversion of messages to inputs: decoding, and the lookups that a decision requires.
 //!
-//! A message is decoded into a [`PendingInput`]. The shell first quarantines what cannot be used, then answers the
-//! look-ups one by one, and then has a [`ShardInput`]. A message that cannot be decoded is quarantined before the
-//! position of the journal passes it.
+//! A message is decoded into a [`PendingInput`]. The shell first quarantines unusable messages,
+//! then answers the lookups one by one, which results in a [`ShardInput`]. A message that cannot be
+//! decoded is quarantined before the position of the journal passes it.
 
 use bytes::Bytes;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A journal on its way to a state: commits go in, in order; open executions are left.
+//! Folds the commits of a journal, in order, into the open executions of a shard.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -1,10 +1,11 @@
 //! The owner of one shard as a pure core.
 //!
-//! Place in the flow: between the engine, which decides for one execution, and the executor, which reads, appends,
-//! publishes and calls. [`ShardOpening`] takes a journal over, [`ShardState`] takes inputs and returns commits and
-//! messages, [`ShardManager`] decides which shards an executor works on.
+//! Position in the data flow: between the engine, which decides for one execution, and the
+//! executor, which reads, appends, publishes and calls. [`ShardOpening`] takes over a journal,
+//! [`ShardState`] takes inputs and returns commits and messages, [`ShardManager`] decides which
+//! shards an executor serves.
 //!
-//! It never reads a clock, never waits, and never performs I/O: the time and all inputs come in as arguments.
+//! This crate never reads a clock, waits or performs I/O: the time and all inputs are arguments.
 
 pub mod events;
 pub mod membership;

@@ -1,4 +1,4 @@
-//! The shards of one executor: which loops run, why one stops, and what follows when it has ended.
+//! The shards of one executor: which loops run, why a loop stops, and what follows its end.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

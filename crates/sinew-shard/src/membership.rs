@@ -1,7 +1,7 @@
-//! Executors among themselves: who lives, and which shards each of them should own.
+//! Membership of executors: which are alive, and which shards each should own.
 //!
-//! Ownership here is a matter of speed and of even shares. The position in a shard's journal keeps two owners from doing
-//! harm: one of them loses it.
+//! Ownership only affects speed and the distribution of shards. Two owners of a shard do no harm,
+//! because the position in its journal fences one of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;

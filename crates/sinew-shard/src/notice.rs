@@ -1,4 +1,4 @@
-//! Observations of a shard's owner that are not part of its journal: for logs and metrics.
+//! Observations of a shard's owner for logs and metrics. They are not part of the journal.
 
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, TaskId, Token};

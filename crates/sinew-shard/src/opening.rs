@@ -1,7 +1,9 @@
-//! The opening of a shard by a new owner: read the journal, claim it, fold what is open, repeat what has no end.
+//! Opening of a shard by a new owner: read the journal, claim it, fold open executions, repeat
+//! unfinished work.
 //!
-//! Order: the claim is the first message of the new owner and fences the old one, so it is stored before anything is
-//! folded or sent. Executions are folded in groups, and each group is noted before it is touched.
+//! The claim is the first message of the new owner and fences the old one, so it is stored before
+//! executions are folded or messages sent. Executions are folded in groups, and each group is noted
+//! before it is processed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The other side of a request: what a workflow was sent, and what it answers in the end.
+//! The answer to a request: how a workflow was called, and how its end answers the call.
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ExecutionOutcome, TerminalStatus};

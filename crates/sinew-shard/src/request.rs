@@ -1,8 +1,8 @@
-//! A task as the A2A message that asks an agent for it.
+//! A task as an A2A message to its agent.
 //!
-//! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Parts, in order: the request itself as data, the
-//! instruction, the input (as the address of an artifact, or as text for agents that take one text), and a reminder
-//! of how to name the result.
+//! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Parts, in order: the request
+//! as data, the instruction, the input (as the address of an artifact, or as text for agents that
+//! accept one text), and a reminder of how to name the result.
 
 use serde_json::{Value, json};
 use sinew_protocol::a2a::{Message, Part, SendMessageRequest};

@@ -1,6 +1,7 @@
-//! Which starts of one execution are the same start, and which ids a caller may start under.
+//! Equality of starts of one execution, and the ids that a caller may use.
 //!
-//! Pure. An id is known to everybody who can compute it, so the id alone does not say whose execution it is.
+//! Pure code. Anyone who can compute an id knows it, so the id alone does not identify the owner of
+//! an execution.
 
 use crate::bug::seeded_bug;
 use sinew_protocol::code;

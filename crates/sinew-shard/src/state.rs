@@ -1,8 +1,9 @@
 //! The state of a shard's owner: many executions, one journal.
 //!
-//! A turn has four parts. Inputs are handled, the commit is polled and stored by the shell, the outgoing messages are
-//! polled and sent, and the turn ends with eviction and, at times, a purge. Nothing leaves before its commit is stored:
-//! [`ShardState::poll_outgoing`] returns nothing of a commit that [`ShardState::handle_stored`] does not know.
+//! A turn has four parts: inputs are handled; the commit is polled and stored by the shell;
+//! outgoing messages are polled and sent; and the turn ends with eviction and sometimes a purge. No
+//! message is sent before its commit is stored: [`ShardState::poll_outgoing`] returns messages of a
+//! commit only after [`ShardState::handle_stored`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

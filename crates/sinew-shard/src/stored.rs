@@ -1,4 +1,4 @@
-//! An execution as the journal holds it: bytes whose meaning is not known yet.
+//! An execution in encoded form, as the journal stores it.
 
 use std::sync::Arc;
 

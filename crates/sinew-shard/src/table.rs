@@ -1,7 +1,8 @@
 //! The open executions of a shard: active, evicted and held ones, with their deadlines.
 //!
-//! An execution without inputs for a while is evicted: only its stored facts are kept, and they are folded again when an
-//! input comes. So the memory of a table is bounded, except for the facts themselves.
+//! An execution without recent inputs is evicted: only its stored facts are kept, and they are
+//! folded again on the next input. The memory of a table is therefore bounded, except for the
+//! facts.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,7 +1,9 @@
-//! The care with which a new owner catches up: work in hand is noted before it is touched.
+//! Protection of a takeover against work that crashes its owner: work is noted before it is
+//! processed.
 //!
-//! Costs two writes for each group of work until the messages that waited at the takeover are part of the journal, and
-//! nothing after that. See [`TakeoverNote`]. The shell stores the notes that the functions return before it goes on.
+//! The notes cost two writes for each group of work until the messages that waited at the takeover
+//! are part of the journal, and nothing afterwards. See [`TakeoverNote`]. The shell stores the
+//! returned notes before it continues.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,10 @@
-//! The note of a shard's owner about the work it has in hand while it catches up after a takeover.
+//! The note of a shard's owner about work in progress while it catches up after a takeover.
 //!
-//! Pure. An execution or a message that ends the process of its owner would end every successor's too. The note outlives
-//! the process, so a successor learns what its predecessors had in hand when they ended. A process can also be killed
-//! from outside at any time. So one death proves nothing: groups of suspects become smaller with each death, and only an
-//! item that was in hand at three deaths in a row, the last time alone, is condemned.
+//! Pure code. An execution or message that crashes its owner would crash every successor too. The
+//! note outlives the process, so a successor learns which work was in progress at the crash. A
+//! process can also be killed from outside at any time, so one crash proves nothing: groups of
+//! suspects become smaller with each crash, and only an item that was in progress at three crashes
+//! in a row, the last time alone, is condemned.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Unit tests in short hand, a simulation of a mesh, and the seeded bugs that they have to catch.
+//! Unit tests in short notation, a simulation of a mesh, and seeded bugs that it must detect.
 
 mod bugs;
 pub(crate) mod kit;

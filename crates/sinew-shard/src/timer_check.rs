@@ -1,7 +1,8 @@
-//! Which due timers of a shard may fire.
+//! Selection of the due timers of a shard that may fire.
 //!
-//! A message that was stored before a timer was due counts more than the timer, also when its owner reads it later: after a
-//! takeover, a lost connection, or a process that was stopped. So timers wait for the inbox.
+//! A message that was stored before a timer was due takes precedence over the timer, even if its
+//! owner reads it later: after a takeover, a lost connection, or a halted process. Timers therefore
+//! wait for the inbox.
 
 use sinew_engine::{ActivationId, Time};
 use sinew_protocol::journal::Positions;

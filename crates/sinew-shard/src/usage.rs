@@ -1,4 +1,5 @@
-//! Model calls behind nodes and executions: sums of what the agents told with their results and failures.
+//! Model usage of nodes and executions: sums of the usage that agents report with results and
+//! failures.
 
 use serde_json::Value;
 use sinew_engine::{Activation, ExecutionState};

@@ -1,7 +1,7 @@
-//! Wording of the messages and reports that follow from a commit.
+//! Encoding of the messages and reports that follow from a commit.
 //!
-//! Messages are worded while the commit is being stored, because the state takes no input meanwhile. None of them is
-//! returned before the commit is stored.
+//! Messages are encoded while the commit is being stored, because the state takes no input in the
+//! meantime. They are returned only after the commit is stored.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Findings in a file, with their places: one form for every check, rendered elsewhere.
+//! Findings in a file, with their positions: one type for all checks, rendered elsewhere.
 
 use crate::{Sources, Span};
 

@@ -1,7 +1,7 @@
 //! `${NAME}` and `${NAME, default}` in values.
 //!
 //! Substitution works on scalars after parsing, so a variable can never add keys or structure.
-//! `$${NAME}` keeps the text `${NAME}`; braces around anything that is not a name stay as they are.
+//! `$${NAME}` results in the text `${NAME}`; braces around anything except a name do not change.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Text of others for terminals and logs: characters that steer, reorder or hide text become visible escapes.
+//! Escapes untrusted text for terminals and logs: characters that control, reorder or hide text
+//! become visible.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

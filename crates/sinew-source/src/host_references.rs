@@ -1,7 +1,8 @@
-//! `${NAME}` in the MCP servers of a request: which values of the environment go to which server.
+//! `${NAME}` in the MCP servers of a request: which environment values are sent to which server.
 //!
-//! A request comes from others, and so does the address in it. Each name is therefore bound to the hosts that may be sent
-//! its value: otherwise a workflow could name a server of its own and be sent every token of the agent.
+//! A request and the addresses in it are untrusted. Each name is therefore bound to the hosts that
+//! may receive its value: otherwise a workflow could name its own server and receive all tokens of
+//! the agent.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! `!include path` on a line of its own, as application files of SAM have it.
+//! `!include path` on a separate line, as in application files of SAM.
 //!
-//! There an include is a text operation: the members of the file join the top level, and its anchors can
-//! be used below. Such a line is not YAML, so it is looked for only in texts that do not parse.
+//! There an include is a text operation: the members of the file are added to the top level, and
+//! its anchors can be used below. Such a line is not YAML, so it is searched for only in texts that
+//! do not parse.
 
 use granit_parser::{Options, Parser};
 

@@ -1,14 +1,16 @@
-//! Bytes of a file become values that remember where they stood.
+//! Reads files into values with spans.
 //!
-//! Everything a person writes (workflows, agent files, application files) enters here: [`load()`]
-//! turns YAML or JSON into a [`Document`], a tree of [`Node`]s in file order, each with its [`Span`].
-//! The dialects read that tree, add [`Diagnostic`]s of their own, and a command renders them all with
-//! [`render_text`] or one of its machine-readable sisters. Data of others (inputs, answers) enters through
-//! [`load_data`], which neither includes files nor knows variables. [`Schema`] checks values against JSON Schema,
-//! both those of files ([`check_node`]) and those that agents send.
+//! All files that people write (workflows, agent files, application files) are read by [`load()`],
+//! which turns YAML or JSON into a [`Document`], a tree of [`Node`]s in file order, each with its
+//! [`Span`]. The dialects read that tree, add their own [`Diagnostic`]s, and a command renders them
+//! all with [`render_text`] or one of its machine-readable variants. Third-party data (inputs,
+//! answers) is read by [`load_data`], which neither includes files nor substitutes variables.
+//! [`Schema`] checks values against JSON Schema, both those of files ([`check_node`]) and those
+//! from agents.
 //!
-//! This crate never touches the file system, the environment or the network: file reads and variables
-//! come in as closures. It never runs what it reads, and no input makes it panic or grow without bound.
+//! This crate never accesses the file system, the environment or the network: file reads and
+//! variables are closures. It never executes its input, and no input causes a panic or unbounded
+//! growth.
 
 mod diagnostic;
 mod environment;

@@ -1,4 +1,4 @@
-//! From bytes to a [`Document`]: encoding, limits over all files, includes.
+//! Turns bytes into a [`Document`]: encoding, limits over all files, includes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Diagnostics as text for people and in the formats that machines ask for.
+//! Diagnostics as text for people and in machine-readable formats.
 
 mod machine;
 mod text;

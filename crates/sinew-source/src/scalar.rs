@@ -1,7 +1,8 @@
-//! Meaning of a plain scalar: the YAML 1.2 core schema, restricted to the values of JSON.
+//! Interpretation of plain scalars: the YAML 1.2 core schema, restricted to the values of JSON.
 //!
-//! `no`, `on`, `12:30` and `2026-01-01` are text; only `true`, `null`, numbers and their few spellings
-//! below are not. Numbers that JSON or 64 bits cannot hold are errors, never rounded.
+//! `no`, `on`, `12:30` and `2026-01-01` are text; only `true`, `null`, numbers and their few
+//! spellings below are not. Numbers that do not fit into JSON or 64 bits are errors and are never
+//! rounded.
 
 use serde_json::Number;
 

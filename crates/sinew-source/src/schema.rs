@@ -1,4 +1,4 @@
-//! JSON Schema behind one module: drafts 4 to 2020-12, offline, with limits, without values in messages.
+//! JSON Schema: drafts 4 to 2020-12, offline, with limits, without values in messages.
 
 mod budget;
 mod cache;

@@ -1,4 +1,4 @@
-//! The texts a document was read from, kept for snippets.
+//! The texts of the files of a document, kept for snippets.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Errors of the YAML parser as diagnostics, with advice for the usual slips.
+//! Errors of the YAML parser as diagnostics, with advice for common mistakes.
 
 use granit_parser::{ErrorKind, ScanError};
 use sinew_codes as code;

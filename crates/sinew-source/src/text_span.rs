@@ -1,4 +1,4 @@
-//! Places within a text that a file holds: from line and column of the text to the place in the file.
+//! Spans within a text of a file: from line and column of the text to the position in the file.
 
 use crate::sources::Sources;
 use crate::value::Span;

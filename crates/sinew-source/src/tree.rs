@@ -1,7 +1,7 @@
-//! Parser events become a tree: duplicate keys, anchors, merge keys, tags, includes.
+//! Builds the tree from parser events: duplicate keys, anchors, merge keys, tags, includes.
 //!
-//! The parser below (granit, the one under serde-saphyr) hands out events; this module keeps the open
-//! arrays and objects on a stack of its own, so that nesting in the input never nests calls.
+//! The underlying parser (granit, the parser of serde-saphyr) emits events; this module keeps open
+//! arrays and objects on an explicit stack, so nesting in the input never nests calls.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The parsed tree: JSON values that know their place in a file.
+//! The parsed tree: JSON values with their span in a file.
 
 use serde_json::{Map, Number, Value};
 

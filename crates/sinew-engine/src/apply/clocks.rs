@@ -1,13 +1,13 @@
 //! Clocks that stop while a person is waited for.
 //!
-//! Time limits of nodes and executions are about work. While an activation waits for a person, the time limits of its owners
-//! and of the execution do not run; if the question is asked by a callee, its own do not run either. When the wait ends, the
-//! deadlines move by the time that it took. A question has a due time of its own, and the node that asks may have a limit:
-//! these always run.
+//! Time limits of nodes and executions apply to work. While an activation waits for a person, the
+//! time limits of its owners and of the execution stop; if a callee asks the question, so do the
+//! limits of the activation itself. When the wait ends, deadlines move by its duration. The due
+//! time of a question, and a limit of the node that asks, always run.
 //!
-//! A callee reports since when it has waited. Its clocks stop at that time, also when the owner reads the report later, so
-//! a takeover or an outage takes no time from the callee. No time counts twice: a clock stops no earlier than it was last
-//! started.
+//! A callee reports since when it has waited. Its clocks stop at that time, even if the owner reads
+//! the report later, so a takeover or an outage takes no time from the callee. No time counts
+//! twice, because a clock never stops before its last start.
 
 use std::sync::Arc;
 

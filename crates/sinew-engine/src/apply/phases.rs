@@ -1,4 +1,4 @@
-//! Facts that move an activation through its life, see [`crate::lifecycle`].
+//! Facts that change the phase of an activation, see [`crate::lifecycle`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Facts of tokens: where they wait, and the activations made from them.
+//! Facts about tokens: where they wait, and the activations that they create.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

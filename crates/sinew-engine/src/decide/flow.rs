@@ -1,4 +1,4 @@
-//! Tokens: where those of an ended activation go, and which activations they make.
+//! Tokens: their routes from ended activations, and the activations that they create.
 
 use std::collections::{BTreeMap, BTreeSet};
 

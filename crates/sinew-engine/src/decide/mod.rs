@@ -1,7 +1,8 @@
-//! Meaning of an input now.
+//! Decides the facts that follow from an input.
 //!
-//! `decide` applies each fact that it makes, because every decision sees those before it. A shell whose append failed
-//! discards the state and folds the journal again, which is necessary anyway: another owner has written to it.
+//! `decide` applies each fact when it creates it, because every decision depends on those before
+//! it. A shell whose append failed discards the state and folds the journal again, which is
+//! necessary anyway: another owner has written to the journal.
 
 mod flow;
 mod node;

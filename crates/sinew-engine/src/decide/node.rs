@@ -1,4 +1,4 @@
-//! The life of one activation: begin, ask, reply, retry, children, end.
+//! The life of one activation: start, ask, reply, retry, children, end.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An operator's retry: what failed runs again, what depends on it starts afresh, everything else is kept.
+//! An operator's retry: failed nodes run again, their dependents start again, all others are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 

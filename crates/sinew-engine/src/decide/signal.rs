@@ -1,4 +1,4 @@
-//! Commands of people, and time.
+//! Inputs of people, and of time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Values that are too large to be kept.
+//! Limits on the size of stored values.
 
 use serde_json::Value;
 use sinew_protocol::Fault;

@@ -1,6 +1,7 @@
-//! Values that a round has more than once are written once.
+//! Encoding of repeated values as references.
 //!
-//! A reply, its output, the tokens that carry it and the end of the execution often have the same value.
+//! A reply, its output, the tokens that carry it and the end of the execution often contain the
+//! same value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where the mesh keeps the bytes of an artifact: an address that says which object it is and how to check it.
+//! The address of an artifact's bytes on the mesh: the object and how to verify it.
 
 use std::borrow::Cow;
 use std::fmt;

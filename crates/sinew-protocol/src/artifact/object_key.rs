@@ -1,7 +1,9 @@
-//! Key of a stored object: the subjects of its pieces and the key that seals them follow from it.
+//! The key of a stored object, from which the subjects and the encryption key of its pieces are
+//! derived.
 //!
-//! A role that may read one object of the store may request any subject of it, and the server answers a pattern as well. So the
-//! protection of an object is its key, which is part of its address and of nothing else.
+//! A role that may read one object of the store may request any of its subjects, and the server
+//! also answers patterns. The protection of an object is therefore its key, which only its address
+//! contains.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Mesh messages as protobuf, for peers that say `Content-Type: application/protobuf`.
+//! Mesh messages as protobuf, for peers with `Content-Type: application/protobuf`.
 
 use bytes::Bytes;
 use prost::Message as _;

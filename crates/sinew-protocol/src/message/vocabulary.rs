@@ -1,7 +1,7 @@
-//! Where the two vocabularies differ, and nothing else.
+//! The differences between the two vocabularies.
 //!
-//! Reading: the wire structs take both wordings of a message. Writing: serde writes the current words, [`to_spec`] turns
-//! them into the specification's.
+//! Reading: the wire structs accept both forms of a message. Writing: serde writes the current
+//! vocabulary, and [`to_spec`] converts it to that of the specification.
 
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! Comparison of a user's rights with the rights that the table gives to its roles.
+//! Comparison of a user's rights with the rights of its roles in the table.
 
 use std::collections::BTreeSet;
 

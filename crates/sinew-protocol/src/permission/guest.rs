@@ -1,9 +1,10 @@
-//! Guests: an agent that is not trusted has an account of its own, and its tenant lets single subjects through.
+//! Guests: an untrusted agent has its own account, and its tenant exports single subjects to it.
 //!
-//! A server answers a read to whatever subject it is asked to, and obeys an empty answer as a call. Made to do so by a guest
-//! it publishes in the guest's account, where no stream is. So what passes are the rights of [`Role::Agent`], each in the way
-//! that its kind asks for, and of the server's API only what reads: a right that is added to the table and makes, changes
-//! or removes something does not pass because it is there.
+//! A server answers a read to any requested reply subject, and treats an empty answer as a call. If
+//! a guest requests this, the server publishes in the guest's account, which has no streams. The
+//! exports are therefore the rights of [`Role::Agent`], each in the form that its kind requires,
+//! and only reads of the server's API: a new right in the table that creates, changes or removes
+//! something is not exported automatically.
 
 use super::render::Login;
 use super::{OWN_RIGHTS, Permissions, RESPONSE_MINUTES, Role};

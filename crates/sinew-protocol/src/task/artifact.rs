@@ -1,4 +1,4 @@
-//! An artifact inside a result: its bytes if they are few, else where they lie.
+//! An artifact inside a result: its bytes if it is small, otherwise its address.
 
 use bytes::Bytes;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};

@@ -1,4 +1,5 @@
-//! Messages of an agent about its work, as they are kept with the result: bounded lines of plain text, each with a time.
+//! Messages of an agent about its work, stored with the result: bounded lines of plain text with a
+//! time.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,8 @@
-//! Tasks at an agent's node endpoint: one request and one answer in the words of the specification.
+//! Tasks at an agent's node endpoint: one request and one answer with the field names of the
+//! specification.
 //!
-//! The A2A endpoint says the same in more words. Readers of both come to the same [`NodeResult`].
+//! The A2A endpoint carries the same information in a longer form. Readers of both return the same
+//! [`NodeResult`].
 
 use std::borrow::Cow;
 

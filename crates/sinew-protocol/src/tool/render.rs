@@ -1,4 +1,4 @@
-//! One declaration, worded for each kind of model interface.
+//! Rendering of a declaration for each kind of model interface.
 
 use serde_json::{Map, Value, json};
 

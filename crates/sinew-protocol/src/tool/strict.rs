@@ -1,8 +1,9 @@
-//! Parameters as OpenAI's `strict` takes them, where a model can be held to the schema word by word.
+//! Parameters in OpenAI's `strict` form, for schemas that a model can be forced to follow exactly.
 //!
-//! Strict demands that every property of every object is required and no other is there; what is optional is nullable
-//! instead. Only what says the same to the agent is worded like this: a property that may be left out becomes a
-//! required one only if it takes null. Whatever else a schema says has to be among the words that strict knows.
+//! Strict requires every property of every object and allows no others; optional properties are
+//! nullable instead. A schema is converted only if its meaning for the agent does not change: an
+//! optional property becomes required only if it accepts null. All other keywords of the schema
+//! must be supported by strict.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! For machines: our own JSON, SARIF 2.1.0, and the workflow commands of GitHub Actions.
+//! Machine-readable forms: Sinew's JSON, SARIF 2.1.0, and workflow commands of GitHub Actions.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! For people: place, message, the line with a caret, advice.
+//! Text for people: position, message, the line with a caret, advice.
 
 use std::fmt::Write;
 

@@ -1,9 +1,10 @@
 //! The budget of one check: steps, bytes and stack.
 //!
-//! A value is checked against a recursive schema by recursion, and alternatives multiply it: a few lines of schema can
-//! ask for 2^100 steps. The validator has no counter, so the values it reads count for it: every look at a value costs
-//! steps, every violation costs bytes. A spent budget unwinds out of the validator, because the validator has no other
-//! way out; the unwinding starts without the panic hook and ends in [`CheckBudget::spend`].
+//! Recursive schemas are checked by recursion, and alternatives multiply the work: a few lines of
+//! schema can require 2^100 steps. The validator has no counter, so its values count instead: every
+//! access to a value costs steps, every violation costs bytes. An exhausted budget unwinds out of
+//! the validator, because the validator has no other exit; the unwinding starts without the panic
+//! hook and ends in [`CheckBudget::spend`].
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

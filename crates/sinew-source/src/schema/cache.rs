@@ -1,4 +1,4 @@
-//! Compiled schemas by content: agents announce the same few schemas again and again.
+//! Cache of compiled schemas by content: agents announce the same few schemas repeatedly.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! How many subschemas the validator compiles.
+//! The number of subschemas that the validator compiles.
 //!
-//! For `unevaluatedProperties` and `unevaluatedItems` it compiles the subschemas that apply to the same value once more,
-//! and those within them once more again: 60 of them inside each other are 2^60 subschemas. This module goes the same
-//! way with a counter, before the validator does.
+//! For `unevaluatedProperties` and `unevaluatedItems` it compiles the subschemas that apply to the
+//! same value again, and those within them again: 60 nested ones are 2^60 subschemas. This module
+//! follows the same path with a counter before the validator does.
 
 use std::collections::BTreeSet;
 

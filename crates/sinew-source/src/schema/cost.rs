@@ -1,7 +1,8 @@
-//! Prices: how much work the validator does between two looks at a value, and how large a value is.
+//! Prices: the work of the validator between two accesses to a value, and the size of a value.
 //!
-//! [`super::budget`] counts looks at values. A schema with ten thousand alternatives that look at nothing, or with a
-//! pattern of ten thousand states, does more for each look, so each look costs more.
+//! [`super::budget`] counts accesses to values. A schema with ten thousand alternatives that access
+//! nothing, or with a pattern of ten thousand states, does more work per access, so each access
+//! costs more.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! How large a schema is once its references are followed.
+//! The size of a schema after following its references.
 //!
-//! A few lines can say `allOf: [next, next]` forty times over and keep a validator busy for years, and a
-//! chain of ten thousand references takes its stack. Both are refused before they are compiled.
+//! A few lines can nest `allOf: [next, next]` forty times and keep a validator busy for years, and
+//! a chain of ten thousand references exhausts its stack. Both are refused before they are
+//! compiled.
 
 use std::collections::BTreeMap;
 

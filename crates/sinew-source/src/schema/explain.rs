@@ -1,4 +1,4 @@
-//! Errors of the validator in our own words, without the values they are about.
+//! Messages for errors of the validator, without the values that they concern.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! JSON values as the validator reads them, each look paid from the budget of the check.
+//! JSON values for the validator that charge each access to the budget of the check.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Violations get their place in the file and advice from the schema.
+//! Adds the position in the file and advice from the schema to violations.
 
 use serde_json::Value;
 use sinew_codes as code;

@@ -1,4 +1,4 @@
-//! Small values that follow the recursion of a schema: it is tried with them before anybody depends on it.
+//! Small values that follow the recursion of a schema, to test it before it is used.
 
 use std::collections::{BTreeSet, VecDeque};
 
