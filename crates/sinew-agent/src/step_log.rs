@@ -147,7 +147,10 @@ impl StepProgress {
 /// The failure of a log that the mesh does not give or take. Tried again, because steps must not be lost to a broker that is
 /// away.
 pub(crate) fn unreadable(error: &MeshError) -> Failure {
-    let is_final = matches!(error, MeshError::TooLarge { .. } | MeshError::Damaged { .. });
+    let is_final = matches!(
+        error,
+        MeshError::TooLarge { .. } | MeshError::TooManySteps { .. } | MeshError::Damaged { .. }
+    );
     let text = format!("cannot store the steps of the task: {error}");
     Fault::error(code::STEPS_UNAVAILABLE.as_str(), text).with_retryable(!is_final).into()
 }

@@ -193,6 +193,12 @@ pub enum MeshError {
         /// The limit.
         limit: u64,
     },
+    /// A task has as many steps as its log can hold.
+    #[error("the task has more than {limit} steps")]
+    TooManySteps {
+        /// The limit.
+        limit: u64,
+    },
     /// The end of a stream was lost in a power failure of the server, and other messages may have
     /// replaced it.
     #[error("stream {stream} was rewound below message {seq}, which was already read")]
@@ -254,7 +260,7 @@ impl MeshError {
             Self::Artifact(bad) => bad.code(),
             Self::NotFound { .. } => code::STORED_OBJECT_MISSING.as_str(),
             Self::Damaged { .. } => code::STORED_CONTENT_DIFFERS.as_str(),
-            Self::TooLarge { .. } => code::MESSAGE_TOO_LARGE.as_str(),
+            Self::TooLarge { .. } | Self::TooManySteps { .. } => code::MESSAGE_TOO_LARGE.as_str(),
             Self::NobodyAnswers { .. } => code::NOBODY_ANSWERS.as_str(),
             Self::NoAnswer { .. } => code::NO_ANSWER_ON_MESH.as_str(),
             Self::Malformed { .. } => code::MESSAGE_CANNOT_BE_READ.as_str(),

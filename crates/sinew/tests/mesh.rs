@@ -696,5 +696,5 @@ fn a_server_that_is_full_or_too_small_is_named() {
         assert!(check["state"] == "fail" && check["hint"].is_string(), "{check:#}");
     }
     let words = world.ends(&["mesh", "check"], 1);
-    assert!(words.contains("problem  sinew_COMMANDS holds 98") && words.contains("[SINEW-7043]"), "{words}");
+    assert!(words.contains("problem  sinew_COMMANDS uses 98") && words.contains("[SINEW-7043]"), "{words}");
 }

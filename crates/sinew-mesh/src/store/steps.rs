@@ -120,7 +120,7 @@ impl StepStore {
             return Err(MeshError::TooLarge { what: WHAT, size, limit });
         }
         if place >= MAX_STEPS {
-            return Err(MeshError::TooLarge { what: "the log of a task", size: place + 1, limit: MAX_STEPS });
+            return Err(MeshError::TooManySteps { limit: MAX_STEPS });
         }
         let (mut headers, mut body) = (HeaderMap::new(), record);
         if body.len() > INLINE_LIMIT {

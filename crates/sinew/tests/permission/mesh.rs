@@ -214,7 +214,7 @@ fn console_reads(address: &str) {
         ("/agents/Pricing", "<td>tasks</td>"),
         ("/artifacts", "Artifacts"),
         ("/traffic", "north_TASKS"),
-        ("/traffic", "No message was set aside."),
+        ("/traffic", "No quarantined messages."),
         ("/workflows", "ended in the last hour"),
         ("/chat/orders", "Chat"),
         ("/help", "the streams of mesh north are set up as required"),
